@@ -15,7 +15,7 @@ from tests.planted_bugs.programs import program as planted_program
 
 import hloom
 from hloom import HloError, HloModule
-from hloom.debug.bisection import bisect, bisect_dumps, dumps_in
+from hloom.debug.bisection import bisect, bisect_dumps, pass_dumps
 from hloom.debug.inputs import random_arguments
 from hloom.passes.fuel import limited
 from hloom.passes.registry import passes
@@ -143,16 +143,15 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_passes_of_xla_keep_the_result(dumps: Path) -> None:
-    (name,) = [name for name in dumps_in(dumps) if "loss" in name]
-    paths = dumps_in(dumps)[name]
-    assert len(paths) > 10
-    assert bisect_dumps(paths, lambda module: random_arguments(module, 0)) is None
+    (program,) = pass_dumps(dumps, "loss")
+    assert len(program.passes) > 10
+    assert bisect_dumps(program, lambda module: random_arguments(module, 0)) is None
 
 
 def test_a_pass_of_xla_that_miscompiles_is_named(dumps: Path, tmp_path: Path) -> None:
     """The dumps from some pass on multiply by 2 what they should not."""
-    (name,) = [name for name in dumps_in(dumps) if "loss" in name]
-    paths = dumps_in(dumps)[name]
+    (program,) = pass_dumps(dumps, "loss")
+    paths = [stage.path for stage in program.passes]
     guilty = len(paths) // 2
     for number, path in enumerate(paths):
         text = path.read_text()
@@ -168,18 +167,8 @@ def test_a_pass_of_xla_that_miscompiles_is_named(dumps: Path, tmp_path: Path) ->
     assert hloom_bisect(tmp_path, "--program", "no such").exit_code == 2
 
 
-def test_a_folder_without_dumps_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_dumps_of_passes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "module_0000.m.before_optimizations.txt").write_text("")
     with pytest.raises(HloError, match="xla_dump_hlo_pass_re") as caught:
-        dumps_in(tmp_path)
+        pass_dumps(tmp_path)
     assert caught.value.rule == "bisect.dumps"
-    with pytest.raises(HloError) as caught:
-        (tmp_path / "module_0000.m.0000.p.after_a.before_b.txt").write_text("")
-        raise_for_program(tmp_path)
-    assert caught.value.rule == "bisect.program"
-
-
-def raise_for_program(folder: Path) -> None:
-    from hloom.debug.tolerance import Tolerance
-    from hloom.tools.bisect_command import _dumps  # pyright: ignore[reportPrivateUsage]
-
-    _dumps(str(folder), Tolerance(), {"program": "other", "inputs": (), "seed": None})

@@ -131,6 +131,14 @@ def compared(wrong: int, unjudged: int, unequal: int) -> Comparison:
     return Comparison("result", "f32[8]", 8, unequal, wrong, unjudged, 3.25, 0.125, (1, 2), 1.5, 1.25, 0.0625)
 
 
+def test_a_comparison_of_many_results_lists_those_that_differ() -> None:
+    found = Check("cpu", "evaluator", "random 3", [compared(0, 0, 0)] * 40 + [compared(1, 0, 2)])
+    lines = click.unstyle(report(found)).split("\n")
+    assert lines[0].startswith("cpu against evaluator, random 3: 40 of 41 results agree")
+    assert len(lines) == 1 + 2
+    assert len(report(found, every=True).split("\n")) == 1 + 40 + 2
+
+
 def test_a_comparison_of_backends() -> None:
     culprit = Culprit(
         "%y = f32[8] multiply(%x, %w)", "multiply", "jit(f)/scale, a.py:7", "loop %w, iteration 3",
@@ -142,8 +150,9 @@ def test_a_comparison_of_backends() -> None:
         "  differs result f32[8]: 1 of 8 elements differ, at most 3.25 ulp, 0.125",
         "          result[1][2] is 1.5, not 1.25 (allowed: 0.0625)",
     ]
+    summary = "2 of 4 results agree, 1 in all bits; at most 3.25 ulp in result"
     assert click.unstyle(report(found)).split("\n") == [
-        "cpu against evaluator, random 3",
+        f"cpu against evaluator, random 3: {summary}",
         "  agrees  result f32[8]: equal bits",
         "  agrees  result f32[8]: 2 of 8 differ, at most 3.25 ulp, 0.125",
         *differs,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple, dataclass, field
+from typing import Final
 
 from hloom.analysis.library_calls import library_flops
 from hloom.analysis.trip_count import TripCount
@@ -18,6 +19,9 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes, shape_elements
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.custom_call import CustomCall
+
+_FLOPS: Final = 10
+"""Flops that a processor does while it reads a byte from memory, or computes a tenth of exp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,15 @@ class Cost:
     flops: float = 0.0
     transcendentals: float = 0.0
     bytes: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """The larger of arithmetic and traffic, in flops of a machine that does 10 in the time of a byte.
+
+        A transcendental function counts as 10 flops. It orders parts of a program by what they cost; it is no
+        estimate of time.
+        """
+        return max(self.flops + _FLOPS * self.transcendentals, _FLOPS * self.bytes)
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(

@@ -5,7 +5,6 @@ The evaluator runs the program after each pass and tells whether its result is s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from hloom.debug.agreement import Comparison
 from hloom.debug.backends import run_one
 from hloom.debug.checking import Culprit, compared, first_difference
 from hloom.debug.tolerance import Tolerance
+from hloom.dumps import DumpedProgram, dumped_programs
 from hloom.errors import HloError
 from hloom.files import load
 from hloom.ir.module import HloModule
@@ -22,10 +22,6 @@ from hloom.passes.fuel import Fuel, limited
 from hloom.passes.pipeline import Pass
 from hloom.runtime.backend import backend_named
 
-_DUMP: Final = re.compile(
-    r"(?P<program>.*module_\d+\..*?)\.(?P<number>\d{4,})\.(?P<pipeline>.*?)\.after_(?P<after>.*?)"
-    r"\.before_(?P<before>.*?)\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz)"
-)
 _UNLIMITED: Final = 1 << 62
 
 Progress = Callable[[str], None]
@@ -174,27 +170,23 @@ def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | No
 # -- dumps of XLA
 
 
-def dumps_in(folder: str | Path) -> dict[str, list[Path]]:
-    """Return the dumps of passes in a folder by program, in the order of the passes.
+def pass_dumps(folder: str | Path, matching: str = "") -> list[DumpedProgram]:
+    """Return the programs of a folder that were dumped after passes; `matching` is a regular expression.
 
-    Raises HloError by ``bisect.dumps`` if there are none.
+    Raises HloError by ``bisect.dumps`` if there are none, and as `dumped_programs` does.
     """
-    found: dict[str, dict[int, Path]] = {}
-    for path in sorted(Path(folder).iterdir()):
-        match = _DUMP.fullmatch(path.name)
-        if match is not None:
-            found.setdefault(match["program"], {}).setdefault(int(match["number"]), path)
-    if not found:
+    programs = [program for program in dumped_programs(folder, matching) if program.passes]
+    if not programs:
         message = (
             f"{folder} has no dumps of passes; write them with "
             "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_pass_re=.* --xla_dump_large_constants'"
         )
         raise HloError(message, rule="bisect.dumps")
-    return {program: [path for _, path in sorted(paths.items())] for program, paths in found.items()}
+    return programs
 
 
 def bisect_dumps(
-    paths: Sequence[Path],
+    program: DumpedProgram,
     arguments: Callable[[HloModule], Sequence[Any]],
     *,
     tolerance: Tolerance | None = None,
@@ -203,17 +195,18 @@ def bisect_dumps(
     """Return the first of XLA's passes after which a program has another result, or None.
 
     Args:
-        paths: the dumps of one program in the order of the passes; see `dumps_in`.
+        program: a program with dumps of its passes; see `pass_dumps`.
         arguments: draws the arguments for the first program.
 
     Raises HloError for a first program that cannot be run, and by ``check.no-bound``.
     """
-    first = load(paths[0])
+    first = load(program.passes[0].path)
     judge = _Judge(first, arguments(first), tolerance or Tolerance())
     before, skipped = first, list[str]()
-    for number, path in enumerate(paths[1:], 1):
+    for number, stage in enumerate(program.passes[1:], 1):
+        path = stage.path
         if progress is not None:
-            progress(f"dump {number} of {len(paths) - 1}, {path.name}")
+            progress(f"dump {number} of {len(program.passes) - 1}, {path.name}")
         try:
             after = load(path)
             found = judge.compare(run_one("evaluator", after, judge.arguments))
@@ -224,8 +217,6 @@ def bisect_dumps(
             continue
         wrong = [c for c in found if c.wrong]
         if wrong:
-            match = _DUMP.fullmatch(path.name)
-            name = match["after"] if match is not None else path.name
-            return Bisection(name, "", 0, 0, before, after, wrong, skipped=tuple(skipped))
+            return Bisection(stage.after, "", 0, 0, before, after, wrong, skipped=tuple(skipped))
         before = after
     return None

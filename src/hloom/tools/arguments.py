@@ -6,16 +6,21 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from hloom.debug.inputs import random_arguments
+from hloom.debug.statistics import summary
 from hloom.errors import HloError
 from hloom.files import Snapshot
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
 from hloom.sharding.stored_arrays import stored
+
+_MOST_ARRAYS: Final = 12
+"""Number of arrays of a result up to which they are printed in full."""
+_MOST_LINES: Final = 100
 
 
 def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
@@ -79,15 +84,28 @@ def leaves_of(value: Any, name: str = "result") -> list[tuple[str, Any]]:
     return [] if value is None else [(name, value)]
 
 
-def value_lines(value: Any, name: str = "result") -> list[str]:
-    """Return the arrays of a value as numpy prints them, each with its name and shape."""
-    lines: list[str] = []
-    for leaf, array in leaves_of(value, name):
-        shape = Shape.of(np.asarray(array)).to_string(layout=False)
-        lines.append(f"{leaf}: {shape}")
-        text = np.array2string(np.asarray(array), threshold=200, edgeitems=3, max_line_width=100)
-        lines += ["  " + line for line in text.split("\n")]
-    return lines
+def value_lines(value: Any, name: str = "result", *, every: bool = False) -> list[str]:
+    """Return the arrays of a value as text, each with its name and shape.
+
+    Up to 12 arrays are printed as numpy prints them, and all if `every` says so. Of more arrays a line each
+    tells the statistics, and lines after the 100th are left out.
+    """
+    arrays = leaves_of(value, name)
+    if len(arrays) <= _MOST_ARRAYS or every:
+        return [line for leaf, array in arrays for line in _array_lines(leaf, array)]
+    lines = [f"{leaf}: {_shape_text(array)} {summary(array)}" for leaf, array in arrays[:_MOST_LINES]]
+    rest = len(arrays) - len(lines)
+    more = [f"... and {rest} more arrays"] if rest else []
+    return [*lines, *more, "--all prints every array in full"]
+
+
+def _shape_text(array: Any) -> str:
+    return Shape.of(np.asarray(array)).to_string(layout=False)
+
+
+def _array_lines(name: str, array: Any) -> list[str]:
+    text = np.array2string(np.asarray(array), threshold=200, edgeitems=3, max_line_width=100)
+    return [f"{name}: {_shape_text(array)}", *("  " + line for line in text.split("\n"))]
 
 
 def save_results(values: Sequence[Any], directory: Path) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.tools.completion import BACKEND
-from hloom.tools.terminal import FILE, progress, progress_done, styled
+from hloom.tools.terminal import FILE, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.bisection import Bisection
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="The backend whose pipeline is searched.",
 )
-@click.option("--program", metavar="REGEX", help="Of a folder of dumps: only programs of matching names.")
+@click.option(
+    "--program", default="", metavar="REGEX", help="Of a folder of dumps: only programs of matching names."
+)
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
 @click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
               help="Draw the arguments from this seed. Default: those of a snapshot, else 0.")  # fmt: skip
@@ -67,7 +68,7 @@ def bisect(file: str, **options: Any) -> None:
         click.echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
         sys.exit(2)
     finally:
-        progress_done()
+        progress.done()
     if options["as_json"]:
         click.echo(json.dumps({name: _json(each) for name, each in found.items()}, indent=1))
     else:
@@ -90,16 +91,9 @@ def _program(file: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[s
 
 
 def _dumps(folder: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[str, Bisection | None]:
-    from hloom.debug.bisection import bisect_dumps, dumps_in
+    from hloom.debug.bisection import bisect_dumps, pass_dumps
     from hloom.debug.inputs import random_arguments
-    from hloom.errors import HloError
     from hloom.tools.arguments import read_arguments, shaped
-
-    programs = dumps_in(folder)
-    chosen = {name: paths for name, paths in programs.items() if re.search(options["program"] or "", name)}
-    if not chosen:
-        message = f"no program of {folder} matches {options['program']!r}; it has {', '.join(programs)}"
-        raise HloError(message, rule="bisect.program")
 
     def arguments(module: Any) -> list[Any]:
         if options["inputs"]:
@@ -107,8 +101,8 @@ def _dumps(folder: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[s
         return random_arguments(module, options["seed"] or 0)
 
     return {
-        name: bisect_dumps(paths, arguments, tolerance=tolerance, progress=progress)
-        for name, paths in chosen.items()
+        program.name: bisect_dumps(program, arguments, tolerance=tolerance, progress=progress)
+        for program in pass_dumps(folder, options["program"])
     }
 
 

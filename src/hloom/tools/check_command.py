@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hloom.tools.completion import COMPARED_BACKEND
-from hloom.tools.terminal import FILE, progress, progress_done, styled
+from hloom.tools.program_argument import program_argument
+from hloom.tools.terminal import FILE, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.agreement import Comparison
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from hloom.files import Snapshot
 
 
+_MOST_LINES: Final = 12
+"""Number of results up to which those that agree are listed."""
+
+
 @click.command(short_help="Compare the results of two backends.")
-@click.argument("file", type=FILE)
+@program_argument
 @click.option(
     "--backend", type=COMPARED_BACKEND, default="cpu", show_default=True, help="The backend in doubt."
 )
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--tolerance", default="analysis", show_default=True, metavar="HOW",
               help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.")  # fmt: skip
 @click.option("--no-locate", is_flag=True, help="Do not search for the first instruction that differs.")
+@click.option("--all", "every", is_flag=True, help="List every result, also those that agree.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(file: str, **options: Any) -> None:
     """Run a program on two backends and compare every result.
@@ -74,12 +80,12 @@ def check(file: str, **options: Any) -> None:
         click.echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
         sys.exit(2)
     finally:
-        progress_done()
+        progress.done()
     if options["as_json"]:
         click.echo(json.dumps({"file": file, "checks": [_json(c) for c in found]}, indent=1))
     else:
         for each in found:
-            click.echo(report(each))
+            click.echo(report(each, every=options["every"]))
     sys.exit(1 if any(c.is_wrong for c in found) else 0 if all(c.agrees for c in found) else 2)
 
 
@@ -147,15 +153,30 @@ def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, 
 # -- output
 
 
-def report(found: Check) -> str:
-    """Return the text about one comparison."""
-    title = styled(f"{found.backend} against {found.against}, {found.inputs}", "title")
-    lines = [title, *map(comparison_line, found.comparisons)]
+def report(found: Check, *, every: bool = False) -> str:
+    """Return the text about one comparison: a summary, the results that differ, the first wrong instruction.
+
+    Results that agree are listed if there are at most 12, or if `every` says so.
+    """
+    listed = [c for c in found.comparisons if every or len(found.comparisons) <= _MOST_LINES or not c.agrees]
+    lines = [_summary(found), *map(comparison_line, listed)]
     if found.undecided:
         lines.append(f"  no tolerance can be derived: {found.undecided}; state one with --tolerance")
     if found.culprit is not None:
         lines += ["", *culprit_lines(found.culprit)]
     return "\n".join(lines)
+
+
+def _summary(found: Check) -> str:
+    """Return the line that tells what was compared and how many results agree."""
+    results = found.comparisons
+    title = styled(f"{found.backend} against {found.against}, {found.inputs}", "title")
+    if not results:
+        return title
+    agree, equal = sum(c.agrees for c in results), sum(not c.unequal for c in results)
+    worst = max((c for c in results if c.unequal), key=lambda c: c.ulps, default=None)
+    words = f"{agree} of {len(results)} results agree, {equal} in all bits"
+    return f"{title}: {words}" + (f"; at most {worst.ulps:.3g} ulp in {worst.name}" if worst else "")
 
 
 def comparison_line(c: Comparison) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -17,18 +17,28 @@ from hloom.tools.completion import BACKEND, OPCODE, completion
 from hloom.tools.draw_command import draw
 from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
+from hloom.tools.program_argument import (
+    FILE_OR_FOLDER,
+    load_program,
+    program_argument,
+    program_file,
+    program_option,
+)
 from hloom.tools.reduce_command import reduce
 from hloom.tools.shard_command import partition, shard
 from hloom.tools.stats_command import stats
-from hloom.tools.terminal import FILE, styled
+from hloom.tools.terminal import progress, styled
 from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hloom.errors import HloError
-    from hloom.ir.module import HloModule
+
+
+_MOST_LINES: Final = 30
+"""Number of files up to which `hloom verify` lists the valid ones."""
 
 
 class Commands(click.Group):
@@ -56,8 +66,8 @@ class Commands(click.Group):
             raise  # click exits silently if the reader has closed the pipe
         except OSError as error:
             _fail(f"{error.filename or 'output'}: {error.strerror or error}")
-        except MemoryError:
-            _fail("not enough memory")
+        except MemoryError as error:
+            _fail(f"not enough memory{f': {error}' if str(error) else ''}")
 
 
 def _end_with_others() -> None:
@@ -87,13 +97,6 @@ def _described(error: HloError, source: str) -> str:
     return f"{source}:{'' if error.line else ' '}{text}"
 
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
-def _file_argument(function: F) -> F:
-    return click.argument("file", type=FILE)(function)
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="hloom", prog_name="hloom")
 def main() -> None:
@@ -101,7 +104,8 @@ def main() -> None:
 
     FILE is HLO text, a proto (HloModuleProto, HloProto, HloSnapshot; binary, text or JSON), or a program of
     StableHLO (MLIR text, bytecode, or from jax.export; read through jaxlib), each also compressed with gzip.
-    The form is recognized by its content. FILE - is the standard input.
+    The form is recognized by its content. FILE - is the standard input. FILE may also be a folder of
+    programs, such as --xla_dump_to wrote; --program REGEX chooses one of them by name.
 
     Completion in the shell: hloom completion --help tells how to switch it on.
 
@@ -114,21 +118,11 @@ def main() -> None:
     """
 
 
-def _load(file: str) -> HloModule:
-    from hloom.files import load_all
-
-    click.get_current_context().find_root().obj = file
-    modules = load_all(file)
-    if len(modules) > 1:
-        click.echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
-    return modules[0]
-
-
 # -- run
 
 
 @main.command(short_help="Run a program.")
-@_file_argument
+@program_argument
 @click.option(
     "--input",
     "inputs",
@@ -157,6 +151,7 @@ def _load(file: str) -> HloModule:
 @click.option("--num-replicas", type=click.IntRange(1), help="Default: as stated in the program, else 1.")
 @click.option("--num-partitions", type=click.IntRange(1), help="Default: as stated in the program, else 1.")
 @click.option("--quiet", is_flag=True, help="Do not print the results.")
+@click.option("--all", "every", is_flag=True, help="Print every array of the results in full.")
 @click.option("--profile", is_flag=True, help="Run again, and print the time of each instruction.")
 def run(
     file: str,
@@ -170,6 +165,7 @@ def run(
     num_replicas: int | None,
     num_partitions: int | None,
     quiet: bool,
+    every: bool,
     profile: bool,
 ) -> None:
     """Run a program.
@@ -187,7 +183,6 @@ def run(
     """
     from hloom.tools import run_command
 
-    click.get_current_context().find_root().obj = file
     run_command.run(
         file,
         inputs=inputs,
@@ -200,6 +195,7 @@ def run(
         num_replicas=num_replicas,
         num_partitions=num_partitions,
         quiet=quiet,
+        every=every,
         profile=profile,
         echo=click.echo,
         style=styled,
@@ -210,28 +206,49 @@ def run(
 
 
 @main.command(short_help="Check programs against every rule.")
-@click.argument("files", type=FILE, nargs=-1, required=True)
+@click.argument("files", type=FILE_OR_FOLDER, nargs=-1, required=True)
 def verify(files: tuple[str, ...]) -> None:
-    """Check the structure of programs and every operation's rules. Exit status: 1 if a program is invalid."""
+    """Check the structure of programs and every operation's rules.
+
+    Of a folder every program is checked, in all its stages. Files are listed if there are at most 30, invalid
+    ones always. Exit status: 1 if a program is invalid.
+    """
     from hloom.errors import HloError
     from hloom.files import load_all
 
-    wrong = False
-    for file in files:
+    paths = [path for file in files for path in _program_files(file)]
+    invalid = 0
+    for number, path in enumerate(paths, 1):
+        progress(f"{number} of {len(paths)}: {path}")
         try:
-            for module in load_all(file):
+            for module in load_all(path):
                 module.verify()
                 count = sum(len(computation) for computation in module.computations)
                 words = f"{module.name}, {count} instructions in {len(module.computations)} computations"
-                click.echo(click.style("ok  ", fg="green") + f"{file}: {words}")
+                if len(paths) <= _MOST_LINES:
+                    progress.done()
+                    click.echo(click.style("ok  ", fg="green") + f"{path}: {words}")
         except HloError as error:
-            _complain(_described(error, file))
-            wrong = True
-    sys.exit(wrong)
+            progress.done()
+            _complain(_described(error, path))
+            invalid += 1
+    progress.done()
+    if len(paths) > 1:
+        click.echo(f"{len(paths) - invalid} of {len(paths)} files are valid")
+    sys.exit(bool(invalid))
+
+
+def _program_files(path: str) -> list[str]:
+    """Return a file itself, or the files of all programs of a folder."""
+    from hloom.dumps import dumped_programs
+
+    if not Path(path).is_dir():
+        return [path]
+    return [str(stage.path) for program in dumped_programs(path) for stage in program.stages]
 
 
 @main.command("print", short_help="Print a program as XLA does, as a proto or as StableHLO.")
-@_file_argument
+@program_argument
 @click.option(
     "--format",
     "form",
@@ -251,7 +268,6 @@ def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
     from hloom.files import load_all
     from hloom.tools.print_command import all_printed
 
-    click.get_current_context().find_root().obj = file
     data = all_printed(load_all(file), form, switches)
     if output is not None:
         Path(output).write_bytes(data)
@@ -312,19 +328,21 @@ def op(name: str | None, form: str) -> None:
 
 
 @main.command(short_help="Compare two programs by structure.")
-@click.argument("left", type=FILE)
-@click.argument("right", type=FILE)
+@click.argument("left", type=FILE_OR_FOLDER)
+@click.argument("right", type=FILE_OR_FOLDER)
+@program_option
 @click.option(
     "--context", default=2, show_default=True, help="Number of unchanged instructions shown around a change."
 )
-def diff(left: str, right: str, context: int) -> None:
+def diff(left: str, right: str, program: str, context: int) -> None:
     """Compare two programs by structure; differences of names alone do not count.
 
     Exit status: 0 if they are equal, 1 if they differ.
     """
     from hloom.tools.diff_text import diff_text
 
-    text = diff_text(_load(left), _load(right), styled, context)
+    before, after = (load_program(program_file(file, program)) for file in (left, right))
+    text = diff_text(before, after, styled, context)
     if not text:
         click.echo("equal")
         return
@@ -336,8 +354,13 @@ def diff(left: str, right: str, context: int) -> None:
 
 
 @main.command(short_help="Compile a program into an object file and a C header.")
-@_file_argument
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The object file. Default: NAME.o.")
+@program_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The object file; .o is added to a name without a suffix. Default: NAME.o.",
+)
 @click.option(
     "--header", type=click.Path(dir_okay=False), help="The C header. Default: as --output, with .h."
 )
@@ -360,8 +383,9 @@ def aot(
     from hloom.tools.aot import compile_ahead
 
     target = Target.named(triple or host().triple, cpu) if triple or cpu else host()
-    compiled = compile_ahead(_load(file), target, name=name, threads=threads)
-    code = Path(output or f"{compiled.name}.o")
+    compiled = compile_ahead(load_program(file), target, name=name, threads=threads)
+    code = Path(output or compiled.name)
+    code = code if code.suffix else code.with_suffix(".o")
     declarations = Path(header) if header is not None else code.with_suffix(".h")
     compiled.save(code, declarations)
     click.echo(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from hloom.tools.terminal import FILE
+from hloom.tools.program_argument import load_program, program_argument
 
 
 @click.command(short_help="Draw a program as .svg, .png, .html or .dot.")
-@click.argument("file", type=FILE)
+@program_argument
 @click.option("--out", type=click.Path(dir_okay=False), default="graph.svg", show_default=True)
 @click.option("--full", is_flag=True, help="Draw small constants and scalar computations too.")
 @click.option("--around", metavar="NAME", default="", help="Draw only what is near this instruction.")
@@ -26,12 +26,7 @@ def draw(file: str, out: str, full: bool, around: str, depth: int) -> None:
       hloom draw model.hlo --out model.png
       hloom draw model.hlo --around dot.3 --depth 2
     """
-    from hloom.files import load_all
     from hloom.tools.graph_picture import save_picture
 
-    click.get_current_context().find_root().obj = file
-    modules = load_all(file)
-    if len(modules) > 1:
-        click.echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
-    nodes, boxes = save_picture(modules[0], Path(out), full=full, around=around, depth=depth)
+    nodes, boxes = save_picture(load_program(file), Path(out), full=full, around=around, depth=depth)
     click.echo(f"{out}: {nodes} instructions in {boxes} computations")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hloom.tools.completion import PASSES
-from hloom.tools.terminal import FILE, styled
+from hloom.tools.program_argument import FILE_OR_FOLDER, load_program, program_file, program_option
+from hloom.tools.terminal import styled
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Run passes by name.")
-@click.argument("file", type=FILE, required=False)
+@click.argument("file", type=FILE_OR_FOLDER, required=False)
+@program_option
 @click.option("--passes", "names", type=PASSES, default="", metavar="NAMES",
               help="Passes or parts of the pipeline, separated by commas. Default: all.")  # fmt: skip
 @click.option("--pipeline", default="cpu", show_default=True, metavar="BACKEND",
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the program to a file.")
 def opt(
     file: str | None,
+    program: str,
     names: str,
     pipeline: str,
     print_after_all: bool,
@@ -47,15 +50,14 @@ def opt(
       hloom opt --list
     """
     from hloom.debug.optimization import listing, optimized
-    from hloom.files import load, save
+    from hloom.files import save
 
     if as_list or file is None:
         if not as_list:
             raise click.UsageError("give a FILE, or --list")
         click.echo(listing(pipeline))
         return
-    click.get_current_context().find_root().obj = file
-    module = load(file)
+    module = load_program(program_file(file, program))
     last = module
 
     def observe(item: Pass, program: HloModule) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.tools.completion import COMPARED_BACKEND
-from hloom.tools.terminal import FILE, progress, progress_done, styled
+from hloom.tools.program_argument import program_argument
+from hloom.tools.terminal import FILE, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.conditions import Condition
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Shrink a program that shows a fault.")
-@click.argument("file", type=FILE)
+@program_argument
 @click.option("--test", "test_command", metavar="COMMAND",
               help="The fault: this command has exit status 0; {} is the program's file.")  # fmt: skip
 @click.option("--differs", is_flag=True, help="The fault: --backend and --against differ (the default).")
@@ -62,13 +63,12 @@ def reduce(file: str, **options: Any) -> None:
 
     if sum(map(bool, (options["test_command"], options["differs"], options["rule"]))) > 1:
         raise click.UsageError("use one of --test, --differs and --fails")
-    click.get_current_context().find_root().obj = file
     snapshot = load_snapshot(file)
     arguments = chosen_arguments(snapshot, options["inputs"], options["seed"])
     try:
         found = reduced(snapshot.module, arguments, _condition(options), progress=progress)
     finally:
-        progress_done()
+        progress.done()
     _print(found, options)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hloom.debug.inputs import random_arguments
 from hloom.errors import HloError
 from hloom.files import Snapshot, load_snapshot
@@ -15,7 +17,8 @@ from hloom.runtime.executable import compile as compile_module
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 from hloom.sharding.meshes import device_count, parse_mesh, resized
-from hloom.tools.arguments import read_arguments, save_results, shaped, value_lines
+from hloom.tools.arguments import leaves_of, read_arguments, save_results, shaped, value_lines
+from hloom.tools.statistics import quantity
 from hloom.tools.whole_program import WholeProgram, has_regions
 
 
@@ -32,6 +35,7 @@ def run(
     num_replicas: int | None,
     num_partitions: int | None,
     quiet: bool,
+    every: bool,
     profile: bool,
     echo: Callable[[str], Any],
     style: Callable[[str, str], str],
@@ -76,14 +80,14 @@ def run(
         results = [result for part in processes.all_gather(results) for result in part]
     if processes is not None and processes.rank:
         return
+    echo(style(f"{module.name}: {_duration(elapsed)} on {backend}{_size_words(results)}", "dim"))
     if not quiet:
         for device, value in enumerate(results):
-            for line in value_lines(value, f"device {device} result" if count > 1 else "result"):
+            for line in value_lines(value, f"device {device} result" if count > 1 else "result", every=every):
                 echo(line)
     written += save_results(results, output) if output is not None else []
     for path in written:
         echo(style(f"wrote {path}", "dim"))
-    echo(style(f"{module.name}: {_duration(elapsed)} on {backend}", "dim"))
     if times is not None:
         echo(str(times))
     if snapshot.result is not None and not inputs and seed is None:
@@ -120,6 +124,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
 
 
+def _size_words(results: Sequence[Any]) -> str:
+    """Return how many arrays the results have, and their size."""
+    arrays = [array for value in results for _, array in leaves_of(value)]
+    size = quantity(sum(np.asarray(array).nbytes for array in arrays), "B")
+    return f"; {len(arrays)} array{'' if len(arrays) == 1 else 's'}, {size}" if arrays else ""
+
+
 def _comparison(value: Any, shape: Shape, stored: Literal) -> str:
     """Return a line that compares the result with the one in a snapshot."""
     if not stored.shape.compatible(shape):
@@ -131,8 +142,6 @@ def _comparison(value: Any, shape: Shape, stored: Literal) -> str:
 
 
 def _difference(ours: Literal, theirs: Literal) -> float:
-    import numpy as np
-
     if ours.shape.is_tuple:
         pairs = zip(ours.elements, theirs.elements, strict=True)
         return max((_difference(a, b) for a, b in pairs), default=0.0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hloom.tools.terminal import FILE
+from hloom.tools.program_argument import load_program, program_argument
 
 if TYPE_CHECKING:
     from hloom.sharding.topologies import Link
@@ -20,7 +20,7 @@ _MESH_HELP = "Sizes of axes, major first, such as x=4,y=2. Default: the program'
 
 
 @click.command(short_help="Print the program of one device of a sharded program.")
-@click.argument("file", type=FILE)
+@program_argument
 @click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the program to a file.")
 def partition(file: str, mesh: str, output: str | None) -> None:
@@ -31,12 +31,11 @@ def partition(file: str, mesh: str, output: str | None) -> None:
       hloom partition step.hlo
       hloom partition step.hlo --mesh data=4,model=2
     """
-    from hloom.files import load, save
+    from hloom.files import save
     from hloom.sharding.meshes import device_count, parse_mesh, resized
     from hloom.sharding.partitioner import partition as partitioned
 
-    click.get_current_context().find_root().obj = file
-    module = load(file)
+    module = load_program(file)
     axes = parse_mesh(mesh) if mesh else {}
     found = partitioned(resized(module, axes), device_count(module, axes)).module
     if output is not None:
@@ -46,7 +45,7 @@ def partition(file: str, mesh: str, output: str | None) -> None:
 
 
 @click.command(short_help="Collectives, bytes and memory of a sharded program.")
-@click.argument("file", type=FILE)
+@program_argument
 @click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
 @click.option("--topology", default="tpu-v5p", show_default=True, metavar="NAME",
               help="tpu-v5p, tpu-v5e, nvlink-a100, nvlink-h100, nvlink-h200, ethernet, or a "
@@ -86,16 +85,14 @@ def shard(
       hloom shard step.hlo --memory 16GiB || echo too large
       hloom shard step.hlo --suggest
     """
-    from hloom.files import load
     from hloom.sharding.meshes import parse_mesh
     from hloom.sharding.reporting import report
     from hloom.sharding.topologies import parse_memory
     from hloom.tools.shard_text import report_text
 
-    click.get_current_context().find_root().obj = file
     capacity = parse_memory(memory) if memory else None
     found = report(
-        load(file), parse_mesh(mesh) if mesh else None, _topology(topology), capacity, tries * suggest
+        load_program(file), parse_mesh(mesh) if mesh else None, _topology(topology), capacity, tries * suggest
     )
     click.echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
     if found.fits is False:

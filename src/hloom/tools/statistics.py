@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -117,8 +117,23 @@ def statistics_json(found: ModuleStatistics) -> dict[str, Any]:
     }
 
 
-def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3) -> str:
-    """Return the report; `style(text, role)` colors titles and dim text, `depth` is that of scopes."""
+ORDERS: Final[dict[str, Callable[[Cost], float]]] = {
+    "cost": lambda cost: cost.weight,
+    "flops": lambda cost: cost.flops + cost.transcendentals,
+    "bytes": lambda cost: cost.bytes,
+}
+"""Orders of the tables of costs, by the name that `hloom stats --sort` takes."""
+
+
+def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3, order: str = "cost") -> str:
+    """Return the report.
+
+    Args:
+        style: `style(text, role)` colors titles and dim text.
+        depth: depth of op_name scopes.
+        order: a key of `ORDERS`.
+    """
+    weight = ORDERS[order]
     lines = [
         style(found.name, "title"),
         f"  {found.instructions} instructions in {found.computations} computations",
@@ -127,7 +142,7 @@ def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3) -> str:
         f"result {quantity(found.result_bytes, 'B')}, constants {quantity(found.constant_bytes, 'B')}",
         "",
         style("Operations", "title"),
-        *_opcode_lines(found, style),
+        *_opcode_lines(found, style, weight),
         "",
         style("Parameters", "title"),
         *_size_lines(found.parameters[:12]),
@@ -135,8 +150,8 @@ def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3) -> str:
         "",
         style("Largest values of the entry", "title"),
         *_size_lines(found.largest),
-        *_cost_section("Scopes of op_names", found.by_scope(depth), style),
-        *_cost_section("Source lines", found.breakdown.by_source, style),
+        *_cost_section("Scopes of op_names", found.by_scope(depth), style, weight),
+        *_cost_section("Source lines", found.breakdown.by_source, style, weight),
         *_loop_lines(found, style),
         *_padding_lines(found, style),
     ]
@@ -156,13 +171,18 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _opcode_lines(found: ModuleStatistics, style: Any) -> list[str]:
+def _opcode_lines(found: ModuleStatistics, style: Any, weight: Callable[[Cost], float]) -> list[str]:
+    """Return a line for each opcode, the most expensive first; bars are shares of the whole cost."""
     rows: list[str] = []
-    most = max(found.opcodes.values(), default=1)
-    for opcode, count in found.opcodes.most_common():
-        amounts = _amounts(found.breakdown.by_opcode.get(opcode, Cost()))
-        bar = "▇" * max(1, round(20 * count / most))
-        rows.append(f"  {opcode:26} {count:6}  {style(bar.ljust(20), 'dim')}  {'  '.join(amounts)}".rstrip())
+    costs = {opcode: found.breakdown.by_opcode.get(opcode, Cost()) for opcode in found.opcodes}
+    total = sum(map(weight, costs.values())) or 1.0
+    for opcode in sorted(costs, key=lambda name: (-weight(costs[name]), -found.opcodes[name], name)):
+        share = weight(costs[opcode]) / total
+        bar = "▇" * max(1, round(20 * share)) if share else ""
+        amounts = "  ".join(_amounts(costs[opcode]))
+        rows.append(
+            f"  {opcode:26} {found.opcodes[opcode]:6}  {style(bar.ljust(20), 'dim')}  {amounts}".rstrip()
+        )
     return rows
 
 
@@ -180,11 +200,13 @@ def _amounts(cost: Cost) -> list[str]:
     return amounts
 
 
-def _cost_section(title: str, costs: Mapping[str, Cost], style: Any) -> list[str]:
-    """Return the most expensive entries of a table, by arithmetic and then by bytes."""
+def _cost_section(
+    title: str, costs: Mapping[str, Cost], style: Any, weight: Callable[[Cost], float]
+) -> list[str]:
+    """Return the most expensive entries of a table."""
     if not any(costs):
         return []
-    ordered = sorted(costs.items(), key=lambda e: (-(e[1].flops + e[1].transcendentals), -e[1].bytes))
+    ordered = sorted(costs.items(), key=lambda entry: (-weight(entry[1]), -entry[1].bytes))
     rows = [(key or "(none)", cost) for key, cost in ordered if cost != Cost()]
     width = min(60, max((len(key) for key, _ in rows[:_MOST_ROWS]), default=0))
     lines = ["", style(title, "title")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -52,14 +54,37 @@ def table(rows: Sequence[Sequence[str]], roles: Sequence[str] = (), indent: int 
     return "\n".join(lines)
 
 
-def progress(text: str) -> None:
-    """Show what a long command is doing on one line of the terminal; nothing if it is not a terminal."""
-    if sys.stderr.isatty():
-        columns = 100
-        click.echo("\r" + text[:columns].ljust(columns), nl=False, err=True)
+_PERIOD: Final = 10.0
+"""Seconds between the lines of `progress` in a pipe or a file."""
 
 
-def progress_done() -> None:
-    """Clear the line of `progress`."""
-    if sys.stderr.isatty():
-        click.echo("\r" + " " * 100 + "\r", nl=False, err=True)
+class Progress:
+    """What a long command is doing: one line of a terminal, rewritten; elsewhere a line every 10 s.
+
+    Args:
+        clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._shown = 0
+
+    def __call__(self, text: str) -> None:
+        """Show the state of the work on the standard error stream."""
+        if sys.stderr.isatty():
+            line = text[: shutil.get_terminal_size((100, 24)).columns - 1]
+            click.echo("\r" + line.ljust(self._shown), nl=False, err=True)
+            self._shown = len(line)
+        elif self._clock() - self._last >= _PERIOD:
+            click.echo(text, err=True)
+            self._last = self._clock()
+
+    def done(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            click.echo("\r" + " " * self._shown + "\r", nl=False, err=True)
+        self._shown = 0
+
+
+progress: Final = Progress()

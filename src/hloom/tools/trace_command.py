@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloom.tools.terminal import FILE, progress, progress_done, styled, table
+from hloom.tools.program_argument import program_argument
+from hloom.tools.terminal import FILE, progress, styled, table
 
 if TYPE_CHECKING:
     from hloom.debug.tracing import Event, Trace
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show every value of a run; find the first NaN.")
-@click.argument("file", type=FILE)
+@program_argument
 @click.option("--first-nan", is_flag=True, help="Show the first value with a NaN, and its operands.")
 @click.option("--first-inf", is_flag=True, help="Show the first value with an infinity, and its operands.")
 @click.option("--stats", is_flag=True, help="Show statistics of every value (the default).")
@@ -50,7 +51,6 @@ def trace(file: str, **options: Any) -> None:
     from hloom.files import load, load_snapshot
     from hloom.tools.arguments import chosen_arguments
 
-    click.get_current_context().find_root().obj = file
     snapshot = load_snapshot(file)
     arguments = chosen_arguments(snapshot, options["inputs"], options["seed"])
     if options["first_nan"] or options["first_inf"]:
@@ -89,7 +89,7 @@ def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> T
                 np.save(folder / f"{leaf}.npy", np.asarray(array))
 
     found = traced(module, arguments, keep_values=False, observe=observe)
-    progress_done()
+    progress.done()
     if folder is not None:
         click.echo(styled(f"wrote {count} values to {folder}", "dim"))
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hloom.tools.program_argument import FILE_OR_FOLDER
 from hloom.tools.terminal import FILE
 
 if TYPE_CHECKING:
@@ -23,18 +24,8 @@ _TRIES: Final = 24
 """Number of shardings to try for suggestions."""
 
 
-class _FileOrFolder(click.ParamType[str]):
-    """An existing folder, or a file or ``-``."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        return value if Path(value).is_dir() else FILE.convert(value, param, ctx)
-
-
 @click.command(short_help="Show programs in one HTML page.")
-@click.argument("files", type=_FileOrFolder(), nargs=-1, required=True)
+@click.argument("files", type=FILE_OR_FOLDER, nargs=-1, required=True)
 @click.option("-o", "--output", default="page.html", show_default=True, type=click.Path(dir_okay=False))
 @click.option("--compile/--no-compile", "compiled", default=None,
               help="Show the passes, memory and code of the cpu backend. Default: for a single program of up "
@@ -45,8 +36,8 @@ class _FileOrFolder(click.ParamType[str]):
 @click.option("--mesh", default="", metavar="AXES",
               help="Sizes of axes for the tab of sharding, such as x=4,y=2. Default: its own.")  # fmt: skip
 @click.option("--suggest", is_flag=True, help="Try other shardings, and show those that cost less.")
-@click.option("--module", "wanted", default="", metavar="REGEX",
-              help="The program of a folder of dumps. Default: the one with the most files.")  # fmt: skip
+@click.option("--program", "--module", "matching", default="", metavar="REGEX",
+              help="The program of a folder of dumps. Default: the largest.")  # fmt: skip
 def view(
     files: tuple[str, ...],
     output: str,
@@ -55,7 +46,7 @@ def view(
     inputs: tuple[str, ...],
     mesh: str,
     suggest: bool,
-    wanted: str,
+    matching: str,
 ) -> None:
     """Write a page that shows programs: their graph, costs, text, passes, memory, time and sharding.
 
@@ -68,12 +59,12 @@ def view(
       hloom view model.hlo
       hloom view model.hlo --random 0
       hloom view step.hlo --mesh data=64,model=8
-      hloom view dump_folder --module train_step
+      hloom view dump_folder --program train_step
       hloom view before.hlo after.hlo -o changes.html
     """
     from hloom.tools.viewer.page import html_page, page_parts
 
-    stages, modules = _stages(files, wanted)
+    stages, modules = _stages(files, matching)
     single = modules[0] if len(stages) == len(modules) == 1 else None
     run = seed is not None or bool(inputs)
     if single is None and (compiled or run):
@@ -93,10 +84,11 @@ def view(
     click.echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
 
 
-def _stages(files: tuple[str, ...], wanted: str) -> tuple[list[Stage], list[HloModule]]:
+def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[HloModule]]:
     """Return the programs of files and folders, and the modules of the files."""
+    from hloom.dumps import largest_program
     from hloom.files import load_all
-    from hloom.tools.viewer.dump_folder import folder_stages
+    from hloom.tools.viewer.dump_folder import dumped_stages
     from hloom.tools.viewer.program import stage_of
 
     stages: list[Stage] = []
@@ -104,7 +96,7 @@ def _stages(files: tuple[str, ...], wanted: str) -> tuple[list[Stage], list[HloM
     for file in files:
         click.get_current_context().find_root().obj = file
         if Path(file).is_dir():
-            stages += folder_stages(Path(file), wanted)
+            stages += dumped_stages(largest_program(file, matching))
             continue
         loaded = load_all(file)
         modules += loaded
