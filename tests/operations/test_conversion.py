@@ -192,6 +192,7 @@ class TestBitcastConvert:
         assert refusal("bitcast-convert", "f32[2]", result="u32[3]").rule == "bitcast-convert.dimensions"
         assert refusal("bitcast-convert", "f32[2]", result="u16[2]").rule == "bitcast-convert.dimensions"
         assert refusal("bitcast-convert", "u16[3]", result="u32[]").rule == "bitcast-convert.dimensions"
+        assert refusal("bitcast-convert", "f6e3m2fn[4]", result="u8[4]").rule == "bitcast-convert.widths"
         assert refusal("bitcast-convert", "c64[2]", result="f32[2,2]").rule == "bitcast-convert.complex"
         assert refusal("bitcast-convert", "token[]", result="f32[]").rule == "bitcast-convert.operand-arrays"
 

@@ -12,7 +12,6 @@ from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
-from hloom.passes.expand.bitcast_expander import BitcastExpander
 from hloom.passes.expand.fft_decomposer import FftDecomposer
 from hloom.passes.expand.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.expand.map_inliner import MapInliner
@@ -22,7 +21,7 @@ from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.pipeline import Pass
-from native_runs import agree, arguments
+from native_runs import arguments
 
 
 def expanded(expander: Pass, text: str, gone: str = "") -> Any:
@@ -93,36 +92,6 @@ def test_batch_normalization(kind: str, index: int) -> None:
         f"ROOT r = ({x}, {features}, {features}) batch-norm-grad(x, p1, p2, s, g), {options}"
     )
     expanded(BatchNormExpander(), gradient, "batch-norm-grad")
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("f32[4,6]{0,1}", "f32[3,8]{1,0}"),
-        ("f32[4,6]{1,0}", "s32[6,4]{0,1}"),
-        ("f32[4,6]{0,1}", "u16[3,16]{0,1}"),
-        ("u8[2,8]{1,0}", "f64[2,1]{1,0}"),
-        ("s4[4,6]{0,1}", "s4[24]{0}"),
-        ("c64[2,3]{0,1}", "c64[6]{0}"),
-        ("f32[0,3]{1,0}", "f32[3,0]{1,0}"),
-        ("f32[]", "f32[1,1]{1,0}"),
-    ],
-)
-def test_bitcast(before: str, after: str) -> None:
-    expanded(BitcastExpander(), f"x = {before} parameter(0)\nROOT r = {after} bitcast(x)", "bitcast")
-
-
-@pytest.mark.parametrize("layouts", [("T(8)S(1)", "T(8)"), ("T(8)", "T(8)S(1)SC(0:3)"), ("S(1)", "")])
-def test_bitcast_to_another_memory_space_is_the_operand(layouts: tuple[str, str]) -> None:
-    before, after = (f"s32[6]{{0:{layout}}}" if layout else "s32[6]{0}" for layout in layouts)
-    text = f"x = {before} parameter(0)\ny = {before} negate(x)\nROOT r = {after} bitcast(y)"
-    expanded(BitcastExpander(), text, "bitcast")
-    agree(text, np.arange(6, dtype=np.int32))
-
-
-def test_bitcast_of_tiles_stays() -> None:
-    text = "x = f32[4,6]{1,0:T(2,3)} parameter(0)\nROOT r = f32[24]{0} bitcast(x)"
-    assert not BitcastExpander().run(parse(text))
 
 
 def test_copies_in_two_steps() -> None:

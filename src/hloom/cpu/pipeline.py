@@ -73,6 +73,7 @@ def ends_in_more(product: HloInstruction) -> bool:
 # Canonicalization: express operations by others, so that fewer kinds remain.
 EXPANSION: Final = Pipeline(
     [
+        BitcastExpander(),
         Unscheduler(),
         ControlDependencyCalls(),
         MultiSliceCalls(),
@@ -83,7 +84,6 @@ EXPANSION: Final = Pipeline(
         MapInliner(),
         SingleResultTuples(),
         BatchNormExpander(),
-        BitcastExpander(),
         LibraryCallExpander(),
         SynchronousOperations(),
         TopkCustomCalls(),

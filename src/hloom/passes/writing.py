@@ -10,10 +10,11 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array, Operation
+from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Add
 from hloom.operations.comparison import Compare
 from hloom.operations.conversion import Convert
-from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.movement import Broadcast, Pad, Reshape, Slice
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, Parameter
 from hloom.shape.element_type import PRED, ElementType
@@ -88,6 +89,16 @@ class Writer:
         if x.shape.dimensions == tuple(dimensions):
             return x
         return self.op(Reshape(), x, shape=Shape(x.shape.element_type, tuple(dimensions)))
+
+    def resize(self, x: HloInstruction, sizes: Sequence[int], fill: complex | Array = 0) -> HloInstruction:
+        """Cut an array, or extend it with ``fill``, at the ends of its dimensions up to ``sizes``."""
+        kept = tuple(map(min, x.shape.dimensions, sizes))
+        if kept != x.shape.dimensions:
+            x = self.op(Slice(slice=tuple(SliceDimension(0, size) for size in kept)), x)
+        if kept == tuple(sizes):
+            return x
+        added = (PaddingDimension(0, size - n) for n, size in zip(kept, sizes, strict=True))
+        return self.op(Pad(padding=tuple(added)), x, self.scalar(fill, x.shape.element_type))
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction) -> HloInstruction:
         """Compare elementwise in a direction: ``EQ``, ``LT`` ..."""

@@ -54,6 +54,29 @@ class Tiling:
         """The dimensions after this tiling, most major first."""
         return (*self.bounds[: self.untouched], *self.counts, *self.tile)
 
+    @property
+    def joined(self) -> tuple[int, ...]:
+        """The dimensions with those that the tile combines joined, before padding."""
+        return (*self.bounds[: self.untouched], *self.combined)
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The joined dimensions, padded to a whole number of tiles."""
+        whole = (count * size for count, size in zip(self.counts, self.tile, strict=True))
+        return (*self.bounds[: self.untouched], *whole)
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """The padded dimensions, each tiled one split into its count and its tile size."""
+        pairs = zip(self.counts, self.tile, strict=True)
+        return (*self.bounds[: self.untouched], *(size for pair in pairs for size in pair))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The transpose of the split dimensions that moves all tile sizes behind all counts."""
+        first, end = self.untouched, self.untouched + 2 * len(self.tile)
+        return (*range(first), *range(first, end, 2), *range(first + 1, end, 2))
+
 
 @dataclass(frozen=True, slots=True)
 class PhysicalForm:
@@ -248,10 +271,8 @@ def to_physical(shape: Shape, array: Array, fill: object = 0) -> Array:
     _check_numpy_holds(shape, form)
     current = _padded(array.transpose(form.major_to_minor), form.padded, fill)
     for tiling in form.tilings:
-        joined = current.reshape((*tiling.bounds[: tiling.untouched], *tiling.combined))
-        whole = tuple(count * size for count, size in zip(tiling.counts, tiling.tile, strict=True))
-        padded = _padded(joined, (*tiling.bounds[: tiling.untouched], *whole), 0)
-        current = padded.reshape(_split_dimensions(tiling)).transpose(_split_to_tiled(tiling))
+        padded = _padded(current.reshape(tiling.joined), tiling.padded, 0)
+        current = padded.reshape(tiling.split).transpose(tiling.order)
     return _padded(current.reshape(-1), (form.element_count,), 0)
 
 
@@ -261,11 +282,9 @@ def from_physical(shape: Shape, elements: Array) -> Array:
     _check_numpy_holds(shape, form)
     current = elements[: math.prod(form.dimensions)].reshape(form.dimensions)
     for tiling in reversed(form.tilings):
-        back = np.argsort(np.array(_split_to_tiled(tiling), np.intp))
-        whole = tuple(count * size for count, size in zip(tiling.counts, tiling.tile, strict=True))
-        joined = current.transpose(back).reshape((*tiling.bounds[: tiling.untouched], *whole))
-        crop = (slice(None),) * tiling.untouched + tuple(map(slice, tiling.combined))
-        current = joined[crop].reshape(tiling.bounds[tiling.added :])
+        back = np.argsort(np.array(tiling.order, np.intp))
+        joined = current.transpose(back).reshape(tiling.padded)
+        current = joined[tuple(map(slice, tiling.joined))].reshape(tiling.bounds[tiling.added :])
     back = np.argsort(np.array(form.major_to_minor, np.intp))
     return current[tuple(map(slice, form.bounds))].transpose(back)
 
@@ -277,18 +296,6 @@ def _check_numpy_holds(shape: Shape, form: PhysicalForm) -> None:
         raise ShapeError(f"arrays have at most 64 dimensions here; {shape} takes {widest}", rule="shape.rank")
     if form.element_count * 16 >= 1 << 63:
         raise ShapeError(f"{shape} is too large for this machine's memory", rule="shape.addressable")
-
-
-def _split_dimensions(tiling: Tiling) -> tuple[int, ...]:
-    """Return dimensions with each tiled one split into its count and its tile size."""
-    pairs = zip(tiling.counts, tiling.tile, strict=True)
-    return (*tiling.bounds[: tiling.untouched], *(size for pair in pairs for size in pair))
-
-
-def _split_to_tiled(tiling: Tiling) -> tuple[int, ...]:
-    """Return the transpose that moves all tile sizes behind all counts."""
-    first, end = tiling.untouched, tiling.untouched + 2 * len(tiling.tile)
-    return (*range(first), *range(first, end, 2), *range(first + 1, end, 2))
 
 
 def _padded(array: Array, sizes: tuple[int, ...], fill: object) -> Array:

@@ -224,7 +224,7 @@ class Literal:
             whole = np.zeros(self.shape.dimensions, array.dtype)
             whole[tuple(map(slice, array.shape))] = array
             array = whole
-        fill = _padding_element(self.shape)
+        fill = padding_element(self.shape)
         elements = to_physical(self.shape, array, fill)
         return pack_elements(elements, self.shape.element_type, self.shape.element_bits)
 
@@ -419,7 +419,7 @@ def _converted(array: Array, element_type: ElementType) -> Array:
         return array.astype(element_type.numpy_dtype)
 
 
-def _padding_element(shape: Shape) -> Any:
+def padding_element(shape: Shape) -> Any:
     """Return the value that `padding_value` puts into the positions that `padded_dimensions` adds."""
     value = PaddingValue.INVALID if shape.layout is None else shape.layout.padding_value
     dtype = shape.element_type.numpy_dtype

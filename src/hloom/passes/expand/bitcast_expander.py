@@ -1,31 +1,39 @@
-"""bitcast-expander: expand bitcasts between layouts into transposes and reshapes."""
+"""bitcast-expander: expand bitcasts between layouts into transposes, pads, slices and reshapes."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.movement import Transpose
+from hloom.passes.expand.element_bits import reinterpret
 from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
-from hloom.shape.layout import Layout
+from hloom.shape.element_type import F16, U16
+from hloom.shape.index import physical_form
+from hloom.shape.literal import padding_element
 from hloom.shape.shape import Shape
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class BitcastExpander:
-    """``bitcast(x)`` → ``transpose(reshape(bitcast-convert(reshape(transpose(x)))))`` in memory order."""
+    """``bitcast(x)`` → ``from_memory(reinterpret(to_memory(x)))``.
+
+    ``to_memory`` is the pad, reshape and transpose of each tile of the operand's layout; ``from_memory``
+    inverts those of the result's. Padding is zero, as in the evaluator.
+    """
 
     name: ClassVar[str] = "bitcast-expander"
 
     def run(self, module: HloModule) -> bool:
-        """Expand every bitcast between plain layouts."""
+        """Expand every bitcast of arrays of static shape."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -36,69 +44,74 @@ class BitcastExpander:
         return changed
 
 
-def can_expand(instruction: HloInstruction) -> bool:
-    """Return whether both layouts only permute the dimensions and elements have no padding bits.
-
-    Or they are the same, tiles included, but for where in the machine the array lies.
-    """
-    source, result = instruction.operands[0].shape, instruction.shape
-    if _is_identity(source, result):
-        return True
-    if not (_is_plain(source) and _is_plain(result)):
-        return False
-    if source.element_type is result.element_type:
-        return True
-    whole = all(s.element_type.bits % 8 == 0 for s in (source, result))
-    return whole and not source.element_type.is_complex and not result.element_type.is_complex
-
-
-def _is_identity(source: Shape, result: Shape) -> bool:
-    same = source.element_type is result.element_type and source.dimensions == result.dimensions
-    if not same or not source.is_static or source.layout is None or result.layout is None:
-        return False
-    ours, theirs = (replace(x, memory_space=0, split_configs=()) for x in (source.layout, result.layout))
-    return ours == theirs
-
-
-def _is_plain(shape: Shape) -> bool:
-    layout = shape.layout
-    if not shape.is_array or not shape.is_static:
-        return False
-    return layout is None or layout == Layout(layout.minor_to_major, memory_space=layout.memory_space)
+def can_expand(bitcast: HloInstruction) -> bool:
+    """Return whether both shapes are static; the host evaluates bitcasts of dynamic shape."""
+    return bitcast.operands[0].shape.is_static and bitcast.shape.is_static
 
 
 def expand(instruction: HloInstruction) -> None:
     """Replace one bitcast."""
     writer = Writer(instruction)
     (x,) = instruction.operands
-    target = instruction.shape
-    if _is_identity(x.shape, target):
-        writer.replace(x)
+    source, target = x.shape, instruction.shape
+    if _places(source) == _places(target):
+        writer.replace(writer.reshape(x, target.dimensions))
         return
-    order = _major_to_minor(x.shape)
-    if order != tuple(range(x.shape.rank)):
-        x = writer.op(Transpose(dimensions=order), x)
-    before, after = x.shape.element_type, target.element_type
-    if before is not after:
-        x = _reinterpreted(writer, writer.reshape(x, [x.shape.element_count]), target)
-    order = _major_to_minor(target)
-    x = writer.reshape(x, [target.dimensions[d] for d in order])
-    if order != tuple(range(target.rank)):
-        x = writer.op(Transpose(dimensions=tuple(order.index(d) for d in range(target.rank))), x)
-    writer.replace(x)
+    elements = reinterpret(writer, _to_memory(writer, x), _moved(source), _moved(target))
+    writer.replace(_from_memory(writer, elements, target))
 
 
-def _reinterpreted(writer: Writer, x: HloInstruction, target: Shape) -> HloInstruction:
-    before, after = x.shape.element_type, target.element_type
-    count = math.prod(target.dimensions)
-    if before.bits == after.bits:
-        return writer.op(BitcastConvert(), x, shape=Shape(after, (count,)))
-    if before.bits > after.bits:
-        ratio = before.bits // after.bits
-        return writer.op(BitcastConvert(), x, shape=Shape(after, (count // ratio, ratio)))
-    ratio = after.bits // before.bits
-    return writer.op(BitcastConvert(), writer.reshape(x, [count, ratio]), shape=Shape(after, (count,)))
+def _places(shape: Shape) -> tuple[object, ...]:
+    """Return what decides where in memory each element lies, in row-major order of the elements.
+
+    Dimensions of size 1 have no part in it unless they are tiled: ``[1,8,128]{2,1,0:T(8,128)}`` lies in
+    memory as ``[8,128]{1,0:T(8,128)}`` does.
+    """
+    form = physical_form(shape)
+    tiled_from = min((0 if t.added else t.untouched for t in form.tilings), default=shape.rank)
+    kept = [n for n, size in enumerate(form.padded) if size > 1 or n >= tiled_from]
+    numbers = sorted(form.major_to_minor[n] for n in kept)
+    order = tuple(numbers.index(form.major_to_minor[n]) for n in kept)
+    tiles = shape.layout.tiles if shape.layout is not None else ()
+    sizes = tuple((form.bounds[n], form.padded[n]) for n in kept)
+    return shape.element_type, shape.element_bits, order, sizes, tiles
 
 
-def _major_to_minor(shape: Shape) -> tuple[int, ...]:
-    return shape.layout.major_to_minor if shape.layout is not None else tuple(range(shape.rank))
+def _moved(shape: Shape) -> Shape:
+    """Return the shape in which elements move: halves as integers, lest signaling NaN become quiet."""
+    return Shape(U16, shape.dimensions, layout=shape.layout) if shape.element_type is F16 else shape
+
+
+def _to_memory(writer: Writer, x: HloInstruction) -> HloInstruction:
+    """Return the elements of an array in the order of its memory, with its padding: one dimension."""
+    form, fill = physical_form(x.shape), padding_element(x.shape)
+    if x.shape.element_type is F16:
+        x, fill = writer.op(BitcastConvert(), x, shape=_moved(x.shape)), fill.view("u2")
+    x = writer.resize(_transposed(writer, x, form.major_to_minor), form.padded, fill)
+    for tiling in form.tilings:
+        x = writer.resize(writer.reshape(x, tiling.joined), tiling.padded)
+        x = _transposed(writer, writer.reshape(x, tiling.split), tiling.order)
+    return writer.resize(writer.reshape(x, [x.shape.element_count]), [form.element_count])
+
+
+def _from_memory(writer: Writer, x: HloInstruction, target: Shape) -> HloInstruction:
+    """Return the array of a layout whose memory holds the elements of ``x``; the padding is dropped."""
+    form = physical_form(target)
+    x = writer.resize(x, [math.prod(form.dimensions)])
+    for tiling in reversed(form.tilings):
+        tiled = writer.reshape(x, [tiling.split[d] for d in tiling.order])
+        x = writer.reshape(_transposed(writer, tiled, _inverse(tiling.order)), tiling.padded)
+        x = writer.reshape(writer.resize(x, tiling.joined), tiling.bounds[tiling.added :])
+    x = writer.resize(writer.reshape(x, form.padded), form.bounds)
+    x = _transposed(writer, x, _inverse(form.major_to_minor))
+    return writer.op(BitcastConvert(), x, shape=target) if target.element_type is F16 else x
+
+
+def _transposed(writer: Writer, x: HloInstruction, order: Sequence[int]) -> HloInstruction:
+    if tuple(order) == tuple(range(x.shape.rank)):
+        return x
+    return writer.op(Transpose(dimensions=tuple(order)), x)
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(order.index(d) for d in range(len(order)))
