@@ -63,7 +63,12 @@ REACHES_FORWARD: set[tuple[str, str]] = {
     ("operations/structure.py", "wire"),
     ("runtime/executable.py", "debug"),
     ("runtime/executable.py", "sharding"),
-    ("ir/module.py", "tools"),  # how notebooks show values
+    # how notebooks show values
+    ("ir/module.py", "tools"),
+    ("cpu/loaded_program.py", "tools"),
+    ("cpu/runtime/profile.py", "tools"),
+    ("debug/tracing.py", "tools"),
+    ("runtime/executable.py", "tools"),
 }
 
 MAY_LOAD: dict[str, set[str]] = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 
+import hloom
 from hloom import HloModule
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
@@ -56,3 +58,63 @@ def test_a_layout_is_shown_by_an_array_that_it_fits(text: str, example: str) -> 
     html = Layout.parse(text)._repr_html_()
     assert example in html
     assert svg_of(html).tag.endswith("svg")
+
+
+PROGRAM = """HloModule model
+less {
+ a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT l = pred[] compare(a, b), direction=LT
+}
+ENTRY e {
+ x = f32[256] parameter(0)
+ y = f32[256] log(x)
+ ROOT z = f32[256] sort(y), dimensions={0}, to_apply=less
+}
+"""
+
+
+def rows_of(html: str) -> list[str]:
+    """Return the text of each row of the tables in a fragment, which has to be well-formed."""
+    page = ElementTree.fromstring(f"<div>{html}</div>")
+    return [" ".join("".join(cell.itertext()) for cell in row) for row in page.iter("tr")]
+
+
+def test_an_executable_shows_its_arguments_memory_and_program() -> None:
+    executable = hloom.compile(HloModule.from_text(PROGRAM))
+    html = executable._repr_html_()
+    rows = rows_of(html)
+    assert "x f32[256]{0} argument" in rows
+    assert "result f32[256]{0} result" in rows
+    assert "arguments 1.02 kB " in rows
+    assert "256 transcendental functions" in html
+    assert "sort(" in html
+    interpreted = hloom.compile(HloModule.from_text(PROGRAM), backend="evaluator")
+    assert "x f32[256]{0} argument" in rows_of(interpreted._repr_html_())
+
+
+def test_a_profile_is_a_table_of_instructions() -> None:
+    executable = hloom.compile(HloModule.from_text(PROGRAM))
+    profile = executable.profile(np.ones(256, np.float32))
+    rows = rows_of(profile._repr_html_())
+    assert rows[0] == "µs  runs GFLOP/s GB/s instruction"
+    assert len(rows) == 1 + len(profile.lines)
+    assert any("sort(" in row for row in rows)
+
+
+def test_a_trace_is_a_table_of_values_with_the_first_nan() -> None:
+    trace = hloom.compile(HloModule.from_text(PROGRAM)).trace(np.full(256, -1, np.float32))
+    html = trace._repr_html_()
+    assert "first NaN:" in html
+    rows = rows_of(html)
+    assert rows[0] == "value shape min max mean NaN inf operation"
+    assert rows[2].split()[:3] == ["%y", "f32[256]", "256"]
+    assert repr(trace) == "<Trace of 3 values>"
+
+
+def test_long_tables_say_how_many_rows_are_left_out() -> None:
+    lines = "\n".join(f" n{i + 1} = f32[2] abs(n{i})" for i in range(99))
+    module = HloModule.from_text(f"HloModule m\nENTRY e {{\n n0 = f32[2] parameter(0)\n{lines}\n}}\n")
+    html = hloom.compile(module, backend="evaluator").trace(np.ones(2, np.float32))._repr_html_()
+    assert len(rows_of(html)) == 1 + 50
+    assert "… and 50 more" in html

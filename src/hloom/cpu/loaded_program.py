@@ -17,6 +17,7 @@ from hloom.cpu.jit.program_facts import ProgramFacts
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.support import support
+from hloom.ir.entry_point import EntryPoint
 
 ENTRY: Final = "hloom_run"
 
@@ -39,6 +40,13 @@ class Memory:
     def peak(self) -> int:
         """Bytes in use while the program runs."""
         return self.argument + self.output + self.temp
+
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the parts: a table with bars."""
+        return _SHOW(self)
+
+
+_SHOW: Final[EntryPoint[[Memory], str]] = EntryPoint("hloom.tools.notebook:memory_html")
 
 
 class LoadedProgram:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from hloom.analysis.origin import op_name, source_line
 from hloom.debug.statistics import Statistics, flat, statistics_of, summary
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
+from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
@@ -78,7 +79,7 @@ class Event:
         return "\n".join(lines)
 
 
-@dataclass
+@dataclass(repr=False)
 class Trace:
     """The values of one run, in the order in which they were computed.
 
@@ -96,6 +97,13 @@ class Trace:
     def __len__(self) -> int:
         return len(self.events)
 
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.events)} values>"
+
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the values: a table of statistics."""
+        return _SHOW(self)
+
     @property
     def first_nan(self) -> Event | None:
         """Return the first value with a NaN."""
@@ -105,6 +113,9 @@ class Trace:
     def first_infinity(self) -> Event | None:
         """Return the first value with an infinity."""
         return next((e for e in self.events if e.has_infinity), None)
+
+
+_SHOW: Final[EntryPoint[[Trace], str]] = EntryPoint("hloom.tools.notebook:trace_html")
 
 
 def trace(

@@ -206,6 +206,10 @@ class Executable:
         names = ", ".join(dict.fromkeys(m.name for m in self._modules))
         return f"<Executable {names} on {self.num_replicas} x {self.num_partitions} devices>"
 
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the executable: its arguments, results, memory, cost and program."""
+        return _SHOW(self)
+
     @property
     def host_timeout(self) -> float:
         """Seconds for which a device waits for the host if no device can continue; see `World`."""
@@ -359,6 +363,11 @@ class Executable:
         return self._programs[0].cost
 
     @property
+    def modules(self) -> tuple[HloModule, ...]:
+        """The compiled programs, one for each device."""
+        return tuple(self._modules)
+
+    @property
     def host_calls(self) -> list[HloInstruction]:
         """The instructions of native programs that may call the host."""
         natives = dict.fromkeys(
@@ -420,6 +429,9 @@ class Executable:
         """
         self._require_one_device()
         return _TRACE(self._modules[0], arguments)
+
+
+_SHOW: Final[EntryPoint[[Executable], str]] = EntryPoint("hloom.tools.notebook:executable_html")
 
 
 def _check_sizes(module: HloModule) -> None:

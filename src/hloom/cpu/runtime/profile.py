@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hloom.codegen.llvm import I64, PTR, Function, Value
 from hloom.cpu.runtime.context import TABLE_WORD
+from hloom.ir.entry_point import EntryPoint
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
@@ -122,6 +123,10 @@ class Profile:
     lines: tuple[ProfileLine, ...]
     devices: tuple[Profile, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the profile: a table."""
+        return _SHOW(self)
+
     @property
     def collectives(self) -> tuple[ProfileLine, ...]:
         """The lines of instructions in which devices exchange data."""
@@ -142,6 +147,9 @@ class Profile:
             words = f"us in collectives, {1e6 * waiting:.1f} us of which waiting for other devices"
             lines.insert(1, f"{1e6 * total:10.1f} {words}")
         return "\n".join(lines)
+
+
+_SHOW: Final[EntryPoint[[Profile], str]] = EntryPoint("hloom.tools.notebook:profile_html")
 
 
 def profile_lines(
