@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
+from hloom.debug.nonnegative import Leaf, nonnegative_leaves
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
@@ -20,6 +22,8 @@ _finfo: Any = ml_dtypes.finfo
 def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Any]:
     """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
 
+    Sums of squares, such as an optimizer's second moments, are drawn without a sign (`nonnegative_leaves`).
+
     Args:
         edges: some elements of each array are `edge_values`. Scalars stay small, because they may
             be the numbers of iterations of loops.
@@ -27,7 +31,11 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
     """
     generator = np.random.default_rng(seed)
-    return [_random(p.shape.to_static(), generator, edges) for p in module.entry.parameters]
+    nonnegative = nonnegative_leaves(module)
+    return [
+        _random(p.shape.to_static(), generator, edges, (number,), nonnegative)
+        for number, p in enumerate(module.entry.parameters)
+    ]
 
 
 def edge_values(element_type: ElementType) -> list[Any]:
@@ -58,15 +66,20 @@ def edge_values(element_type: ElementType) -> list[Any]:
         return list(np.asarray(wanted).astype(dtype))
 
 
-def _random(shape: Shape, generator: np.random.Generator, edges: bool) -> Any:
+def _random(
+    shape: Shape, generator: np.random.Generator, edges: bool, leaf: Leaf, nonnegative: Set[Leaf]
+) -> Any:
     if shape.is_tuple:
-        return tuple([_random(element, generator, edges) for element in shape.tuple_shapes])
+        elements = enumerate(shape.tuple_shapes)
+        return tuple([_random(e, generator, edges, (*leaf, n), nonnegative) for n, e in elements])
     if not shape.is_array:
         return None
     if shape.is_unbounded:
         message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
         raise HloError(message, rule="run.random-unbounded")
     drawn = _drawn(shape.element_type, shape.dimensions, generator)
+    if leaf in nonnegative and drawn.dtype.kind != "c":
+        drawn = np.abs(drawn)
     if edges and shape.rank and drawn.size:
         choices = edge_values(shape.element_type)
         places = generator.random(shape.dimensions) < generator.choice(EDGE_SHARES)

@@ -53,8 +53,9 @@ def trace(file: str, **options: Any) -> None:
 
     snapshot = load_snapshot(file)
     arguments = chosen_arguments(snapshot, options["inputs"], options["seed"])
+    drawn = bool(arguments) and not options["inputs"] and (not snapshot.runs or options["seed"] is not None)
     if options["first_nan"] or options["first_inf"]:
-        _first(snapshot.module, arguments, options)
+        _first(snapshot.module, arguments, options, drawn)
     elif options["other"]:
         _differences(snapshot.module, load(options["other"]), arguments)
     else:
@@ -120,7 +121,8 @@ def _json(event: Event) -> dict[str, Any]:
     }
 
 
-def _first(module: HloModule, arguments: list[Any], options: dict[str, Any]) -> None:
+def _first(module: HloModule, arguments: list[Any], options: dict[str, Any], drawn: bool) -> None:
+    """Print the first NaN or infinity; `drawn` says that the arguments are random."""
     from hloom.debug.tracing import first_event
 
     def wanted(event: Event) -> bool:
@@ -138,6 +140,8 @@ def _first(module: HloModule, arguments: list[Any], options: dict[str, Any]) -> 
         total = sum(s.elements for s in event.statistics)
         click.echo(styled(f"first {what}: {count} of {total} elements of", "title"))
         click.echo(str(event))
+        if drawn:
+            click.echo("the arguments are random; --input FILE.npz takes those of a real run")
     sys.exit(event is not None)
 
 
