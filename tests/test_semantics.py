@@ -214,7 +214,7 @@ def test_reduce_precision() -> None:
     assert reduced([1e6, -1e6], 5, 10) == shown([INF, -INF])
     assert reduced([1e-6, -1e-6], 5, 10) == shown([0.0, -0.0])
     assert reduced([np.nan], 5, 10) == shown([NAN])
-    assert reduced([np.nan], 5, 0) == shown([INF])
+    assert reduced([np.nan], 5, 0) == shown([NAN])
     assert reduced([1.2345678], 11, 52) == shown([F(1.2345678)])
     assert refused(
         "x = f32[] parameter(0)\nROOT r = f32[] reduce-precision(x), exponent_bits=0, mantissa_bits=1"

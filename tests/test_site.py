@@ -27,5 +27,5 @@ def test_the_site_is_complete_and_offline(tmp_path: Path) -> None:
     assert not {name: LOADED.findall(text) for name, text in texts.items() if LOADED.search(text)}
     assert (tmp_path / "site" / "search" / "search_index.js").exists()
     api = (tmp_path / "site" / "api.html").read_text()
-    for name in ("hloom.HloModule", "hloom.compile", "hloom.Shape", "hloom.from_jax"):
+    for name in ("hloom.HloModule", "hloom.compile", "hloom.Shape", "hloom.from_jax", "hloom.ops.DotGeneral"):
         assert f'id="{name}"' in api

@@ -410,6 +410,9 @@ def test_conditional_in_both_forms() -> None:
         )  # fmt: skip
         assert found == expected
     assert rule(lambda x: ops.Conditional(x, x), "pred[]") == "conditional.arguments"
+    pair = (ops.Conditional, [1.0, plus, 2.0, minus], [[plus, minus], [1.0, 2.0]])
+    for form, wrong in zip(pair[1:], ("s32[]", "pred[]"), strict=True):
+        assert rule(lambda x, form=form: ops.Conditional(x, *form), wrong) == "conditional.branch-index"
 
 
 def test_while_of_the_page() -> None:

@@ -291,8 +291,6 @@ def test_an_error_on_one_device_ends_all(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("body", "rule"),
     [
-        ("ROOT r = f32[4] all-reduce(x), replica_groups={{0,7}}, to_apply=add", "collective.device-range"),
-        ("ROOT r = f32[4] all-reduce(x), replica_groups={{0}}, to_apply=add", "collective.device-in-group"),
         ("ROOT r = f32[12] all-gather(x), dimensions={0}", "collective.group-size"),
         ("ROOT r = f32[1] reduce-scatter(x), dimensions={0}, to_apply=add", "collective.group-size"),
     ],

@@ -234,8 +234,9 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         "NaN without mantissa",
         ("reduce-precision *",),
-        "A format without mantissa bits has no NaN; hloom gives infinity, as XLA does for constants.",
-        lambda difference: np.isinf(wide(difference.ours)) & np.isnan(wide(difference.theirs)),
+        "XLA's folding of constants makes NaN infinite where no mantissa bit is left; the page retains NaN.",
+        of_constants,
+        lambda difference: np.isnan(wide(difference.ours)) & np.isinf(wide(difference.theirs)),
     ),
     KnownDifference(
         "variance",

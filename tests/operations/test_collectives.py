@@ -313,8 +313,6 @@ def test_a_gathered_shape_that_does_not_fit_is_refused_with_that_of_the_groups(s
 @pytest.mark.parametrize(
     ("body", "rule"),
     [
-        ("ROOT r = f32[4] all-reduce(p), replica_groups={{0,2}}, to_apply=add", "collective.device-range"),
-        ("ROOT r = f32[4] all-reduce(p), replica_groups={{0}}, to_apply=add", "collective.device-in-group"),
         ("ROOT r = f32[12] all-gather(p), dimensions={0}", "collective.group-size"),
         ("ROOT r = f32[4] reduce-scatter(p), dimensions={0}, to_apply=add", "collective.group-size"),
     ],

@@ -307,6 +307,7 @@ def test_op_lists_and_shows() -> None:
     assert "gather.offset_dims-sorted" in page
     assert "=> s32[2,2] { { 5, 6 }, { 1, 2 } }" in page
     assert hloom("op", "pad", "--format", "markdown").output.startswith("# pad\n")
+    assert "hloom.ops.DotGeneral(lhs, rhs," in hloom("op", "DotGeneral").output
     output = refusal("op", "gathr")
     assert "op.known" in output
     assert "did you mean gather" in output

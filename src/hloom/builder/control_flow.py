@@ -145,15 +145,18 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
         raise HloError(message, rule="conditional.arguments")
     if len(values) == 4:
         operands, computations = [values[0], values[2]], [values[1], values[3]]
-        element_type = PRED
+        element_type, wanted = PRED, "predicate"
     else:
         computations, operands = list(values[0]), list(values[1])
-        element_type = S32
+        element_type, wanted = S32, "branch index"
     if len(operands) != len(computations):
         message = f"Conditional has {len(computations)} computations and {len(operands)} operands"
         raise HloError(message, rule="conditional.arguments")
     builder = an_op(predicate, operands).builder
     chooser = predicate if isinstance(predicate, XlaOp) else constant(builder, predicate, element_type)
+    if not chooser.shape.is_scalar or chooser.shape.element_type is not element_type:
+        message = f"the {wanted} of Conditional is {element_type}[], got {chooser.shape}"
+        raise ShapeError(message, rule="conditional.branch-index")
     values = [
         o if isinstance(o, XlaOp) else constant(builder, o, _argument_type(c))
         for o, c in zip(operands, computations, strict=True)
@@ -290,8 +293,12 @@ def Infeed(builder: XlaBuilder, shape: Shape | str, config: str = "") -> XlaOp:
 
 @page_function()
 def InfeedWithToken(token: XlaOp, shape: Shape | str, config: str = "") -> XlaOp:
-    """Return (next value of the infeed, token)."""
-    result = Shape.tuple_([shape_of(shape), Shape.token()])
+    """Return (next value of the infeed, token); the value is an array or a tuple of arrays."""
+    value = shape_of(shape)
+    if any(part.is_tuple for part in value.tuple_shapes):
+        message = f"an infeed of nested tuples is not supported: {value}"
+        raise ShapeError(message, rule="infeed.nested-tuple")
+    result = Shape.tuple_([value, Shape.token()])
     return token.builder.emit("infeed", [token], shape=result, infeed_config=config or None)
 
 

@@ -170,8 +170,8 @@ class ReducePrecision(Elementwise):
     """The operand rounded to a float type of fewer bits, in its own type.
 
     Mantissas are rounded to nearest, ties to even. Numbers too large for the exponent become infinite, those
-    below the smallest normal number 0, with their sign. NaN stays NaN, but becomes infinite where no mantissa
-    bit is left. Bits that the operand's type does not have change nothing.
+    below the smallest normal number 0, with their sign. NaN stays NaN, also without mantissa bits. Bits that
+    the operand's type does not have change nothing.
 
     Attributes:
         exponent_bits: at least 1.
@@ -204,12 +204,7 @@ class ReducePrecision(Elementwise):
                 exponent = np.frexp(value)[1] - 1
                 value = np.where(exponent > bias, np.copysign(np.inf, value), value)
                 value = np.where((exponent <= -bias) & np.isfinite(value), np.copysign(0.0, value), value)
-            special = ~np.isfinite(double(operand))
-            if self.mantissa_bits == 0 < source.mantissa_bits:
-                value = np.where(special, np.copysign(np.inf, double(operand)), value)
-            else:
-                value = np.where(special, double(operand), value)
-            return narrow(value, run.dtype)
+            return narrow(np.where(np.isfinite(double(operand)), value, double(operand)), run.dtype)
 
 
 def round_mantissa(value: Array, bits: int, smallest_exponent: int) -> Array:

@@ -36,6 +36,7 @@ from hloom.runtime import evaluator_backend as evaluator_backend
 from hloom.runtime.arguments import Outgoing, bound_arguments
 from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, backend_named
 from hloom.runtime.device import Device
+from hloom.runtime.device_groups import check_device_groups
 from hloom.stablehlo import Exported, Lowered, module_of
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def compile(
     elif len(modules) != replicas * partitions:
         message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
         raise HloError(message, rule="compile.module-count")
+    check_device_groups(modules, replicas, partitions)
     if processes is not None and processes.size > 1:
         modules = _own_modules(modules, backend, partitions, processes)
     distinct = dict.fromkeys(modules)

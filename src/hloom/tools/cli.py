@@ -315,7 +315,10 @@ def layout(shape: str, out: str | None, where: str, no_drawing: bool) -> None:
 @click.argument("name", type=OPCODE, required=False)
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 def op(name: str | None, form: str) -> None:
-    """Print the page of an operation: arguments, rules, an evaluated example. Without NAME, list all."""
+    """Print the page of an operation: arguments, rules, an evaluated example. Without NAME, list all.
+
+    NAME is an opcode or a function of XLA's builder: subtract, Sub, dot, DotGeneral.
+    """
     from hloom.tools.op_page import op_list, op_markdown, op_page
 
     if name is None:

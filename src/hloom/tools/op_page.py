@@ -9,13 +9,14 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError
 from hloom.ir.codec import REQUIRED, Attribute
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.tools.op_example import evaluated, example_of
+from hloom.tools.page_names import builder_function, opcode_of
 from hloom.tools.rules import rules_of
 
 WIDTH: Final = 96
@@ -29,16 +30,15 @@ def plain(text: str, role: str) -> str:
 
 
 def operation_of(name: str) -> type[Operation]:
-    """Return the operation of an opcode or builder function (AllGather); raises HloError if there is none."""
+    """Return the operation of an opcode or a builder function (Sub, DotGeneral); HloError for other names."""
     import difflib
 
-    opcode = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name.strip()).lower()
-    cls = REGISTRY.get(opcode)
-    if cls is None:
-        near = difflib.get_close_matches(opcode, REGISTRY, 3, 0.5)
+    opcode = opcode_of(name)
+    if opcode is None:
+        near = difflib.get_close_matches(name.lower().replace("_", "-"), REGISTRY, 3, 0.5)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise HloError(f"unknown operation {name!r}{hint}", rule="op.known")
-    return cls
+    return REGISTRY[opcode]
 
 
 def op_list(style: Style = plain) -> str:
@@ -56,8 +56,10 @@ def op_list(style: Style = plain) -> str:
 def op_page(name: str, style: Style = plain) -> str:
     """Return the page of one operation as text."""
     cls = operation_of(name)
+    function = builder_function(name)
     name = cls.opcode
     parts = [
+        _builder_page(function, style) if function is not None else "",
         style(signature(cls), "title"),
         _docstring(cls),
         _attributes(cls, style),
@@ -75,6 +77,15 @@ def signature(cls: type[Operation]) -> str:
     parts += [_in_brackets(f"{a.name}=...", a.default is REQUIRED) for a in cls.attributes]
     parts += [_in_brackets(f"{r.name}={'{...}' if r.many else '...'}", r.required) for r in cls.roles]
     return "\n    ".join(textwrap.wrap(", ".join(parts), WIDTH - 4, break_on_hyphens=False))
+
+
+def _builder_page(function: Callable[..., Any], style: Style) -> str:
+    """Return the signature of a function of `hloom.ops` and its description."""
+    parameters = ", ".join(
+        str(p.replace(annotation=p.empty)) for p in inspect.signature(function).parameters.values()
+    )
+    title = style(f"hloom.ops.{function.__name__}({parameters})", "title")
+    return f"{title}\n\n{inspect.getdoc(function) or ''}\n\nIt adds:"
 
 
 def _in_brackets(text: str, required: bool) -> str:

@@ -165,8 +165,7 @@ def _reduce_precision(c: Context, a: Value) -> Value:
         vanishes = value.compare("olt", 2.0 ** (1 - bias))
         value = value.compare("oge", 2.0 ** (bias + 1)).select(math.inf, value)
         value = vanishes.select(0.0, value)
-    kept = math.inf if mantissa_bits == 0 < source.mantissa_bits else size
-    return r.copysign(size.compare("olt", math.inf).select(value, kept), a)
+    return r.copysign(size.compare("olt", math.inf).select(value, size), a)
 
 
 def _round_pattern(r: Reals, size: Value, bits: int, scale: float) -> Value:

@@ -1,0 +1,59 @@
+"""The check that the groups of a program's collectives fit the devices that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.collectives import Collective
+from hloom.operations.exchanges import CollectiveBroadcast
+
+
+def check_device_groups(modules: Sequence[HloModule], num_replicas: int, num_partitions: int) -> None:
+    """Refuse a device that is in no group of a collective of its program, and numbers of no device.
+
+    A collective-broadcast has a value for devices in no group. ``modules`` has the program of each device,
+    replica-major. Raises HloError by the rules ``collective.device-in-group``, ``collective.device-range``.
+    """
+    devices: dict[HloModule, list[tuple[int, int]]] = {}
+    for number, module in enumerate(modules):
+        devices.setdefault(module, []).append(divmod(number, num_partitions))
+    for module, own in devices.items():
+        checked: set[object] = set()
+        for i in module.instructions():
+            if not isinstance(i.operation, Collective):
+                continue
+            groups, mode = i.operation.replica_groups, i.operation.group_mode
+            if (groups, mode, i.opcode) not in checked:
+                checked.add((groups, mode, i.opcode))
+                _check(i, groups.groups, mode, own, (num_replicas, num_partitions))
+
+
+def _check(
+    i: HloInstruction, groups: Sequence[Sequence[int]], mode: str, devices: Iterable[tuple[int, int]],
+    counts: tuple[int, int],
+) -> None:  # fmt: skip
+    """Check the groups of one collective for the devices, (replica, partition), that execute it."""
+    replicas, partitions = counts
+    sizes = {"cross_partition": partitions, "flattened_id": replicas * partitions}
+    size = sizes.get(mode, replicas)
+    grouped = {number for group in groups for number in group}
+    beyond = [number for number in sorted(grouped) if number >= size]
+    if beyond:
+        message = f"replica group number {beyond[0]} is out of range: there are {size} in mode {mode}"
+        _refuse(i, message, "collective.device-range")
+    if not grouped or isinstance(i.operation, CollectiveBroadcast):
+        return
+    for replica, partition in devices:
+        numbers = {"cross_partition": partition, "flattened_id": replica * partitions + partition}
+        number = numbers.get(mode, replica)
+        if number not in grouped:
+            message = f"{number} of {size} in mode {mode} is in no replica group; each needs one"
+            _refuse(i, message, "collective.device-in-group")
+
+
+def _refuse(i: HloInstruction, message: str, rule: str) -> None:
+    assert i.parent is not None and i.parent.module is not None
+    raise i.parent.module.locate(HloError(message, rule=rule, instruction=i.name))

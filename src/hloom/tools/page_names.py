@@ -1,0 +1,66 @@
+"""The names of operations: opcodes, and the functions of `hloom.ops`, which have the names of XLA's page."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
+from hloom.ir.operation import REGISTRY
+
+SUFFIXES = ("-start", "-done")
+
+
+def opcode_of(name: str) -> str | None:
+    """Return the opcode of ``gather``, ``AllGather``, ``all_gather``, ``DotGeneral`` or ``Sub``."""
+    return _opcodes().get(_key(name))
+
+
+def builder_function(name: str) -> Callable[..., Any] | None:
+    """Return the function of `hloom.ops` of a name that is not an opcode, such as ``DotGeneral``."""
+    from hloom import ops
+
+    if _key(name) in map(_key, REGISTRY):
+        return None
+    return next((getattr(ops, each) for each in ops.__all__ if _key(each) == _key(name)), None)
+
+
+@cache
+def _opcodes() -> dict[str, str]:
+    from hloom import ops
+
+    opcodes = {_key(opcode): opcode for opcode in REGISTRY}
+    for name in ops.__all__:
+        function = getattr(ops, name)
+        opcodes.setdefault(_key(name), opcodes.get(_key(function.__name__)) or emitted_opcode(function))
+    return opcodes
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "").replace("_", "")
+
+
+def emitted_opcode(function: Callable[..., Any]) -> str:
+    """Return the opcode of the instruction that a builder function adds; the main one of several.
+
+    It stands in the function's code, or in that of the first of the functions that it calls.
+    """
+    opcodes = list(dict.fromkeys(_emitted(inspect.unwrap(function), ())))
+    main = [o for o in opcodes if not (o.endswith(SUFFIXES) and o.rpartition("-")[0] in opcodes)]
+    return main[0] if main else ""
+
+
+def _emitted(function: Callable[..., Any], callers: tuple[Callable[..., Any], ...]) -> Iterator[str]:
+    code: CodeType = function.__code__  # type: ignore[attr-defined]
+    cells = (cell.cell_contents for cell in function.__closure__ or ())  # type: ignore[attr-defined]
+    own = [text for text in (*cells, *code.co_consts) if isinstance(text, str) and text in REGISTRY]
+    yield from own
+    if own:
+        return
+    for name in code.co_names:
+        called = function.__globals__.get(name)  # type: ignore[attr-defined]
+        if inspect.isfunction(called) and called not in callers:
+            yield from _emitted(inspect.unwrap(called), (*callers, called))
