@@ -150,7 +150,7 @@ def op_markdown(name: str) -> str:
     """Return the page of one operation as Markdown."""
     cls = operation_of(name)
     name = cls.opcode
-    parts = [f"# {name}", f"```\n{signature(cls)}\n```", _docstring(cls)]
+    parts = [f"# {name}", f"```\n{signature(cls)}\n```", _argument_list(_docstring(cls))]
     rows = [(a.name, _attribute_words(a)) for a in cls.attributes if a.proto or a.default is REQUIRED]
     if rows:
         parts.append("| attribute | |\n|---|---|\n" + "\n".join(f"| `{n}` | {w} |" for n, w in rows))
@@ -168,6 +168,23 @@ def op_markdown(name: str) -> str:
         results = ["=> different at every run"] if random else [f"=> {line}" for line in evaluated(example)]
         parts.append("## Example\n\n```\n" + "\n".join([*notes, *example.lines, *results]) + "\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def _argument_list(text: str) -> str:
+    """Return a docstring with its section of arguments as a list of Markdown."""
+    lines: list[str] = []
+    in_section = False
+    for line in text.split("\n"):
+        in_section = line == "Arguments:" or (in_section and line[:4].isspace())
+        match = re.fullmatch(r" {4}([\w*][\w, *]*): (.*)", line) if in_section else None
+        if line == "Arguments:":
+            lines += [line, ""]
+        elif match is not None:
+            names = ", ".join(f"`{name.strip()}`" for name in match[1].split(","))
+            lines.append(f"- {names}: {match[2]}")
+        else:
+            lines.append("  " + line.strip() if in_section else line)
+    return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:
