@@ -63,3 +63,52 @@ def test_programs_of_several_devices_give_what_jax_gives() -> None:
 def test_the_number_of_devices_may_be_configured() -> None:
     program = "import jax; print(jax.device_count())"
     assert run_program(program, "hloom", JAX_NUM_CPU_DEVICES="3") == "3\n"
+
+
+TURNS = """
+import resource
+row = NamedSharding(jax.make_mesh((4,), ("d",)), P("d"))
+line = dict(mesh=row.mesh, in_specs=P("d"), out_specs=P("d"))
+steps = lambda v: jax.lax.fori_loop(0, 10, lambda i, s: jax.lax.psum(s, "d") / 4, v)
+total, double = jax.jit(jax.shard_map(steps, **line, check_vma=False)), jax.jit(lambda v: v * 2 + 1)
+put = jax.device_put(jnp.arange(4096.0), row)
+for call in total, double:
+    jax.block_until_ready(call(put))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    for _ in range(50):
+        jax.block_until_ready(call(put))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before < 50)
+"""
+ERRORS = """
+import functools
+row = NamedSharding(jax.make_mesh((4,), ("d",)), P("d"))
+line = dict(mesh=row.mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False)
+put = jax.device_put(jnp.arange(8.0), row)
+@jax.jit
+@functools.partial(jax.shard_map, **line)
+def some(v):
+    return jax.lax.cond(jax.lax.axis_index("d") < 2, lambda: jax.lax.psum(v, "d"), lambda: v)
+for _ in range(2):
+    try:
+        print(some(put).tolist())
+    except jax.errors.JaxRuntimeError as error:
+        print("would wait for ever" in str(error), "partition 2) has finished" in str(error))
+give = jax.jit(lambda v: v + 1, donate_argnums=0)
+given = jax.device_put(jnp.arange(8.0), row)
+result = give(given)
+print(given.is_deleted(), result.is_deleted())
+print(result.tolist(), [s.device.id for s in result.addressable_shards])
+long = jax.jit(jax.shard_map(lambda v: jax.lax.fori_loop(0, 500000, lambda i, s: jnp.sin(s), v), **line))
+print(np.array_equal(give(long(put)), np.asarray(long(put)) + 1), long(put).is_ready())
+"""
+
+
+def test_short_programs_of_several_devices_wake_no_thread() -> None:
+    assert run_program(HEAD + TURNS, "cpu", **FOUR).split() == ["True", "True"]
+
+
+def test_devices_of_a_gang_report_deadlocks_and_take_donations() -> None:
+    lines = run_program(HEAD + ERRORS, "cpu", **FOUR).splitlines()
+    assert lines[:3] == ["True True", "True True", "True False"]
+    assert lines[3] == f"{[x + 1.0 for x in range(8)]} [0, 1, 2, 3]"
+    assert lines[4] == "True False"

@@ -173,13 +173,20 @@ class NativeExecutable:
         context: Context,
         host: HostCalls | None,
     ) -> list[Array]:
-        results = [_room_for(s) for s in self.result_leaves]
-        held = [
+        results, held = self.outputs(), self.inputs(arguments)
+        self._run_at(address, [a.ctypes.data for a in held], [r.ctypes.data for r in results], context, host)
+        return results
+
+    def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:
+        """Return the leaves of the arguments as native code reads them."""
+        return [
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameter_leaves, strict=True)
         ]
-        self._run_at(address, [a.ctypes.data for a in held], [r.ctypes.data for r in results], context, host)
-        return results
+
+    def outputs(self) -> list[Array]:
+        """Allocate the leaves of the result; raises EvaluationError by the rule ``evaluate.memory``."""
+        return [_room_for(s) for s in self.result_leaves]
 
     @property
     def address(self) -> int:

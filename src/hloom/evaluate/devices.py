@@ -13,7 +13,7 @@ import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, cast
@@ -280,7 +280,8 @@ class World:
                 case _:
                     lines = [f"{peers.name(key)} failed: {value}"]
                     if self.waiting:
-                        lines += [f"{peers.name(peers.rank)}:", *self._waits()]
+                        waits = {device: w.describe() for device, w in self.waiting.items()}
+                        lines += [f"{peers.name(peers.rank)}:", *_lines(waits)]
                     message = "\n".join(lines)
                     self._fail(EvaluationError(message, rule="processes.failed"))
 
@@ -311,19 +312,30 @@ class World:
             return name(device)
         return f"{name(device)} of {peers.name(peers.owners[device])}"
 
-    def _waits(self) -> list[str]:
-        """Return a line for each device that waits: in which instruction, for whom."""
-        return [f"  {name(device)} waits in {w.describe()}" for device, w in sorted(self.waiting.items())]
-
     def _deadlock(self) -> DeadlockError:
-        lines = self._waits()
-        done = [d.id for d in self.devices if d.id not in self.active]
-        lines += [f"  {name(device)} has finished" for device in done]
-        message = "the devices would wait for ever:\n" + "\n".join(lines)
+        error = deadlock(
+            {device: w.describe() for device, w in self.waiting.items()},
+            [d.id for d in self.devices if d.id not in self.active],
+        )
         if self.peers is not None:
             where = f"{self.peers.name(self.peers.rank)} has heard nothing for {self.peers.timeout:g} s"
-            message = f"{where}; {message}"
-        return DeadlockError(message, rule="devices.deadlock")
+            error.message = f"{where}; {error.message}"
+        return error
+
+
+def deadlock(waits: Mapping[DeviceId, str], finished: Sequence[DeviceId]) -> DeadlockError:
+    """Return the error for devices of which each waits in an instruction, or has finished."""
+    lines = [
+        "the devices would wait for ever:",
+        *_lines(waits),
+        *(f"  {name(device)} has finished" for device in finished),
+    ]
+    return DeadlockError("\n".join(lines), rule="devices.deadlock")
+
+
+def _lines(waits: Mapping[DeviceId, str]) -> list[str]:
+    """Return a line for each device that waits: in which instruction, for whom."""
+    return [f"  {name(device)} waits in {what}" for device, what in sorted(waits.items())]
 
 
 def name(device: DeviceId) -> str:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
-from hloom.jax.client import MEMORY_KINDS
+from hloom.jax.client import MEMORY_KINDS, STOP
 from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.placements import Placement, Placements, placements_of
 from hloom.jax.transfers import NUMBERS, TOKEN, TYPES
@@ -22,6 +22,7 @@ from hloom.jax.transfers import NUMBERS, TOKEN, TYPES
 if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram
     from hloom.cpu.native import NativeExecutable
+    from hloom.cpu.runtime.gang import Gang
     from hloom.ir.module import HloModule, ModuleConfig
     from hloom.runtime.executable import Executable
     from hloom.shape.shape import Shape
@@ -229,6 +230,16 @@ class Compiled:
     def program(self) -> Program:
         """The program with its modules."""
         return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
+
+    @cached_property
+    def gang(self) -> Gang | None:
+        """The devices as one thread runs them; None if there is one, or if the program calls the host."""
+        if self.native is not None:
+            return None
+        from hloom.runtime.executable import Executable
+
+        executable = self.program.executable
+        return executable.gang(STOP) if isinstance(executable, Executable) else None
 
     @cached_property
     def temp_bytes(self) -> int:

@@ -38,6 +38,7 @@ class LoadedExecutable(Handle):
         options: the compile options, as they were given.
         callbacks: Python functions that it calls.
         bound: its custom calls that know those functions, since the first run.
+        gang: its devices as one thread runs them; None if it has one, or Python runs it.
     """
 
     def __init__(
@@ -57,7 +58,8 @@ class LoadedExecutable(Handle):
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
         inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number, handle_of(leaf.order))]
         native = compiled.native
-        reuses = dict(native.facts.reuses) if native is not None else {}
+        self.gang = gang = compiled.gang
+        reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         outputs = [
             word
             for number, (leaf, dims) in enumerate(zip(self.outputs, self._dimensions, strict=True))
@@ -69,7 +71,9 @@ class LoadedExecutable(Handle):
         words.inputs, words.outputs = len(self.inputs), len(self.outputs)
         words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
         words.donated, words.donated_indices = len(interface.donated), self._tables[2].address
-        words.device = self.devices[0].handle
+        words.devices, words.num_devices = self.device_handles.address, len(self.devices)
+        if gang is not None:
+            words.gang, words.long = gang.address, int(gang.work >= LONG_WORK or not gang.is_bounded)
         if native is not None:
             self._context = Context(stop=STOP)
             words.program, words.context = native.address, self._context.address

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from hloom.jax import abi
-from hloom.jax.api import callback
+from hloom.jax.api import callback, status_of
 from hloom.jax.callbacks import bind
 from hloom.jax.client import Device
 from hloom.jax.compiled import Leaf
@@ -24,14 +24,23 @@ if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
 
 Array = np.ndarray[Any, Any]
+_GANG_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 _held: Final[list[Any]] = []
 
 
 def install() -> None:
-    """Give native code the function."""
-    function = callback(execute, "LoadedExecutable_Execute")
-    _held.append(function)
-    native().call("pjrt_set_execute", ctypes.cast(function, ctypes.c_void_p).value)
+    """Give native code the functions."""
+    functions = [callback(execute, "LoadedExecutable_Execute"), _GANG_ERROR(_gang_error)]
+    _held.extend(functions)
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    native().call("pjrt_set_execute", *addresses)
+
+
+def _gang_error(handle: int, status: int) -> int:
+    """Return the error of a gang that ended with a status."""
+    gang = object_at(handle, LoadedExecutable).gang
+    assert gang is not None
+    return native().error(*status_of(gang.failure(status)))
 
 
 def execute(args: Any) -> None:

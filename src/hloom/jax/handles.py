@@ -45,15 +45,16 @@ class MemoryWords(ctypes.Structure):
 
 
 class ExecutableWords(ctypes.Structure):
-    """An executable; a null program is run by Python."""
+    """An executable; one without a program and a gang is run by Python."""
 
     _fields_ = (
         ("program", ctypes.c_void_p), ("context", ctypes.c_void_p), ("temp_bytes", ctypes.c_int64),
         ("num_replicas", ctypes.c_int64), ("num_partitions", ctypes.c_int64), ("inputs", ctypes.c_int64),
         ("outputs", ctypes.c_int64), ("input_table", ctypes.c_void_p), ("output_table", ctypes.c_void_p),
-        ("device", ctypes.c_void_p), ("donated", ctypes.c_int64),
+        ("devices", ctypes.c_void_p), ("donated", ctypes.c_int64),
         ("donated_indices", ctypes.c_void_p), ("long", ctypes.c_int64), ("queued", ctypes.c_int64),
-        ("next", ctypes.c_void_p), ("destroyed", ctypes.c_int64),
+        ("next", ctypes.c_void_p), ("destroyed", ctypes.c_int64), ("gang", ctypes.c_void_p),
+        ("num_devices", ctypes.c_int64),
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ class Table:
                 self._words[number] = symbols["pjrt_nothing" if ends else "pjrt_gone"]
         gone = symbols["pjrt_gone"]
         native().call("pjrt_set_transfers", gone, gone)
-        native().call("pjrt_set_execute", gone)
+        native().call("pjrt_set_execute", gone, gone)
 
 
 def capsule(table: Table) -> Any:

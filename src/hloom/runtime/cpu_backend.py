@@ -14,7 +14,7 @@ from hloom.cpu.runtime.context import Context
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Value
+from hloom.ir.operation import Array, Value
 from hloom.passes.expand.dynamic_form import actual, enclosed
 from hloom.passes.expand.refine_shapes import is_unbounded
 from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, register_backend
@@ -24,6 +24,7 @@ from hloom.shape.shape import Shape
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.cpu.loaded_program import Memory
+    from hloom.cpu.runtime.gang import Gang
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.passes.pipeline import Pipeline
@@ -203,6 +204,24 @@ class UnboundedDeviceProgram(DeviceProgram):
         shapes = tuple([sized(p.shape, v) for p, v in zip(parameters, arguments, strict=True)])
         native = self._forms.form(shapes)
         return self._programs.get(native, lambda: CompiledDeviceProgram(native, self._device))
+
+
+def run_gang(
+    gang: Gang, natives: Sequence[NativeExecutable], arguments: Sequence[Sequence[Value]]
+) -> list[Value]:
+    """Run a gang that was taken; return the results of its devices. Raises like `NativeExecutable.run`."""
+    held: list[Array] = []
+    results: list[list[Array]] = []
+    for native, given in zip(natives, arguments, strict=True):
+        shapes = [p.shape for p in native.module.entry.parameters]
+        held += native.inputs(flat(shapes, given))
+        results.append(native.outputs())
+    targets = [result.ctypes.data for own in results for result in own]
+    gang.run([array.ctypes.data for array in held], targets)
+    return [
+        joined(native.module.entry.root.shape, iter(own))
+        for native, own in zip(natives, results, strict=True)
+    ]
 
 
 def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
@@ -42,6 +43,8 @@ from hloom.stablehlo import Exported, Lowered, module_of
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.cpu.loaded_program import Memory
+    from hloom.cpu.native import NativeExecutable
+    from hloom.cpu.runtime.gang import Gang
     from hloom.cpu.runtime.profile import Profile
     from hloom.debug.tracing import Trace
 
@@ -277,7 +280,14 @@ class Executable:
             raise
         if self._one_by_one:
             return self._run_one_by_one(values)
-        results = self._run_together(lambda program, bound: program.run(bound), values)
+        gang = self._gang
+        if gang is not None and gang.take():
+            try:
+                results = cpu_backend.run_gang(gang, self._natives, values)
+            finally:
+                gang.leave()
+        else:
+            results = self._run_together(lambda program, bound: program.run(bound), values)
         outgoing = Outgoing()
         try:
             return [outgoing(result) for result in results]
@@ -329,6 +339,29 @@ class Executable:
         return self._world.peers is not None or any(
             i.operation.side_effect for module in set(self._modules) for i in module.instructions()
         )
+
+    @property
+    def _natives(self) -> list[NativeExecutable]:
+        """The native programs among those of the devices."""
+        return [p.native for p in self._programs if isinstance(p, cpu_backend.CompiledProgram)]
+
+    @cached_property
+    def _gang(self) -> Gang | None:
+        return self.gang()
+
+    def gang(self, stop: ctypes.c_uint64 | None = None) -> Gang | None:
+        """Return the devices as one thread runs them, all of this process; None if that is not possible.
+
+        A nonzero ``stop`` ends runs early.
+        """
+        natives = self._natives
+        if len(self._programs) < 2 or len(natives) != len(self._programs) or self._world.peers is not None:
+            return None
+        if any(native.module is not native.given or native.dump is not None for native in natives):
+            return None
+        from hloom.cpu.runtime.gang import gang_of
+
+        return gang_of(natives, (self.num_replicas, self.num_partitions), stop)
 
     def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """Return the results of devices that need neither each other nor the host.

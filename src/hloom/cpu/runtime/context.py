@@ -23,9 +23,11 @@ POLL_WORD: Final = 6
 """The address of the function that polls; see `hloom.cpu.runtime.interruption`."""
 POLL_FUNCTION: Final = "hloom_poll"
 """Its name."""
+FIBER_WORD: Final = 7
+"""The fiber of a device that shares a thread with others; 0 if it has a thread of its own."""
 _WORDS: Final = 8
 
-PARTICIPANT_WORDS: Final = 7
+PARTICIPANT_WORDS: Final = 8
 """Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
 FIRST_PARTICIPANT: Final = 3 * 128
 """Bytes of a rendezvous before the addresses of its participant records."""
@@ -49,6 +51,7 @@ class Context:
         participants: int = 0,
         table: int = 0,
         stop: ctypes.c_uint64 | None = None,
+        fiber: int = 0,
     ) -> None:
         self._stop = stop
         self._words = (ctypes.c_uint64 * _WORDS)()
@@ -57,6 +60,7 @@ class Context:
         self._words[PARTICIPANTS_WORD] = participants
         self._words[REPLICA_WORD], self._words[PARTITION_WORD] = device
         self._words[STOP_WORD] = 0 if stop is None else ctypes.addressof(stop)
+        self._words[FIBER_WORD] = fiber
         self._words[POLL_WORD] = support().symbols[POLL_FUNCTION]
         self.address = ctypes.addressof(self._words)
 

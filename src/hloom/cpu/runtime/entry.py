@@ -205,6 +205,11 @@ def _runtime() -> _Runtime:
     return _Runtime()
 
 
+def memory_address() -> int:
+    """Return the address of the recycled memory, as native code takes it."""
+    return _runtime().memory
+
+
 def kept_bytes() -> int:
     """Return the limit of the freed memory that is kept, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -78,7 +78,7 @@ class Exchange:
         stand_ins: list[int] = []
         for position in plan.stand_ins:
             places = [plan.places.get((position, array)) for array in range(arrays)]
-            head = [rendezvous, position, participants, form, 0, 0, 0]
+            head = [rendezvous, position, participants, form, 0, 0, 0, 0]
             assert len(head) == PARTICIPANT_WORDS
             stand_ins += [
                 position,

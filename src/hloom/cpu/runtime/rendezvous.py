@@ -19,8 +19,8 @@ from hloom.evaluate.devices import VirtualDevice, name
 from hloom.ir.device import DeviceId
 from hloom.ir.instruction import HloInstruction
 
-_SPINS: Final = 4000
-"""Polls of the generation before a thread sleeps, if every device can have a core: some 50 us."""
+_SPINS: Final = 800
+"""Polls of the generation before a thread sleeps, if every device can have a core: some 10 us."""
 _ALIGNMENT: Final = 128
 _GENERATION_AT: Final = 128
 _SPINS_AT: Final = 260
@@ -79,6 +79,10 @@ class Participant:
         form: a number for the types and sizes of the operands; equal for all participants if they fit.
         exchange: how participants in other processes get the operands; None if there are none.
         source: the position of the participant whose operand a permutation brings here; None if it is none.
+        fiber: address of the device's fiber; 0 if it has a thread of its own.
+
+    Attributes:
+        address: as native code takes it.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Participant:
         form: int,
         exchange: Exchange | None,
         source: int | None = None,
+        fiber: int = 0,
     ) -> None:
         self._rendezvous, self._device, self._instruction = rendezvous, device, instruction
         self._exchange = exchange
@@ -101,6 +106,7 @@ class Participant:
             len(rendezvous.here),
             exchange.address if exchange is not None else 0,
             _NOBODY if source is None else source,
+            fiber,
         )
         self._words = (ctypes.c_uint64 * (PARTICIPANT_WORDS + array_count(instruction)))(*head)
         self.address = ctypes.addressof(self._words)
@@ -111,23 +117,32 @@ class Participant:
         A negative generation reports a participant with other operands, which raises HloError, or a step of
         an exchange that takes long.
         """
-        what = f"{self._instruction.opcode} %{self._instruction.name}"
         if generation == _OTHER_FORM:
-            message = f"devices contribute different arrays: {what} of {name(self._device.id)} meets others"
-            raise HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
+            raise self.mismatch()
         if generation < 0:
-            self._wait_for_messages(what, _OTHER_FORM - generation)
+            self._wait_for_messages(_OTHER_FORM - generation)
             return
         world, rendezvous = self._device.world, self._rendezvous
         with world.condition:
             world.wait(
-                self._device.id,
-                lambda: rendezvous.generation != generation,
-                lambda: f"{what} for {', '.join(map(world.name, self._awaited()))}",
-                polls=True,
+                self._device.id, lambda: rendezvous.generation != generation, self.describe, polls=True
             )
 
-    def _wait_for_messages(self, what: str, step: int) -> None:
+    def describe(self) -> str:
+        """Return the instruction and the devices that it waits for."""
+        return f"{self._what} for {', '.join(map(self._device.world.name, self._awaited()))}"
+
+    def mismatch(self) -> HloError:
+        """Return the error for a participant whose operands do not fit those of others."""
+        name_of_device = name(self._device.id)
+        message = f"devices contribute different arrays: {self._what} of {name_of_device} meets others"
+        return HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
+
+    @property
+    def _what(self) -> str:
+        return f"{self._instruction.opcode} %{self._instruction.name}"
+
+    def _wait_for_messages(self, step: int) -> None:
         """Wait until a step of the exchange ends."""
         world, exchange = self._device.world, self._exchange
         assert exchange is not None and world.peers is not None
@@ -136,12 +151,13 @@ class Participant:
                 world.wait(
                     self._device.id,
                     lambda: exchange.is_complete(step),
-                    lambda: f"{what} for {', '.join(map(world.name, self._awaited()))}",
+                    self.describe,
                     polls=True,
                 )
             if exchange.error:
                 text = world.peers.transport.describe_error(exchange.error)
-                message = f"MPI could not exchange the operands of {what}, which may differ in size: {text}"
+                what = f"the operands of {self._what}, which may differ in size"
+                message = f"MPI could not exchange {what}: {text}"
                 raise EvaluationError(message, rule="mpi.failed", instruction=self._instruction.name)
         except BaseException:
             keep_for_ever(exchange)  # MPI may still write to its memory

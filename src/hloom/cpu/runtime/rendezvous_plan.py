@@ -72,15 +72,18 @@ class RendezvousPlan:
         if world.peers is not None:
             self._prepare_exchanges(world.peers)
 
-    def participants(self, number: int) -> dict[int, Participant]:
-        """Return the participant records of a device, by the number of the host call."""
+    def participants(self, number: int, fiber: int = 0) -> dict[int, Participant]:
+        """Return the participant records of a device, by the number of the host call.
+
+        ``fiber`` is the address of the device's fiber; see `hloom.cpu.runtime.gang`.
+        """
         device = self._world.devices[number]
         found: dict[int, Participant] = {}
         for call, key, i in self._native_calls(number):
             form = self._forms[_form(i)]
             exchange = self._exchanges.get((key, form))
             source = _sources(i, key[2])[key[2].index(device.id)]
-            found[call] = Participant(self._meeting(key), device, i, form, exchange, source)
+            found[call] = Participant(self._meeting(key), device, i, form, exchange, source, fiber)
         return found
 
     def _native_calls(self, number: int) -> Iterator[tuple[int, Key, HloInstruction]]:

@@ -29,6 +29,7 @@ FILES: Final = (
     "entry",
     "host",
     "rendezvous",
+    "gang",
     "exchange",
     "foreign",
     "library",

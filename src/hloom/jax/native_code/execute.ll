@@ -1,14 +1,17 @@
-; Execution of programs of one device that never call the host: at once in the caller's thread if they are short and
-; their arguments are there, else by the device's worker, a thread with a queue. Python answers everything else.
+; Execution of programs that never call the host: at once in the caller's thread if they are short and their arguments
+; are there, else by the worker of the first device, a thread with a queue. The programs of several devices run as a gang
+; (`gang.ll` of the run time); addresses, storages and events of its devices follow one another. Python answers everything
+; else.
 
 %executable = type {
   ptr, ptr, i64,  ;  0 program (null: Python runs it), context, bytes of the arena
   i64, i64,       ;  3 replicas, partitions
   i64, i64,       ;  5 numbers of inputs and outputs
   ptr, ptr,       ;  7 inputs, outputs
-  ptr, i64, ptr,  ;  9 device, number of donated inputs, their indices
+  ptr, i64, ptr,  ;  9 devices, number of donated inputs, their indices
   i64, i64,       ; 12 whether a worker runs it, runs that are queued
-  ptr, i64        ; 14 next in the list of destroyed executables, whether it is destroyed
+  ptr, i64,       ; 14 next in the list of destroyed executables, whether it is destroyed
+  ptr, i64        ; 16 gang (null: one device), number of devices
 }
 %input = type { i64, i64, ptr }         ; bytes, type, layout (null: row-major)
 %output = type { i64, i64, i64, ptr, i64, ptr, i64 }
@@ -22,6 +25,7 @@
 ; storages of inputs, storages of outputs, events of inputs
 
 @python.execute = internal global ptr null
+@python.gang.error = internal global ptr null
 @arena.message = internal constant [37 x i8] c"not enough memory for the temporaries"
 @stopped.message = internal constant [33 x i8] c"the program was ended by a signal"
 
@@ -32,10 +36,17 @@ declare void @PyGILState_Release(i32)
 declare ptr @PyErr_Occurred()
 declare void @PyErr_Clear()
 declare void @PyErr_SetInterrupt()
+declare i1 @hloom_gang_parts(ptr)
+declare i32 @hloom_gang_take(ptr)
+declare void @hloom_gang_wait(ptr)
+declare void @hloom_gang_leave(ptr)
+declare i32 @hloom_gang_run(ptr, ptr, i64, ptr, i64)
 
-; Set the function of Python that runs what native code does not.
-define void @pjrt_set_execute(ptr %function) nounwind {
-  store ptr %function, ptr @python.execute
+; Set the functions of Python: one runs what native code does not, the other returns the error of a gang for its
+; executable and status.
+define void @pjrt_set_execute(ptr %execute, ptr %gang_error) nounwind {
+  store ptr %execute, ptr @python.execute
+  store ptr %gang_error, ptr @python.gang.error
   ret void
 }
 
@@ -69,9 +80,30 @@ define ptr @PJRT_Executable_NumOutputs(ptr %args) nounwind {
   ret ptr null
 }
 
-; Run a program; return its error. The addresses of inputs follow one another at %sources, of outputs at %targets.
+; Run a program, whose gang the thread has taken; return its error. The addresses of inputs follow one another at
+; %sources, of outputs at %targets.
 define internal ptr @run(ptr %executable, ptr %sources, ptr %targets) nounwind {
 entry:
+  %gang.at = getelementptr %executable, ptr %executable, i64 0, i32 16
+  %gang = load ptr, ptr %gang.at
+  %single = icmp eq ptr %gang, null
+  br i1 %single, label %alone, label %together
+
+together:
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  %gang.status = call i32 @hloom_gang_run(ptr %gang, ptr %sources, i64 %inputs, ptr %targets, i64 %outputs)
+  switch i32 %gang.status, label %gang.error [ i32 0, label %done
+                                               i32 1, label %ended ]
+
+gang.error:
+  %function = load ptr, ptr @python.gang.error
+  %error.gang = call ptr %function(ptr %executable, i32 %gang.status)
+  ret ptr %error.gang
+
+alone:
   %program = load ptr, ptr %executable
   %context.at = getelementptr %executable, ptr %executable, i64 0, i32 1
   %context = load ptr, ptr %context.at
@@ -86,7 +118,7 @@ lend:
   br i1 %lacks, label %no.memory, label %call
 
 call:
-  %arena = phi ptr [ null, %entry ], [ %lent, %lend ]
+  %arena = phi ptr [ null, %alone ], [ %lent, %lend ]
   %status = call i32 %program(ptr %sources, ptr %targets, ptr %arena, ptr %context)
   br i1 %needs, label %return, label %see
 
@@ -237,10 +269,11 @@ entry:
   %executable = load ptr, ptr %executable.at
   %event.at = getelementptr %task, ptr %task, i64 0, i32 2
   %event = load ptr, ptr %event.at
-  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
-  %inputs = load i64, ptr %inputs.at
-  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
-  %outputs = load i64, ptr %outputs.at
+  %inputs = call i64 @all_inputs(ptr %executable)
+  %outputs = call i64 @all_outputs(ptr %executable)
+  %gang.at = getelementptr %executable, ptr %executable, i64 0, i32 16
+  %gang = load ptr, ptr %gang.at
+  %single = icmp eq ptr %gang, null
   %sources = getelementptr %task, ptr %task, i64 1
   %targets = getelementptr ptr, ptr %sources, i64 %inputs
   %storages = getelementptr ptr, ptr %targets, i64 %outputs
@@ -266,11 +299,20 @@ pass.on:
   br label %complete
 
 run:
+  br i1 %single, label %run.alone, label %run.gang
+
+run.alone:
   %own = call ptr @run(ptr %executable, ptr %sources, ptr %targets)
   br label %complete
 
+run.gang:
+  call void @hloom_gang_wait(ptr %gang)
+  %common = call ptr @run(ptr %executable, ptr %sources, ptr %targets)
+  call void @hloom_gang_leave(ptr %gang)
+  br label %complete
+
 complete:
-  %error = phi ptr [ %copy, %pass.on ], [ %own, %run ]
+  %error = phi ptr [ %copy, %pass.on ], [ %own, %run.alone ], [ %common, %run.gang ]
   br label %release
 
 release:
@@ -310,44 +352,38 @@ done:
 ; Words of the arguments: 2 executable, 3 options, 4 lists of arguments, 5 devices, 6 arguments, 7 lists of results,
 ; 8 events, 9 device.
 
-define ptr @PJRT_LoadedExecutable_Execute(ptr %args) nounwind {
-entry:
-  %executable.at = getelementptr ptr, ptr %args, i64 2
-  %executable = load ptr, ptr %executable.at
-  %program = load ptr, ptr %executable
-  %native = icmp ne ptr %program, null
-  %devices.at = getelementptr i64, ptr %args, i64 5
-  %devices = load i64, ptr %devices.at
-  %one = icmp eq i64 %devices, 1
-  %count.at = getelementptr i64, ptr %args, i64 6
-  %count = load i64, ptr %count.at
+; Return the number of inputs of all devices.
+define internal i64 @all_inputs(ptr %executable) nounwind {
   %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
   %inputs = load i64, ptr %inputs.at
-  %same.count = icmp eq i64 %count, %inputs
-  %so.far = and i1 %native, %one
-  %good = and i1 %so.far, %same.count
-  br i1 %good, label %begin, label %python
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %devices = load i64, ptr %devices.at
+  %all = mul i64 %inputs, %devices
+  ret i64 %all
+}
 
-begin:
+; Return the number of outputs of all devices.
+define internal i64 @all_outputs(ptr %executable) nounwind {
   %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
   %outputs = load i64, ptr %outputs.at
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %devices = load i64, ptr %devices.at
+  %all = mul i64 %outputs, %devices
+  ret i64 %all
+}
+
+; Compare the arguments of a device with the inputs of the program: 0 they fit and are there, 1 they fit, 2 they do not.
+define internal i32 @examine(ptr %executable, ptr %arguments) nounwind {
+entry:
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
   %input.table.at = getelementptr %executable, ptr %executable, i64 0, i32 7
   %input.table = load ptr, ptr %input.table.at
-  %long.at = getelementptr %executable, ptr %executable, i64 0, i32 12
-  %long.word = load i64, ptr %long.at
-  %long = icmp ne i64 %long.word, 0
-  %lists.at = getelementptr ptr, ptr %args, i64 4
-  %lists = load ptr, ptr %lists.at
-  %no.inputs = icmp eq i64 %inputs, 0
-  br i1 %no.inputs, label %checked, label %read
-
-read:
-  %arguments = load ptr, ptr %lists
   br label %argument
 
 argument:
-  %i = phi i64 [ 0, %read ], [ %i.next, %fits ]
-  %late = phi i1 [ %long, %read ], [ %late.next, %fits ]
+  %i = phi i64 [ 0, %entry ], [ %i.next, %fits ]
+  %late = phi i1 [ false, %entry ], [ %late.next, %fits ]
   %all = icmp eq i64 %i, %inputs
   br i1 %all, label %checked, label %check
 
@@ -376,7 +412,7 @@ check:
   %same.layout = icmp eq ptr %layout, %wanted.layout
   %same = and i1 %same.both, %same.layout
   %right = and i1 %same, %there
-  br i1 %right, label %fits, label %python
+  br i1 %right, label %fits, label %differ
 
 fits:
   %event.at = getelementptr %buffer, ptr %buffer, i64 0, i32 4
@@ -387,53 +423,138 @@ fits:
   br label %argument
 
 checked:
-  %queues = phi i1 [ %long, %begin ], [ %late, %argument ]
-  %inputs.list = phi ptr [ null, %begin ], [ %arguments, %argument ]
-  %donated.at = getelementptr %executable, ptr %executable, i64 0, i32 10
-  %donated = load i64, ptr %donated.at
-  %any.donated = icmp ne i64 %donated, 0
-  br i1 %any.donated, label %donating, label %place
+  %status = zext i1 %late to i32
+  ret i32 %status
 
-donating:
-  %clash = call i1 @donated_twice(ptr %executable, ptr %args, ptr %inputs.list)
-  br i1 %clash, label %python, label %place
+differ:
+  ret i32 2
+}
 
-place:
-  %own.device.at = getelementptr %executable, ptr %executable, i64 0, i32 9
-  %own.device = load ptr, ptr %own.device.at
+; Return the arguments of a device.
+define internal ptr @arguments_of(ptr %args, i64 %device) nounwind {
+  %lists.at = getelementptr ptr, ptr %args, i64 4
+  %lists = load ptr, ptr %lists.at
+  %row.at = getelementptr ptr, ptr %lists, i64 %device
+  %row = load ptr, ptr %row.at
+  ret ptr %row
+}
+
+define ptr @PJRT_LoadedExecutable_Execute(ptr %args) nounwind {
+entry:
+  %executable.at = getelementptr ptr, ptr %args, i64 2
+  %executable = load ptr, ptr %executable.at
+  %program = load ptr, ptr %executable
+  %gang.at = getelementptr %executable, ptr %executable, i64 0, i32 16
+  %gang = load ptr, ptr %gang.at
+  %single = icmp eq ptr %gang, null
+  %no.program = icmp eq ptr %program, null
+  %by.python = and i1 %single, %no.program
+  %count.at = getelementptr i64, ptr %args, i64 6
+  %count = load i64, ptr %count.at
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
+  %other.count = icmp ne i64 %count, %inputs
+  %devices.at = getelementptr i64, ptr %args, i64 5
+  %devices = load i64, ptr %devices.at
+  %own.devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %own.devices = load i64, ptr %own.devices.at
+  %other.devices = icmp ne i64 %devices, %own.devices
   %device.at = getelementptr ptr, ptr %args, i64 9
   %device.given = load ptr, ptr %device.at
   %elsewhere = icmp ne ptr %device.given, null
-  %device = select i1 %elsewhere, ptr %device.given, ptr %own.device
-  %results = call ptr @results_of(ptr %args)
+  %several = xor i1 %single, true
+  %gang.elsewhere = and i1 %several, %elsewhere
+  %bad.counts = or i1 %other.count, %other.devices
+  %bad.place = or i1 %gang.elsewhere, %bad.counts
+  %bad = or i1 %by.python, %bad.place
+  br i1 %bad, label %python, label %begin
+
+begin:
+  %long.at = getelementptr %executable, ptr %executable, i64 0, i32 12
+  %long.word = load i64, ptr %long.at
+  %long = icmp ne i64 %long.word, 0
+  %donated.at = getelementptr %executable, ptr %executable, i64 0, i32 10
+  %donated = load i64, ptr %donated.at
+  %any.donated = icmp ne i64 %donated, 0
+  %no.inputs = icmp eq i64 %inputs, 0
+  br i1 %no.inputs, label %checked, label %row
+
+row:
+  %d = phi i64 [ 0, %begin ], [ %d.next, %next.row ]
+  %late = phi i1 [ %long, %begin ], [ %late.next, %next.row ]
+  %arguments = call ptr @arguments_of(ptr %args, i64 %d)
+  %state = call i32 @examine(ptr %executable, ptr %arguments)
+  %unfit = icmp eq i32 %state, 2
+  br i1 %unfit, label %python, label %fits
+
+fits:
+  %is.late = icmp eq i32 %state, 1
+  %late.next = or i1 %late, %is.late
+  br i1 %any.donated, label %donating, label %next.row
+
+donating:
+  %clash = call i1 @donated_twice(ptr %executable, ptr %args, ptr %arguments)
+  br i1 %clash, label %python, label %next.row
+
+next.row:
+  %d.next = add i64 %d, 1
+  %more.rows = icmp ult i64 %d.next, %devices
+  br i1 %more.rows, label %row, label %checked
+
+checked:
+  %queues = phi i1 [ %long, %begin ], [ %late.next, %next.row ]
+  br i1 %single, label %place, label %take
+
+take:
+  br i1 %queues, label %later.gang, label %take.gang
+
+take.gang:
+  %taken = call i32 @hloom_gang_take(ptr %gang)
+  %got = icmp ne i32 %taken, 0
+  br i1 %got, label %now.gang, label %python
+
+now.gang:
+  %error.gang = call ptr @execute_now(ptr %executable, ptr %args, ptr null)
+  call void @hloom_gang_leave(ptr %gang)
+  br label %ended
+
+later.gang:
+  %parted = call i1 @hloom_gang_parts(ptr %gang)
+  br i1 %parted, label %python, label %queue
+
+place:
   br i1 %queues, label %queue, label %now
 
 now:
-  %error = call ptr @execute_now(ptr %executable, ptr %args, ptr %inputs.list, ptr %results, ptr %device)
+  %error = call ptr @execute_now(ptr %executable, ptr %args, ptr %device.given)
   br label %ended
 
 queue:
   %event = call ptr @pjrt_event(i64 2)
-  %error.queue = call ptr @execute_later(ptr %executable, ptr %args, ptr %inputs.list, ptr %results, ptr %device,
-                                         ptr %event)
+  %error.queue = call ptr @execute_later(ptr %executable, ptr %args, ptr %device.given, ptr %event)
   br label %ended
 
 ended:
-  %outcome = phi ptr [ %error, %now ], [ %error.queue, %queue ]
-  %done = phi ptr [ @ready, %now ], [ %event, %queue ]
+  %outcome = phi ptr [ %error, %now ], [ %error.gang, %now.gang ], [ %error.queue, %queue ]
+  %done = phi ptr [ @ready, %now ], [ @ready, %now.gang ], [ %event, %queue ]
   %succeeds = icmp eq ptr %outcome, null
   br i1 %succeeds, label %donate, label %fail
 
 donate:
-  call void @donate(ptr %executable, ptr %args, ptr %inputs.list)
+  call void @donate_all(ptr %executable, ptr %args)
   %events.at = getelementptr ptr, ptr %args, i64 8
   %events = load ptr, ptr %events.at
   %wants = icmp ne ptr %events, null
   br i1 %wants, label %give.event, label %drop.event
 
 give.event:
-  store ptr %done, ptr %events
-  ret ptr null
+  %e = phi i64 [ 0, %donate ], [ %e.next, %give.event ]
+  %kept = call ptr @kept_event(ptr %done)
+  %event.to = getelementptr ptr, ptr %events, i64 %e
+  store ptr %kept, ptr %event.to
+  %e.next = add i64 %e, 1
+  %more.events = icmp ult i64 %e.next, %devices
+  br i1 %more.events, label %give.event, label %drop.event
 
 drop.event:
   call void @pjrt_drop_event(ptr %done)
@@ -451,32 +572,145 @@ python:
 
 @results.message = internal constant [32 x i8] c"not enough memory for the result"
 
-define internal ptr @execute_now(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %device) nounwind {
+; Return a device of an executable, by its number: the given one, if that is not null.
+define internal ptr @device_of(ptr %executable, ptr %given, i64 %number) nounwind {
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 9
+  %devices = load ptr, ptr %devices.at
+  %own.at = getelementptr ptr, ptr %devices, i64 %number
+  %own = load ptr, ptr %own.at
+  %none = icmp eq ptr %given, null
+  %device = select i1 %none, ptr %own, ptr %given
+  ret ptr %device
+}
+
+; Mark the donated arguments of all devices as deleted.
+define internal void @donate_all(ptr %executable, ptr %args) nounwind {
+entry:
+  %donated.at = getelementptr %executable, ptr %executable, i64 0, i32 10
+  %donated = load i64, ptr %donated.at
+  %none = icmp eq i64 %donated, 0
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %devices = load i64, ptr %devices.at
+  br i1 %none, label %done, label %row
+
+row:
+  %d = phi i64 [ 0, %entry ], [ %d.next, %row ]
+  %arguments = call ptr @arguments_of(ptr %args, i64 %d)
+  call void @donate(ptr %executable, ptr %args, ptr %arguments)
+  %d.next = add i64 %d, 1
+  %more = icmp ult i64 %d.next, %devices
+  br i1 %more, label %row, label %done
+
+done:
+  ret void
+}
+
+; Make the results of all devices and write the addresses of their data; return true if there is memory for all.
+define internal i1 @make_all_results(ptr %executable, ptr %args, ptr %given, ptr %targets, ptr %event) nounwind {
 entry:
   %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
   %inputs = load i64, ptr %inputs.at
+  %no.inputs = icmp eq i64 %inputs, 0
   %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
   %outputs = load i64, ptr %outputs.at
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %devices = load i64, ptr %devices.at
+  br label %row
+
+row:
+  %d = phi i64 [ 0, %entry ], [ %d.next, %next ]
+  br i1 %no.inputs, label %make, label %read
+
+read:
+  %row.arguments = call ptr @arguments_of(ptr %args, i64 %d)
+  br label %make
+
+make:
+  %arguments = phi ptr [ null, %row ], [ %row.arguments, %read ]
+  %results = call ptr @results_of(ptr %args, i64 %d)
+  %device = call ptr @device_of(ptr %executable, ptr %given, i64 %d)
+  %first = mul i64 %d, %outputs
+  %its.targets = getelementptr ptr, ptr %targets, i64 %first
+  %made = call i1 @make_results(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %its.targets, ptr %device,
+                                ptr %event)
+  br i1 %made, label %next, label %undo
+
+next:
+  %d.next = add i64 %d, 1
+  %more = icmp ult i64 %d.next, %devices
+  br i1 %more, label %row, label %done
+
+done:
+  ret i1 true
+
+undo:
+  call void @destroy_all_results(ptr %executable, ptr %args, i64 %d)
+  ret i1 false
+}
+
+; Destroy the results of the first devices.
+define internal void @destroy_all_results(ptr %executable, ptr %args, i64 %devices) nounwind {
+entry:
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  br label %row
+
+row:
+  %d = phi i64 [ 0, %entry ], [ %d.next, %destroy ]
+  %all = icmp eq i64 %d, %devices
+  br i1 %all, label %done, label %destroy
+
+destroy:
+  %results = call ptr @results_of(ptr %args, i64 %d)
+  call void @destroy_results(ptr %results, i64 %outputs)
+  %d.next = add i64 %d, 1
+  br label %row
+
+done:
+  ret void
+}
+
+; Run in this thread, on the given device unless it is null; return the error.
+define internal ptr @execute_now(ptr %executable, ptr %args, ptr %given) nounwind {
+entry:
+  %row.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %row.inputs = load i64, ptr %row.at
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %devices = load i64, ptr %devices.at
+  %inputs = call i64 @all_inputs(ptr %executable)
+  %outputs = call i64 @all_outputs(ptr %executable)
   %sources = alloca ptr, i64 %inputs
   %targets = alloca ptr, i64 %outputs
-  %made = call i1 @make_results(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %targets, ptr %device,
-                                ptr null)
-  br i1 %made, label %input, label %no.memory
+  %made = call i1 @make_all_results(ptr %executable, ptr %args, ptr %given, ptr %targets, ptr null)
+  %no.inputs = icmp eq i64 %inputs, 0
+  br i1 %made, label %begin, label %no.memory
 
-input:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %take ]
-  %all = icmp eq i64 %i, %inputs
-  br i1 %all, label %run, label %take
+begin:
+  br i1 %no.inputs, label %run, label %row
+
+row:
+  %d = phi i64 [ 0, %begin ], [ %d.next, %next.row ]
+  %arguments = call ptr @arguments_of(ptr %args, i64 %d)
+  %first = mul i64 %d, %row.inputs
+  %row.sources = getelementptr ptr, ptr %sources, i64 %first
+  br label %take
 
 take:
+  %i = phi i64 [ 0, %row ], [ %i.next, %take ]
   %argument.at = getelementptr ptr, ptr %arguments, i64 %i
   %buffer = load ptr, ptr %argument.at
   %data.at = getelementptr %buffer, ptr %buffer, i64 0, i32 1
   %data = load ptr, ptr %data.at
-  %source.at = getelementptr ptr, ptr %sources, i64 %i
+  %source.at = getelementptr ptr, ptr %row.sources, i64 %i
   store ptr %data, ptr %source.at
   %i.next = add i64 %i, 1
-  br label %input
+  %more = icmp ult i64 %i.next, %row.inputs
+  br i1 %more, label %take, label %next.row
+
+next.row:
+  %d.next = add i64 %d, 1
+  %more.rows = icmp ult i64 %d.next, %devices
+  br i1 %more.rows, label %row, label %run
 
 run:
   %error = call ptr @run(ptr %executable, ptr %sources, ptr %targets)
@@ -487,8 +721,8 @@ done:
   ret ptr null
 
 undo: ; the program may have begun to write over donated arguments
-  call void @destroy_results(ptr %results, i64 %outputs)
-  call void @donate(ptr %executable, ptr %args, ptr %arguments)
+  call void @destroy_all_results(ptr %executable, ptr %args, i64 %devices)
+  call void @donate_all(ptr %executable, ptr %args)
   ret ptr %error
 
 no.memory:
@@ -497,13 +731,16 @@ no.memory:
 }
 
 ; Queue a task that completes the event, of which it takes one reference.
-define internal ptr @execute_later(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %device, ptr %event)
-    nounwind {
+define internal ptr @execute_later(ptr %executable, ptr %args, ptr %given, ptr %event) nounwind {
 entry:
-  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
-  %inputs = load i64, ptr %inputs.at
-  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
-  %outputs = load i64, ptr %outputs.at
+  %row.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %row.inputs = load i64, ptr %row.at
+  %row.outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %row.outputs = load i64, ptr %row.outputs.at
+  %devices.at = getelementptr %executable, ptr %executable, i64 0, i32 17
+  %devices = load i64, ptr %devices.at
+  %inputs = call i64 @all_inputs(ptr %executable)
+  %outputs = call i64 @all_outputs(ptr %executable)
   %held = add i64 %inputs, %outputs
   %twice = shl i64 %held, 1
   %words = add i64 %twice, %inputs
@@ -519,52 +756,69 @@ entry:
   store ptr %executable, ptr %executable.at
   %event.at = getelementptr %task, ptr %task, i64 0, i32 2
   store ptr %event, ptr %event.at
-  %made = call i1 @make_results(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %targets, ptr %device,
-                                ptr %event)
-  br i1 %made, label %input, label %no.memory
+  %made = call i1 @make_all_results(ptr %executable, ptr %args, ptr %given, ptr %targets, ptr %event)
+  br i1 %made, label %row, label %no.memory
+
+row:
+  %d = phi i64 [ 0, %entry ], [ %d.next, %next.row ]
+  %first.input = mul i64 %d, %row.inputs
+  %row.sources = getelementptr ptr, ptr %sources, i64 %first.input
+  %row.storages = getelementptr ptr, ptr %storages, i64 %first.input
+  %row.events = getelementptr ptr, ptr %events, i64 %first.input
+  %first.output = mul i64 %d, %row.outputs
+  %row.output.storages = getelementptr ptr, ptr %output.storages, i64 %first.output
+  %results = call ptr @results_of(ptr %args, i64 %d)
+  br label %input
 
 input:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %take ]
-  %all = icmp eq i64 %i, %inputs
+  %i = phi i64 [ 0, %row ], [ %i.next, %take ]
+  %all = icmp eq i64 %i, %row.inputs
   br i1 %all, label %output, label %take
 
 take:
+  %arguments = call ptr @arguments_of(ptr %args, i64 %d)
   %argument.at = getelementptr ptr, ptr %arguments, i64 %i
   %buffer = load ptr, ptr %argument.at
   %storage = load ptr, ptr %buffer
   call void @keep_storage(ptr %storage)
   %data.at = getelementptr %buffer, ptr %buffer, i64 0, i32 1
   %data = load ptr, ptr %data.at
-  %source.at = getelementptr ptr, ptr %sources, i64 %i
+  %source.at = getelementptr ptr, ptr %row.sources, i64 %i
   store ptr %data, ptr %source.at
-  %storage.at = getelementptr ptr, ptr %storages, i64 %i
+  %storage.at = getelementptr ptr, ptr %row.storages, i64 %i
   store ptr %storage, ptr %storage.at
   %input.event.at = getelementptr %buffer, ptr %buffer, i64 0, i32 4
   %input.event = load ptr, ptr %input.event.at
   %kept = call ptr @kept_event(ptr %input.event)
-  %waited.at = getelementptr ptr, ptr %events, i64 %i
+  %waited.at = getelementptr ptr, ptr %row.events, i64 %i
   store ptr %kept, ptr %waited.at
   %i.next = add i64 %i, 1
   br label %input
 
 output:
   %j = phi i64 [ 0, %input ], [ %j.next, %hold ]
-  %all.out = icmp eq i64 %j, %outputs
-  br i1 %all.out, label %send, label %hold
+  %all.out = icmp eq i64 %j, %row.outputs
+  br i1 %all.out, label %next.row, label %hold
 
 hold:
   %result.at = getelementptr ptr, ptr %results, i64 %j
   %result = load ptr, ptr %result.at
   %its.storage = load ptr, ptr %result
   call void @keep_storage(ptr %its.storage)
-  %held.at = getelementptr ptr, ptr %output.storages, i64 %j
+  %held.at = getelementptr ptr, ptr %row.output.storages, i64 %j
   store ptr %its.storage, ptr %held.at
   %j.next = add i64 %j, 1
   br label %output
 
+next.row:
+  %d.next = add i64 %d, 1
+  %more.rows = icmp ult i64 %d.next, %devices
+  br i1 %more.rows, label %row, label %send
+
 send:
   %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 13
   %before = atomicrmw add ptr %queued.at, i64 1 monotonic
+  %device = call ptr @device_of(ptr %executable, ptr %given, i64 0)
   %worker.at = getelementptr ptr, ptr %device, i64 1
   %worker = load ptr, ptr %worker.at
   call void @enqueue(ptr %worker, ptr %task)

@@ -1,7 +1,7 @@
 ; Results of an execution, and arguments that are donated to it. `execute.ll` has the types.
 
-; Return the table of the first device's results; null if there is none.
-define internal ptr @results_of(ptr %args) nounwind {
+; Return the table of a device's results; null if there is none.
+define internal ptr @results_of(ptr %args, i64 %device) nounwind {
 entry:
   %lists.at = getelementptr ptr, ptr %args, i64 7
   %lists = load ptr, ptr %lists.at
@@ -9,7 +9,8 @@ entry:
   br i1 %none, label %nothing, label %first
 
 first:
-  %results = load ptr, ptr %lists
+  %results.at = getelementptr ptr, ptr %lists, i64 %device
+  %results = load ptr, ptr %results.at
   ret ptr %results
 
 nothing:

@@ -32,7 +32,7 @@ define internal ptr @segment_place(ptr %rendezvous, ptr %segment) nounwind {
   %record = load ptr, ptr %record.at
   %array.at = getelementptr %segment, ptr %segment, i64 0, i32 1
   %array = load i64, ptr %array.at
-  %address.at = getelementptr %participant, ptr %record, i64 0, i32 7, i64 %array
+  %address.at = getelementptr %participant, ptr %record, i64 0, i32 8, i64 %array
   %address = load ptr, ptr %address.at
   %offset.at = getelementptr %segment, ptr %segment, i64 0, i32 2
   %offset = load i64, ptr %offset.at

@@ -4,7 +4,8 @@
 ; exception. Python runs such handlers in the main thread only, and only when asked to; the exception stays
 ; set in the thread's state until the caller of the program finds it.
 
-%context = type { ptr, ptr, ptr, i64, i64, ptr, ptr, i64 } ; pool, table, participants, replica, partition, stop, poll
+; pool, table, participants, replica, partition, stop, poll, fiber
+%context = type { ptr, ptr, ptr, i64, i64, ptr, ptr, ptr }
 
 @poll_nanoseconds = internal constant i64 100000000 ; between two looks for signals, each of which takes the GIL
 
@@ -51,6 +52,29 @@ compare:
 
 ask:
   store i64 %now, ptr %last
+  %fiber.at = getelementptr %context, ptr %context, i64 0, i32 7
+  %fiber = load ptr, ptr %fiber.at
+  %on.thread = icmp eq ptr %fiber, null
+  br i1 %on.thread, label %here, label %outside
+
+here:
+  %status = call i32 @look_for_signals()
+  ret i32 %status
+
+outside:
+  %status.outside = call i32 @fiber_look(ptr %fiber)
+  ret i32 %status.outside
+
+end:
+  ret i32 1
+
+go.on:
+  ret i32 0
+}
+
+; Let Python run the handlers of signals that have arrived; return nonzero if an exception is set in this thread.
+define internal i32 @look_for_signals() nounwind {
+entry:
   %holds = call i32 @PyGILState_Check()
   %held = icmp ne i32 %holds, 0
   br i1 %held, label %check.held, label %acquire
@@ -77,12 +101,6 @@ release:
   call void @PyGILState_Release(i32 %state)
   %status = zext i1 %ends to i32
   ret i32 %status
-
-end:
-  ret i32 1
-
-go.on:
-  ret i32 0
 }
 
 ; Run a program without the GIL, which the caller holds; return its status. Nonzero: it ended early.

@@ -3,8 +3,8 @@
 ; process to arrive exchanges arrays with them (`exchange.ll`) before the others continue.
 
 ; rendezvous, position, number of participants, form, participants of this process, exchange or null, position of the
-; participant whose operand a permutation brings here or -1; addresses
-%participant = type { ptr, i64, i64, i64, i64, ptr, i64, [0 x ptr] }
+; participant whose operand a permutation brings here or -1, fiber of the device or null (`gang.ll`); addresses
+%participant = type { ptr, i64, i64, i64, i64, ptr, i64, ptr, [0 x ptr] }
 
 %rendezvous = type {
   i32, [124 x i8],      ; 0 arrived
@@ -45,8 +45,10 @@ differ:
 }
 
 ; Arrive, and continue when all have arrived. Step 1 publishes the record first and compares the forms of all afterwards;
-; a difference is reported to the host, await(number, -1). Step 3 withdraws the record afterwards. A thread that waits
-; yields at times, because it may share its core with the one that it waits for; one that has slept twice lets the host wait, await(number, generation), which detects deadlocks. Return 0, or 1 if that failed.
+; a difference is reported to the host, await(number, -1). Step 3 withdraws the record afterwards. A fiber lets the other
+; devices of its thread run meanwhile. A thread that waits spins for a moment and sleeps, because it may have the core of
+; the one that it waits for; one that has slept twice lets the host wait, await(number, generation), which detects
+; deadlocks. Return 0, or 1 if that failed.
 define i32 @hloom_rendezvous(ptr %participant, i64 %number, i32 %step) nounwind {
 entry:
   %rendezvous = load ptr, ptr %participant
@@ -100,12 +102,22 @@ wake:
   br label %complete
 
 prepare:
+  %fiber.at = getelementptr %participant, ptr %participant, i64 0, i32 7
+  %fiber = load ptr, ptr %fiber.at
+  %has.thread = icmp eq ptr %fiber, null
+  br i1 %has.thread, label %begin.watch, label %let.others
+
+let.others:
+  call void @fiber_wait(ptr %fiber, ptr %generation.at, i32 %generation, i64 %number)
+  br label %complete
+
+begin.watch:
   %spins.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 5
   %most = load i32, ptr %spins.at
   br label %watch
 
 watch:
-  %spins = phi i32 [ 0, %prepare ], [ %spins.next, %spin ], [ %spins.next, %yield ]
+  %spins = phi i32 [ 0, %begin.watch ], [ %spins.next, %spin ]
   %seen = load atomic i32, ptr %generation.at acquire, align 4
   %same = icmp eq i32 %seen, %generation
   br i1 %same, label %consider, label %complete
@@ -117,12 +129,6 @@ consider:
 spin:
   call void @pause()
   %spins.next = add i32 %spins, 1
-  %some = and i32 %spins.next, 127
-  %many = icmp eq i32 %some, 0
-  br i1 %many, label %yield, label %watch
-
-yield:
-  %yielded = call i32 @sched_yield()
   br label %watch
 
 sleep:
@@ -162,6 +168,16 @@ compare:
   br i1 %same.forms, label %done, label %differ
 
 differ:
+  %its.fiber.at = getelementptr %participant, ptr %participant, i64 0, i32 7
+  %its.fiber = load ptr, ptr %its.fiber.at
+  %thread.differs = icmp eq ptr %its.fiber, null
+  br i1 %thread.differs, label %tell, label %fiber.differs
+
+fiber.differs:
+  call void @fiber_differs(ptr %its.fiber, i64 %number)
+  ret i32 1
+
+tell:
   %told = call i32 @await(i64 %number, i64 -1)
   ret i32 1
 

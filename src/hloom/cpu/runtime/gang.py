@@ -1,0 +1,259 @@
+"""Gangs: all devices of a program run by one thread, each on a stack of its own.
+
+`native_code/gang.ll` switches between the devices where they wait for each other. Programs of a gang never
+call the host, and all their collectives run in native code, so that a device waits for other devices only.
+Programs whose devices compute for long between collectives gain from threads: a gang notes how long runs
+took, and is taken no more, unless the devices share kernels among the threads of the pool anyway.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from hloom.cpu.cores import available_cores
+from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.entry import memory_address
+from hloom.cpu.runtime.rendezvous_plan import RendezvousPlan
+from hloom.cpu.runtime.support import support
+from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.devices import World, deadlock
+
+if TYPE_CHECKING:
+    from hloom.cpu.native import NativeExecutable
+
+_CONTEXT_BYTES: Final = 1012 * 8
+"""Room for a ucontext_t of any processor."""
+_HEAD_BYTES: Final = 112 + _CONTEXT_BYTES
+_FIBER_BYTES: Final = 96 + _CONTEXT_BYTES
+_RESUMED_AT: Final = 64
+_STATE_AT, _NUMBER_AT = 64, 88
+_FINISHED, _DIFFERS = 3, 4
+_ALIGNMENT: Final = 128
+_STACK_BYTES: Final = 8 << 20
+"""As much as threads have by default; only pages that are touched exist."""
+_POOLED_WORK: Final = 1 << 17
+"""Elementary operations of a device from which the pool runs devices that never meet."""
+_NO_RESERVE: Final = 0x4000
+"""Linux's MAP_NORESERVE."""
+_DEADLOCK, _DIFFERENCE, _NO_MEMORY = 2, 3, 4
+"""Statuses of a run."""
+_RUN: Final = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
+)
+_CONTEXT_FUNCTIONS: Final = ("getcontext", "makecontext", "swapcontext")
+_gangs: Final[WeakSet[Gang]] = WeakSet()
+
+
+class Gang:
+    """The devices of a program, for one run at a time; see `gang_of`.
+
+    Args:
+        natives: the programs of the devices, replica-major.
+        shape: numbers of replicas and partitions.
+        stop: a word that ends runs early when it is set.
+
+    Attributes:
+        address: as native code takes it.
+        count: the number of devices.
+    """
+
+    def __init__(
+        self, natives: Sequence[NativeExecutable], shape: tuple[int, int], stop: ctypes.c_uint64 | None
+    ) -> None:
+        self.count = len(natives)
+        self._natives = natives
+        self._world = World(*shape)
+        size = _HEAD_BYTES + _FIBER_BYTES * self.count
+        self._memory = ctypes.create_string_buffer(size + _ALIGNMENT)
+        self.address = -(-ctypes.addressof(self._memory) // _ALIGNMENT) * _ALIGNMENT
+        meets = any(native.calls_host for native in natives)
+        plan = RendezvousPlan(self._world, [native.host_calls for native in natives]) if meets else None
+        self._participants = [
+            plan.participants(n, self._fiber(n)) if plan is not None else {} for n in range(self.count)
+        ]
+        self._tables = [
+            (ctypes.c_void_p * (len(native.host_calls) + 1))(
+                *(own[n].address if n in own else None for n in range(len(native.host_calls)))
+            )
+            for native, own in zip(natives, self._participants, strict=True)
+        ]
+        self._contexts = [
+            Context(
+                device.id,
+                participants=ctypes.addressof(table) if meets else 0,
+                stop=stop,
+                fiber=self._fiber(n) if meets else 0,
+            )
+            for n, (device, table) in enumerate(zip(self._world.devices, self._tables, strict=True))
+        ]
+        self._stacks = [_stack() for _ in natives] if meets else []
+        self._write(meets)
+        _gangs.add(self)
+
+    @property
+    def is_native(self) -> bool:
+        """Return whether no instruction of a program calls the host."""
+        pairs = zip(self._natives, self._participants, strict=True)
+        return all(len(own) == len(native.host_calls) for native, own in pairs)
+
+    def _write(self, meets: bool) -> None:
+        """Write the words that native code reads."""
+        library = ctypes.CDLL(None)
+        switches = [_address(getattr(library, name)) for name in _CONTEXT_FUNCTIONS] if meets else [0] * 3
+        arena = max(native.memory.temp for native in self._natives)
+        words = (ctypes.c_uint64 * 10).from_address(self.address + 8)
+        words[:] = (
+            self.count, meets, memory_address(), -(-arena // _ALIGNMENT) * _ALIGNMENT, *switches, 0,
+            self._uses_threads(meets), 0,
+        )  # fmt: skip
+        for n, (native, context) in enumerate(zip(self._natives, self._contexts, strict=True)):
+            fiber = (ctypes.c_uint64 * 5).from_address(self._fiber(n))
+            stack = self._stacks[n] if meets else None
+            fiber[:] = (
+                self.address, native.address, context.address, 0 if stack is None else _start_of(stack),
+                0 if stack is None else _STACK_BYTES,
+            )  # fmt: skip
+
+    def _uses_threads(self, meets: bool) -> bool:
+        """Return whether devices that compute for long run at the same time: if that keeps more cores busy.
+
+        Those that share kernels among the threads of the pool do so already, but for the parts that they do
+        not share; as many devices as cores share nothing and still use all of them.
+        """
+        cores = available_cores()
+        alone = not any(native.shares for native in self._natives)
+        if meets:
+            return cores > 1 and alone
+        least = min(native.facts.work for native in self._natives)
+        return cores > 1 and least >= _POOLED_WORK and (alone or self.count >= cores)
+
+    def _fiber(self, number: int) -> int:
+        return self.address + _HEAD_BYTES + _FIBER_BYTES * number
+
+    @property
+    def work(self) -> int:
+        """Rough number of elementary operations of a run."""
+        return sum(native.facts.work for native in self._natives)
+
+    @property
+    def reuses(self) -> Sequence[tuple[int, int]]:
+        """Pairs of a result and an argument whose memory may be one on every device."""
+        first, *others = [native.facts.reuses for native in self._natives]
+        return [pair for pair in first if all(pair in reuses for reuses in others)]
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether the work of every loop is known."""
+        return all(native.facts.is_bounded for native in self._natives)
+
+    @property
+    def resumptions(self) -> int:
+        """Times that a device began or continued in the last run."""
+        return ctypes.c_int64.from_address(self.address + _RESUMED_AT).value
+
+    def take(self) -> bool:
+        """Take the gang for a run; return false if it runs, or if its devices shall have threads."""
+        return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
+
+    def leave(self) -> None:
+        """Let others take the gang."""
+        _function("hloom_gang_leave", None)(self.address)
+
+    def forget(self) -> None:
+        """Free the gang in a forked child, which lacks the thread that may have had it."""
+        ctypes.c_int32.from_address(self.address).value = 0
+
+    def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Run a gang that was taken, on the addresses of the inputs and results of all devices.
+
+        Raises DeadlockError, other errors of the programs, and what the handler of a signal raises.
+        """
+        inputs = (ctypes.c_void_p * (len(sources) + 1))(*sources)
+        outputs = (ctypes.c_void_p * (len(targets) + 1))(*targets)
+        counts = len(sources) // self.count, len(targets) // self.count
+        status: int = _RUN(support().symbols["hloom_gang_execute"])(
+            self.address, inputs, counts[0], outputs, counts[1]
+        )
+        if status:
+            raise self.failure(status)
+
+    def failure(self, status: int) -> HloError:
+        """Return the error for the status of a run, and prepare the gang for others."""
+        devices = [device.id for device in self._world.devices]
+        try:
+            if status == _DEADLOCK:
+                waits = {
+                    device: self._participants[n][self._number(n)].describe()
+                    for n, device in enumerate(devices)
+                    if self._state(n) != _FINISHED
+                }
+                return deadlock(waits, [device for device in devices if device not in waits])
+            if status == _DIFFERENCE:
+                n = next(n for n in range(self.count) if self._state(n) == _DIFFERS)
+                return self._participants[n][self._number(n)].mismatch()
+            if status == _NO_MEMORY:
+                return EvaluationError("no memory for temporaries", rule="evaluate.memory")
+            return EvaluationError("the program was ended by a signal", rule="devices.ended")
+        finally:
+            for clear in self._world.before_run:
+                clear()
+
+    def _state(self, number: int) -> int:
+        return ctypes.c_int64.from_address(self._fiber(number) + _STATE_AT).value
+
+    def _number(self, number: int) -> int:
+        return ctypes.c_int64.from_address(self._fiber(number) + _NUMBER_AT).value
+
+
+def gang_of(
+    natives: Sequence[NativeExecutable], shape: tuple[int, int], stop: ctypes.c_uint64 | None = None
+) -> Gang | None:
+    """Return the gang of programs; None if one calls the host, or the C library switches no stacks."""
+    if any(native.calls_host for native in natives) and not _switches_stacks():
+        return None
+    gang = Gang(natives, shape, stop)
+    return gang if gang.is_native else None
+
+
+def _switches_stacks() -> bool:
+    library = ctypes.CDLL(None)
+    return all(hasattr(library, name) for name in _CONTEXT_FUNCTIONS)
+
+
+def _stack() -> mmap.mmap:
+    """Return memory for a stack whose lowest page is protected."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE | mmap.MAP_STACK
+    memory = mmap.mmap(-1, _STACK_BYTES + mmap.PAGESIZE, flags)
+    guard = _address_of(memory)
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), 0):
+        raise EvaluationError("no memory for the stack of a device", rule="evaluate.memory")
+    return memory
+
+
+def _start_of(stack: mmap.mmap) -> int:
+    return _address_of(stack) + mmap.PAGESIZE
+
+
+def _address_of(memory: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _function(name: str, result: type[ctypes.c_int32] | None) -> Any:
+    return ctypes.PYFUNCTYPE(result, ctypes.c_void_p)(support().symbols[name])
+
+
+def _free_all() -> None:
+    for gang in list(_gangs):
+        gang.forget()
+
+
+os.register_at_fork(after_in_child=_free_all)
