@@ -13,8 +13,8 @@ from hloom.sharding.traffic import bytes_sent
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 
-def region(before: str, inside: str, behind: str) -> HloModule:
-    """Return a program that squares an array in a region along the axis y."""
+def region(before: str, inside: str, behind: str, after: str = "ROOT z = f32[8,8] copy(r)") -> HloModule:
+    """Return a program that squares an array in a region along the axis y; ``after`` it come other lines."""
 
     def cut(axes: str) -> str:
         return axes.replace('"', '\\"')
@@ -29,10 +29,11 @@ def region(before: str, inside: str, behind: str) -> HloModule:
             xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, {cut(behind)}>]>",
             xla.sdy.manual_axes="#sdy<manual_axes{{\\"y\\"}}>"}}
         s = {inside} multiply(t, t)
-        ROOT r = f32[8,8] custom-call(s), custom_call_target="xla.sdy.LocalToGlobalShape",
+        r = f32[8,8] custom-call(s), custom_call_target="xla.sdy.LocalToGlobalShape",
           custom_call_has_side_effect=true, frontend_attributes={{
             xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, {cut(behind)}>]>",
             xla.sdy.manual_axes="#sdy<manual_axes{{\\"y\\"}}>"}}
+        {after}
       }}""")
 
 
@@ -123,3 +124,36 @@ def test_sums_inside_of_a_region_are_over_its_tiles() -> None:
       }""")
     _, (found,) = run_partitioned(module, 4, [X])
     agreement.equal(found, np.concatenate([X[:4].sum(0), X[4:].sum(0)]))
+
+
+def constraint(of: str, shape: str, axes: str) -> str:
+    escaped = axes.replace('"', '\\"')
+    return (
+        f'{shape} custom-call({of}), custom_call_target="Sharding", frontend_attributes={{'
+        f'xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, {escaped}>]>"}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("behind", "root", "tiles"),
+    [
+        ("", constraint("r", "f32[8,8]", "[{?}, {?}]"), (2, 2)),
+        ("", constraint("r", "f32[8,8]", '[{"x"}, {?}]'), (2, 2)),
+        ("q = f32[8,8] negate(r)", constraint("q", "f32[8,8]", "[{?}, {?}]"), (2, 2)),
+        ("q = f32[8,8] transpose(r), dimensions={1,0}", constraint("q", "f32[8,8]", "[{?}, {?}]"), (2, 2)),
+        ("q = f32[8,8] reverse(r), dimensions={0}", constraint("q", "f32[8,8]", "[{?}, {?}]"), (2, 2)),
+        ("q = " + constraint("r", "f32[8,8]", "[{?}, {?}]"), "f32[8,8] negate(q)", (2, 2)),
+        ("", constraint("r", "f32[8,8]", "[{}, {?}]"), (1, 2)),
+        ("", constraint("r", "f32[8,8]", "[{?}, {}]"), (2, 1)),
+    ],
+)
+def test_open_dimensions_behind_a_region_keep_their_cuts(
+    behind: str, root: str, tiles: tuple[int, int]
+) -> None:
+    module = region('[{"x"}, {"y"}]', "f32[8,4]", '[{?}, {"y", ?}]', f"{behind}\nROOT z = {root}")
+    partitioned, (found,) = run_partitioned(module, 4, [X])
+    moved = {"transpose": (X * X).T, "reverse": (X * X)[::-1]}
+    agreement.equal(np.abs(found), next((moved[word] for word in moved if word in behind), X * X))
+    assert partitioned.results[0].tiles == tiles
+    opcodes = {i.opcode for i in partitioned.module.entry.instructions}
+    assert ("all-gather" in opcodes) == (tiles != (2, 2))

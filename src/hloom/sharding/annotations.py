@@ -14,7 +14,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding.columns import Column
 from hloom.sharding.flow import Flow
 from hloom.sharding.preparation import sharding_groups
-from hloom.sharding.propagation import Propagation, Statement
+from hloom.sharding.propagation import Border, Propagation, Statement
 from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling import Tiling
 
@@ -97,7 +97,13 @@ class Annotations:
         return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
 
     def leaves(self, i: HloInstruction) -> Iterator[Statement]:
-        """Yield the tilings that an instruction states: of an array, or of those of a tuple that are cut."""
+        """Yield the tilings that an instruction states: of an array, or of those of a tuple that are cut.
+
+        A manual region states the cuts of its results along its axes; the other dimensions are open.
+        """
+        if isinstance(i.operation, CustomCall) and i.operation.custom_call_target == TO_GLOBAL:
+            yield from self._region_results(i)
+            return
         stated = self.stated(i, i.shape)
         if stated is None:
             return
@@ -105,6 +111,27 @@ class Annotations:
         for (index, leaf), tiling in pairs:
             if leaf.is_array and (not index or not tiling.is_replicated):
                 yield Statement((i, index), tiling, frozenset() if index else self.open_dimensions(i))
+
+    def _region_results(self, i: HloInstruction) -> Iterator[Statement]:
+        axes, shardings = self.manual(i, "xla.sdy.out_shardings")
+        for (index, leaf), sharding in zip(i.shape.leaves(), shardings, strict=True):
+            tiling = sharding.tiling(rank_of(leaf), self.devices, axes)
+            if leaf.is_array and not tiling.is_replicated:
+                whole = frozenset(d for d in range(leaf.rank) if not tiling.cuts(d))
+                yield Statement((i, index), tiling, whole)
+
+    def borders(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Border]:
+        """Return the calls that enter and leave manual regions."""
+        keys = {TO_LOCAL: "xla.sdy.in_shardings", TO_GLOBAL: "xla.sdy.out_shardings"}
+        found: dict[HloInstruction, Border] = {}
+        for i in instructions:
+            if isinstance(i.operation, CustomCall) and (key := keys.get(i.operation.custom_call_target)):
+                axes, shardings = self.manual(i, key)
+                ranks = (rank_of(operand.shape) for operand in i.operands)
+                pairs = zip(shardings, ranks, strict=True)
+                manual = tuple(sharding.tiling(rank, self.devices, axes) for sharding, rank in pairs)
+                found[i] = Border(manual, self.places(shardings, axes))
+        return found
 
     def wanted(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Tiling]:
         """Return the tilings in which manual regions take arrays."""
@@ -132,7 +159,8 @@ def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation
     ]
     stated = [statement for i in flow.instructions for statement in annotations.leaves(i)]
     wanted = annotations.wanted(flow.instructions)
-    propagation = Propagation(flow, [*stated, *uncut], wanted, annotations.devices)
+    borders = annotations.borders(flow.instructions)
+    propagation = Propagation(flow, [*stated, *uncut], wanted, borders, annotations.devices)
     return propagation, [i for group in groups for i in group]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.ir.instruction import HloInstruction
@@ -276,6 +276,18 @@ def product(cuts: Sequence[Tiling]) -> Tiling:
     """Return the tiling whose dimensions are cut by tilings of rank 1."""
     tiles = tuple(cut.tiles[0] for cut in cuts)
     return Tiling(tiles, tuple(cut.column(0) for cut in cuts), cuts[0].devices)
+
+
+def extended(tiling: Tiling, have: Tiling, dimensions: Iterable[int]) -> Tiling:
+    """Return a tiling that also has the cuts of ``have`` along whole dimensions, if they are independent."""
+    columns = [tiling.select([d]) for d in range(len(tiling.tiles))]
+    if have.summands is not None or tiling.summands is not None:
+        return tiling
+    for d in dimensions:
+        added = [*columns[:d], have.select([d]), *columns[d + 1 :]]
+        if not tiling.cuts(d) and have.cuts(d) and is_complete(added):
+            columns = added
+    return product(columns) if columns else tiling
 
 
 def is_complete(cuts: Sequence[Tiling]) -> bool:

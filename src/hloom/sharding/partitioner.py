@@ -30,6 +30,7 @@ from hloom.sharding.annotations import (
 from hloom.sharding.assignment import (
     Question,
     cheapest,
+    extended,
     joined,
     operand_tiling,
     product,
@@ -148,7 +149,7 @@ class _Partitioner(Regions):
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
         arguments = [self._argument(p, number) for number, p in enumerate(entry.parameters)]
-        wanted = self.stated(entry.root)
+        wanted = None if self.annotations.open_dimensions(entry.root) else self.stated(entry.root)
         self._computation(entry, arguments)
         if wanted is None or even_results:
             wanted = self.even(self.whole[entry.root], wanted or self.tilings[entry.root])
@@ -214,8 +215,10 @@ class _Partitioner(Regions):
 
     def stated(self, i: HloInstruction) -> Tilings | None:
         """Return the tilings that an instruction must have; None if any will do."""
-        if self.annotations.open_dimensions(i):
-            return self.propagation.tiling(i)
+        if open_dimensions := self.annotations.open_dimensions(i):
+            found = self.propagation.tiling(i)
+            free = found is not None and found.is_replicated and len(open_dimensions) == len(found.tiles)
+            return None if free else found
         return self.agreed.get(i) or self.annotations.stated(i, self.whole.get(i, i.shape))
 
     # -- operations
@@ -514,9 +517,12 @@ class _Partitioner(Regions):
         """Replace a constraint by its operand, resharded; within manual regions it is only advice."""
         (operand,) = i.operands
         stated = self.stated(i) if not region else None
-        decided = plain(i, self.whole[i], stated or self.tilings[operand], is_stated=True)
+        have = self.tilings[operand]
+        if isinstance(stated, Tiling) and isinstance(have, Tiling):
+            stated = extended(stated, have, self.annotations.open_dimensions(i))
+        decided = plain(i, self.whole[i], stated or have, is_stated=True)
         purpose = Purpose("annotation", decided if isinstance(decided, Decision) else None)
-        fitted = self.fitted(operand, self.tilings[operand] if stated is None else stated, purpose)
+        fitted = self.fitted(operand, have if stated is None else stated, purpose)
         if fitted is not operand:
             self.decided[fitted] = decided
         Writer(i).replace(fitted)

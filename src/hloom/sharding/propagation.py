@@ -15,6 +15,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
 from hloom.sharding.assignment import is_complete, product
+from hloom.sharding.columns import Column, are_independent
 from hloom.sharding.decisions import Step, Steps
 from hloom.sharding.flow import Flow, Leaf
 from hloom.sharding.tiling import Tiling
@@ -42,6 +43,19 @@ class Statement:
     open: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Border:
+    """The call that enters or leaves a manual region.
+
+    Attributes:
+        manual: for each operand, and for each result, its tiling along the manual axes.
+        places: the places of the devices along the manual axes, along which nothing inside can be cut.
+    """
+
+    manual: tuple[Tiling, ...]
+    places: tuple[Column, ...]
+
+
 class Propagation:
     """The cuts of the arrays of a program.
 
@@ -57,6 +71,7 @@ class Propagation:
         flow: Flow,
         stated: Iterable[Statement],
         wanted: Mapping[HloInstruction, Tiling],
+        borders: Mapping[HloInstruction, Border],
         devices: int,
     ) -> None:
         """Propagate tilings.
@@ -65,9 +80,11 @@ class Propagation:
             flow: the classes of arrays.
             stated: tilings that stay as they are but in open dimensions; the first one of a class counts.
             wanted: tilings in which some arrays are used, which may cut more dimensions.
+            borders: the calls that enter and leave manual regions, through which other cuts flow.
             devices: the number of devices.
         """
         self.flow = flow
+        self._borders = borders
         self.devices = devices
         self.found: dict[Leaf, Tiling] = {}
         self.steps = Steps(flow)
@@ -106,6 +123,8 @@ class Propagation:
 
     def _ways(self, i: HloInstruction) -> list[_Way]:
         """Return for each factor of an instruction its size and its places, those of results first."""
+        if i in self._borders:
+            return self._border_ways(i, self._borders[i])
         if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
             return []
         results = [
@@ -122,6 +141,23 @@ class Propagation:
             ways.append((factor.size, places))
         return ways
 
+    def _border_ways(self, i: HloInstruction, border: Border) -> list[_Way]:
+        """Return the dimensions that manual axes do not cut: they are the same inside and outside."""
+        ways: list[_Way] = []
+        for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
+            if not result.is_array:
+                continue
+            for d, size in enumerate(result.dimensions):
+                if not manual.cuts(d):
+                    outer = (self.flow.class_of(operand), operand.shape.dimensions, d)
+                    ways.append((size, [(self.flow.class_of(i, index), result.dimensions, d), outer]))
+        return ways
+
+    def _crosses(self, i: HloInstruction, cut: Tiling) -> bool:
+        """Return whether a cut flows through an instruction; at a border, if it is along no manual axis."""
+        border = self._borders.get(i)
+        return border is None or are_independent([*border.places, cut.column(0)])
+
     def _through(self, i: HloInstruction, ways: Sequence[_Way], elementwise: bool) -> bool:
         """Spread cuts between the operands and the results of an instruction; return whether any did."""
         changed = False
@@ -130,7 +166,7 @@ class Propagation:
             if source is None:
                 continue
             cut = self.found[source[0]].select([source[1]])
-            if size % cut.tiles[0] == 0:
+            if size % cut.tiles[0] == 0 and self._crosses(i, cut):
                 for place in places:
                     if self._spread(place, cut):
                         self.steps.last[place[0], place[2]] = Step(i, *source, elementwise)
