@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hloom.buffers.buffers import (
-    ALIGNMENT,
-    SMALL,
-    Buffer,
-    ShapeIndex,
-    assign_offsets,
-    leaf_bytes,
-    leaves,
-    merge,
-)
+from hloom.buffers.arena import assign_offsets
+from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, ShapeIndex, leaf_bytes, leaves, merge
 from hloom.buffers.parallel_copies import Pair, in_order
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -275,8 +268,8 @@ class _Walk:
             reads = sorted(self.reads.get(buffer, []))
             for number, birth in enumerate(births):
                 next_birth = births[number + 1] if number + 1 < len(births) else 1 << 60
-                mine = [t for t in reads if birth <= t < next_birth]
-                buffer.hold(birth, max([birth, *mine]))
+                behind = bisect_left(reads, next_birth)
+                buffer.hold(birth, max(birth, reads[behind - 1] if behind else birth))
         joins = self.assignment
         for copies in (*joins.returning.values(), *joins.entering.values(), joins.results):
             for copy in copies:

@@ -10,7 +10,7 @@ may be overwritten while it is read is live until 2p, any other until 2p + 1.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,7 +32,7 @@ class Buffer:
         kind: ``argument``, ``result``, ``constant``, ``temp`` (in the arena) or ``stack``.
         number: number of the argument leaf, result leaf or constant.
         offset: byte offset in the arena, for temporaries.
-        spans: inclusive live spans in half steps, ascending.
+        spans: inclusive live spans in half steps, ascending; spans that overlap or touch are joined.
     """
 
     size: int
@@ -54,7 +54,7 @@ class Buffer:
     def hold(self, first: int, last: int) -> None:
         """Add the live span [first, last], in half steps."""
         if last >= first:
-            insort(self.find().spans, (first, last))
+            _add_span(self.find().spans, first, last)
 
     def shares_bytes(self, other: Buffer) -> bool:
         """Return whether two buffers overlap in memory."""
@@ -64,15 +64,11 @@ class Buffer:
 
     def overlaps(self, other: Buffer) -> bool:
         """Return whether the live spans of two buffers intersect."""
-        a, b = self.find().spans, other.find().spans
-        i = j = 0
-        while i < len(a) and j < len(b):
-            if a[i][0] <= b[j][1] and b[j][0] <= a[i][1]:
+        few, many = sorted((self.find().spans, other.find().spans), key=len)
+        for first, last in few:
+            behind = bisect_right(many, last, key=_first)
+            if behind and many[behind - 1][1] >= first:
                 return True
-            if a[i][1] < b[j][1]:
-                i += 1
-            else:
-                j += 1
         return False
 
 
@@ -84,8 +80,28 @@ def merge(source: Buffer, target: Buffer) -> bool:
     if a.kind != "temp" or b.kind in ("argument", "constant") or a.size != b.size or a.overlaps(b):
         return False
     a.merged = b
-    b.spans = sorted([*a.spans, *b.spans])
+    if len(a.spans) > len(b.spans):
+        a.spans, b.spans = b.spans, a.spans
+    for span in a.spans:
+        _add_span(b.spans, *span)
     return True
+
+
+def _add_span(spans: list[tuple[int, int]], first: int, last: int) -> None:
+    """Add a span to ascending, disjoint ones; join those that it overlaps or touches."""
+    low = bisect_left(spans, first - 1, key=_last)
+    high = bisect_right(spans, last + 1, key=_first)
+    if low < high:
+        first, last = min(first, spans[low][0]), max(last, spans[high - 1][1])
+    spans[low:high] = [(first, last)]
+
+
+def _first(span: tuple[int, int]) -> int:
+    return span[0]
+
+
+def _last(span: tuple[int, int]) -> int:
+    return span[1]
 
 
 def leaf_bytes(shape: Shape) -> int:
@@ -100,24 +116,3 @@ def leaves(shape: Shape) -> list[tuple[ShapeIndex, Shape]]:
     if not shape.is_tuple:
         return [((), shape)]
     return [((i, *index), leaf) for i, part in enumerate(shape.tuple_shapes) for index, leaf in leaves(part)]
-
-
-def assign_offsets(buffers: list[Buffer]) -> int:
-    """Assign arena offsets so that temporaries with intersecting live spans do not overlap.
-
-    Place the largest buffers first, each into the lowest gap among the placed buffers that are live at the
-    same time. Return the size of the arena in bytes.
-    """
-    placed: list[Buffer] = []
-    total = 0
-    for buffer in sorted(buffers, key=lambda b: (-b.size, b.spans)):
-        conflicts = sorted((b for b in placed if b.overlaps(buffer)), key=lambda b: b.offset)
-        offset = 0
-        for other in conflicts:
-            if offset + buffer.size <= other.offset:
-                break
-            offset = max(offset, (other.offset + other.size + ALIGNMENT - 1) & -ALIGNMENT)
-        buffer.offset = offset
-        placed.append(buffer)
-        total = max(total, offset + buffer.size)
-    return (total + ALIGNMENT - 1) & -ALIGNMENT
