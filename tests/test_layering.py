@@ -18,7 +18,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "hloom"
 
-FOUNDATION = {"errors", "shape"}
+FOUNDATION = {"errors", "phases", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "wire", "proto", "builder", "evaluate", "passes"}
@@ -27,6 +27,7 @@ BACK = READERS | {"analysis", "plan", "codegen", "buffers"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "phases": set(),
     "shape": {"errors"},
     "ir": FOUNDATION,
     "operations": MODEL,

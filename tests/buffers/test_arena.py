@@ -1,7 +1,8 @@
-"""Offsets of temporaries: no overlap while both live, the lowest free gap, steps in proportion to the program."""
+"""Offsets of temporaries: no overlap while both live, the lowest free gap, steps that grow with the program."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -65,7 +66,7 @@ def test_spans_stay_disjoint_and_cover_what_was_held(seed: int):
         a, times = b, held[id(b)]
     spans = a.find().spans
     assert {t for first, last in spans for t in range(first, last + 1)} == times
-    assert all(last + 1 < first for (_, last), (first, _) in zip(spans, spans[1:], strict=False))
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(spans))
 
 
 def test_steps_grow_with_the_number_of_buffers(monkeypatch: pytest.MonkeyPatch):

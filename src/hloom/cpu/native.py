@@ -31,6 +31,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.value import Array
 from hloom.operations.custom_call import replaced_targets
 from hloom.passes.expand.dynamic_form import is_dynamic
+from hloom.phases import phase, recording
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class NativeExecutable:
         facts: properties recorded when it was compiled.
         key: of the program in the cache; empty if there is no cache.
         loaded: the code in memory.
+        compile_profile: where the time of compiling went.
         dump: writes files about it, if they are wanted.
     """
 
@@ -74,6 +76,11 @@ class NativeExecutable:
 
         ``level`` is the optimization level of LLVM's code generator.
         """
+        with recording() as self.compile_profile:
+            self._make(module, flags, level)
+
+    def _make(self, module: HloModule, flags: str, level: int) -> None:
+        """Find the program in the cache, or compile it; load it."""
         self.given = module
         if is_dynamic(module):
             from hloom.passes.expand.dynamic_padder import static_module
@@ -84,10 +91,11 @@ class NativeExecutable:
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
-        parts = ("program", fingerprint(module), target.identity, f"level {level}", *replaced_targets())
-        self.key = key_of(*parts) if cache is not None else ""
-        self.dump = self._dump(flags)
-        found = cached_program(self.key) if self.key and self.dump is None else None
+        with phase("loading", "look-up in the cache"):
+            parts = ("program", fingerprint(module), target.identity, f"level {level}", *replaced_targets())
+            self.key = key_of(*parts) if cache is not None else ""
+            self.dump = self._dump(flags)
+            found = cached_program(self.key) if self.key and self.dump is None else None
         if found is not None and found.facts.signature != signature_of(module):
             found = None
         self.from_cache = found is not None
@@ -95,8 +103,10 @@ class NativeExecutable:
             with collector_paused():
                 entry = self._compile(target, level)
             if cache is not None:
-                cache.put(self.key, entry)
-            found = LoadedProgram(entry)
+                with phase("loading", "writing to the cache"):
+                    cache.put(self.key, entry)
+            with phase("loading", "machine code into memory"):
+                found = LoadedProgram(entry)
         self.loaded = found
         self.facts = facts = found.facts
         self.memory = found.memory
@@ -113,8 +123,10 @@ class NativeExecutable:
         from hloom.cpu.jit.compilation import compile_module, optimize
 
         begin_support()
-        self.module.verify()
-        check_values_in_flight(self.module)
+        with phase("verification", "rules"):
+            self.module.verify()
+        with phase("verification", "values in flight"):
+            check_values_in_flight(self.module)
         if self.dump is not None:
             self.optimized = optimize(self.module, self.dump.after_pass)
         self.program, entry = compile_module(self.optimized, target, level=level)

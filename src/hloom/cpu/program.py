@@ -48,6 +48,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.structure import Constant
+from hloom.phases import phase
 from hloom.plan.identity import plan_key
 from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
@@ -171,7 +172,11 @@ def emit_program(
     polls for signals and failures of other devices; see `hloom.cpu.runtime.interruption`. ``on_kernel`` is
     called with the module so far after every kernel.
     """
-    return ProgramEmitter(module, target, timed=timed, interruptible=interruptible, on_kernel=on_kernel).run()
+    with phase("emission", "kernels and calls"):
+        emitter = ProgramEmitter(
+            module, target, timed=timed, interruptible=interruptible, on_kernel=on_kernel
+        )
+        return emitter.run()
 
 
 class ProgramEmitter:
@@ -191,8 +196,10 @@ class ProgramEmitter:
         self.module = Module(target or host())
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], I32, internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
-        self.plans = plan_program(module, KERNELS, self.module.target)
-        self.assignment: Assignment = assign_program(module, self.plans)
+        with phase("planning", "kernels"):
+            self.plans = plan_program(module, KERNELS, self.module.target)
+        with phase("planning", "buffers"):
+            self.assignment: Assignment = assign_program(module, self.plans)
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[Structure, LoopKernel] = {}
         self._inlined: dict[str, Function] = {}

@@ -130,6 +130,11 @@ class HloModule:
             raise VerifyError("the new order does not hold every computation once", rule="module.reorder")
         self._computations = dict.fromkeys(order)
 
+    @property
+    def instruction_count(self) -> int:
+        """Return the number of instructions of all computations."""
+        return sum(map(len, self.computations))
+
     def instructions(self) -> Iterator[HloInstruction]:
         """Iterate over the instructions of all computations."""
         for computation in self._computations:

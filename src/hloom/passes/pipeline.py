@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.phases import phase
 
 
 @runtime_checkable
@@ -75,7 +76,12 @@ class Pipeline:
                 if done[number] == changes:
                     continue
                 done[number] = changes
-                if not (item.run(module, observe) if isinstance(item, Pipeline) else item.run(module)):
+                if isinstance(item, Pipeline):
+                    changed = item.run(module, observe)
+                else:
+                    with phase("passes", item.name, lambda: module.instruction_count):
+                        changed = item.run(module)
+                if not changed:
                     continue
                 changes += 1
                 if getattr(item, "settles", False):

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
     from hloom.passes.pipeline import Pipeline
+    from hloom.phases import CompileProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,11 @@ class Program(Protocol):
     def cost(self) -> Cost:
         """Operations and bytes moved by a run; raises HloError if the backend does not offer them."""
         raise _not_offered("cost")
+
+    @property
+    def compile_profile(self) -> CompileProfile:
+        """Where the time of compiling went; raises HloError if the backend does not record it."""
+        raise _not_offered("profile of its compilation")
 
     def to_hlo(self) -> str:
         """Return the program after all passes as HLO text; raises HloError unless the backend has passes."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.passes.pipeline import Pipeline
+    from hloom.phases import CompileProfile
 
 
 class CpuBackend(Backend):
@@ -87,6 +88,11 @@ class _Inspected(Program):
     def cost(self) -> Cost:
         """See `Program`."""
         return self.native.cost
+
+    @property
+    def compile_profile(self) -> CompileProfile:
+        """See `Program`."""
+        return self.native.compile_profile
 
     def to_hlo(self) -> str:
         """See `Program`."""

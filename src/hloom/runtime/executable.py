@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.gang import Gang
     from hloom.cpu.runtime.profile import Profile
     from hloom.debug.tracing import Trace
+    from hloom.phases import CompileProfile
 
 _TRACE: Final[EntryPoint[[HloModule, Sequence[Any]], Trace]] = EntryPoint("hloom.debug.tracing:trace")
 _MOST_BYTES: Final = (1 << 63) - 1
@@ -409,6 +410,14 @@ class Executable:
             p.native for p in self._programs if isinstance(p, cpu_backend.CompiledProgram)
         )
         return [call for native in natives for call in native.host_calls]
+
+    @property
+    def compile_profile(self) -> CompileProfile:
+        """Where the time of compiling the first device's program went: passes, planning, LLVM; print it.
+
+        A program from the cache was only looked up and loaded.
+        """
+        return self._programs[0].compile_profile
 
     def to_hlo(self) -> str:
         """Return the program after all passes, as HLO text."""

@@ -20,6 +20,7 @@ from hloom.cpu.program import NativeProgram, emit_program
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
+from hloom.phases import phase
 
 DEEPEST: Final = 20_000
 """Recursion limit while compiling: expressions are walked from their roots."""
@@ -47,7 +48,8 @@ def deep_recursion() -> Generator[None]:
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
     """Return a copy of the module after all passes; ``observe`` is called after each."""
     with deep_recursion():
-        optimized = clone_module(module)
+        with phase("passes", "copy"):
+            optimized = clone_module(module)
         CPU_PIPELINE.run(optimized, observe)
     return optimized
 
@@ -63,7 +65,8 @@ def compile_module(
     stream = PartStream(CodeQueue(target, available_cores(), level))
     with deep_recursion():
         program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
-    objects = stream.finish(program.module)
+    with phase("emission", "text for LLVM"):
+        objects = stream.finish(program.module)
     facts = ProgramFacts(
         signature_of(module),
         program.temp_bytes,

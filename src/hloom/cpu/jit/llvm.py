@@ -10,6 +10,7 @@ inline assembly cannot be expressed by `hloom.codegen.llvm`.
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import importlib.util
 import threading
@@ -23,6 +24,7 @@ from typing import Final, TypeAlias
 from hloom.codegen.llvm import Attribute, Module, print_module
 from hloom.codegen.target import NATIVE, OPTIMIZED, Target
 from hloom.errors import HloError
+from hloom.phases import phase
 
 Handle: TypeAlias = int | None
 """An object of LLVM; None is null."""
@@ -229,16 +231,20 @@ def generate(
         context = lib.ContextCreate()
         module = None
         try:
-            module = _parsed(lib, context, text)
+            with phase("LLVM", "parse and verify"):
+                module = _parsed(lib, context, text)
             if linked and lib.LinkModules(module, _parsed(lib, context, linked), byref(error)):
                 raise CompilerError(_message(error), rule="cpu.llvm-link")
             for name in internal:
                 lib.SetLinkage(lib.GetNamedFunction(module, name.encode()), _INTERNAL)
-            if lib.VerifyModule(module, byref(error)):
-                raise CompilerError(_message(error), rule="cpu.llvm-verify")
+            with phase("LLVM", "parse and verify"):
+                if lib.VerifyModule(module, byref(error)):
+                    raise CompilerError(_message(error), rule="cpu.llvm-verify")
             if simplified:
-                _simplify(lib, machine, module, simplified)
-            buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
+                with phase("LLVM", "optimize"):
+                    _simplify(lib, machine, module, simplified)
+            with phase("LLVM", "generate code"):
+                buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
             if not buffer:
                 raise CompilerError(_message(error), rule="cpu.llvm-emit")
             code = ctypes.string_at(lib.GetBufferStart(buffer) or 0, lib.GetBufferSize(buffer) or 0)
@@ -358,7 +364,8 @@ class CodeQueue:
             self._helpers = [h for h in self._helpers if h.is_alive()]
             if len(self._helpers) >= self._helpers_wanted:
                 return
-            helper = threading.Thread(target=self._work, name="hloom compiler")
+            work = contextvars.copy_context().run
+            helper = threading.Thread(target=work, args=(self._work,), name="hloom compiler")
             self._helpers.append(helper)
         helper.start()
 
