@@ -1,4 +1,4 @@
-"""Offsets of temporaries: no overlap while both live, the lowest free gap, steps that grow with the program."""
+"""Offsets of temporaries: the lowest free gap, no overlap of live values, steps that grow as the program."""
 
 from __future__ import annotations
 
