@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "builder": MEANING,
     "evaluate": MEANING,
     "analysis": MEANING | {"evaluate"},
-    "passes": MEANING | {"evaluate", "analysis", "library_calls"},
+    "passes": MEANING | {"evaluate", "analysis", "library_calls", "plan"},
     "plan": MEANING | {"analysis"},
     "codegen": MIDDLE,
     "buffers": MIDDLE,

@@ -34,6 +34,7 @@ NEAR: Final = 16
 UNKNOWN_EXTENT: Final = 1 << 40
 """Extent of a view whose end is unknown: only the requested elements are read."""
 Indices: TypeAlias = tuple[Index, ...]
+_Key: TypeAlias = "tuple[HloInstruction, Indices, Value | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,6 @@ class Elements:
         mask: lanes (or the scalar condition) for which loads are allowed; None: all.
         views: instructions whose values are in memory.
         accesses: linear index of every load, for the planning of loops.
-        requests: the unconditionally requested elements, in order.
         unrolls: whether reductions of a few elements are unrolled.
         pinned: variables used in conditions or values, which cannot be merged with others.
     """
@@ -91,16 +91,40 @@ class Elements:
         self.unrolls = False
         self.accesses: list[Index] = []
         self.pinned: set[Variable] = set()
-        self.requests: dict[tuple[HloInstruction, Indices], None] = {}
         self._standing: dict[HloInstruction, HloInstruction] = {}
-        self._known: list[dict[tuple[HloInstruction, Indices, Value | None], Element]] = [{}]
+        self._known: list[dict[_Key, Element]] = [{}]
         self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
         self._known_columns: list[dict[tuple[Value, Index, int, int, int], Value]] = [{}]
+        self._known_conditions: list[dict[tuple[Index, int] | frozenset[Value], Value]] = [{}]
+        self._conjuncts: dict[Value, frozenset[Value]] = {}
 
     # -- the walk
 
     def element(self, instruction: HloInstruction, indices: Indices) -> Element:
-        """Emit the element of an instruction's value at an index."""
+        """Emit the element of an instruction's value at an index.
+
+        Rules yield the operand elements that they need, so that the depth of a program is not limited by
+        Python's stack.
+        """
+        unfinished: list[tuple[Steps, _Key]] = []
+        value = self._begin(instruction, indices, unfinished)
+        while unfinished:
+            steps, key = unfinished[-1]
+            try:
+                operand = next(steps) if value is None else steps.send(value)
+            except StopIteration as end:
+                unfinished.pop()
+                element: Element = end.value
+                value = self._known[-1][key] = element
+            else:
+                value = self._begin(*operand, unfinished)
+        assert value is not None
+        return value
+
+    def _begin(
+        self, instruction: HloInstruction, indices: Indices, unfinished: list[tuple[Steps, _Key]]
+    ) -> Element | None:
+        """Return an element that is known or needs no operands; otherwise begin it and return None."""
         instruction = self._standing.get(instruction, instruction)
         key = (instruction, indices, self.mask)
         everywhere = (instruction, indices, None)
@@ -109,25 +133,30 @@ class Elements:
                 return known[key]
             if everywhere in known:
                 return known[everywhere]
-        if self.mask is None:
-            self.requests[instruction, indices] = None
         view = self.views.get(instruction)
         made = self.load(view, indices) if view is not None else self._compute(instruction, indices)
+        if isinstance(made, Generator):
+            unfinished.append((made, key))
+            return None
         self._known[-1][key] = made
         return made
 
-    def _compute(self, instruction: HloInstruction, indices: Indices) -> Element:
+    def _compute(self, instruction: HloInstruction, indices: Indices) -> Element | Steps:
         rule = RULES.get(instruction.opcode)
         if rule is not None:
             return rule(self, instruction, indices)
         if instruction.operation.elementwise:
-            # the predicate of select and the bounds of clamp may be scalars beside arrays
-            places = [indices if o.shape.rank else () for o in instruction.operands]
-            operands = [self.element(o, at) for o, at in zip(instruction.operands, places, strict=True)]
-            return self.elementwise(instruction, operands)
+            return self._elementwise(instruction, indices)
         raise HloError(
             f"{instruction.opcode} has no element rule", rule="cpu.element-rule", instruction=instruction.name
         )
+
+    def _elementwise(self, instruction: HloInstruction, indices: Indices) -> Steps:
+        operands: list[Element] = []
+        for o in instruction.operands:
+            # the predicate of select and the bounds of clamp may be scalars beside arrays
+            operands.append((yield o, indices if o.shape.rank else ()))
+        return self.elementwise(instruction, operands)
 
     def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
         """Take a value that was computed otherwise for the element at an index, in this scope."""
@@ -189,7 +218,7 @@ class Elements:
                 leaves = self.apply(instruction.called_computations[0], flat)
                 return leaves if instruction.shape.is_tuple else leaves[0]
             case Constant():
-                return self._compute(instruction, ())
+                return self.element(instruction, ())
             case BitcastConvert():
                 before = instruction.operands[0].shape.element_type
                 return reinterpreted(flat[0], before, instruction.shape.element_type)
@@ -212,10 +241,12 @@ class Elements:
         self._known.append({})
         self._known_leaves.append({})
         self._known_columns.append({})
+        self._known_conditions.append({})
         yield
         self._known.pop()
         self._known_leaves.pop()
         self._known_columns.pop()
+        self._known_conditions.pop()
 
     @contextmanager
     def masked(self, condition: Value | None) -> Generator[None]:
@@ -227,10 +258,25 @@ class Elements:
         self.mask = outer
 
     def both(self, a: Value, b: Value) -> Value:
-        """Return the conjunction of two conditions."""
-        first, second = self.together([a, b])
-        assert isinstance(first, Value) and isinstance(second, Value)
-        return first & second
+        """Return the conjunction of two conditions; one value for the same conditions in any order."""
+        conjuncts = self._conjuncts.get(a, frozenset([a])) | self._conjuncts.get(b, frozenset([b]))
+
+        def conjunction() -> Value:
+            first, second = self.together([a, b])
+            assert isinstance(first, Value) and isinstance(second, Value)
+            return first & second
+
+        made = a if len(conjuncts) == 1 else self._condition(conjuncts, conjunction)
+        self._conjuncts[made] = conjuncts
+        return made
+
+    def _condition(self, key: tuple[Index, int] | frozenset[Value], make: Callable[[], Value]) -> Value:
+        """Return a condition that is known in this scope, or emit it."""
+        for known in self._known_conditions:
+            if key in known:
+                return known[key]
+        made = self._known_conditions[-1][key] = make()
+        return made
 
     # -- indices as values
 
@@ -283,8 +329,7 @@ class Elements:
         if not low and not high:
             return None
         self.pin(index)
-        value = self.index_value(index)
-        return value.compare("ult", size)
+        return self._condition((index, size), lambda: self.index_value(index).compare("ult", size))
 
     # -- memory
 
@@ -504,7 +549,9 @@ def _stays_inside(index: Index, last: int) -> bool:
 LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"
 LEAF_RULES: Final[dict[str, LeafRule]] = {}
 """The elements of all leaves of a tuple-shaped result at one index, by opcode."""
-ElementRule: TypeAlias = Callable[[Elements, "HloInstruction", Indices], Element]
+Steps: TypeAlias = "Generator[tuple[HloInstruction, Indices], Element, Element]"
+"""A rule that yields the operand elements that it needs, and returns its element."""
+ElementRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], Element | Steps]"
 RULES: Final[dict[str, ElementRule]] = {}
 """The element at an index of operations that are not elementwise, by opcode."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloom.analysis.loops import Loop, picks
 from hloom.analysis.trip_count import TripCount
@@ -41,75 +41,52 @@ MOST_UNROLLED_WINDOW: Final = 16
 """Maximum number of window elements to unroll; larger windows become loops."""
 
 
-class Accesses:
-    """The accesses of a kernel; call `element` for each result.
+Conditions: TypeAlias = "frozenset[tuple[Index, int]]"
+"""Bounds checks under which an element is computed: 0 <= index < size for each."""
+ALWAYS: Final[Conditions] = frozenset()
+Request: TypeAlias = tuple[HloInstruction, Indices, Conditions]
+"""The element of an instruction at an index, under conditions."""
+
+
+class ElementReads:
+    """The rules: the operand elements from which an operation computes an element.
 
     Attributes:
         inputs: instructions whose values are in memory, dense and row-major.
-        linear: the linear index of each load.
-        reads: linear indices by input.
+        unrolls: whether each element of a reduction is a request of its own.
         pinned: variables whose values are used outside addresses.
-        requests: the unconditionally computed elements, in order.
     """
 
-    def __init__(self, inputs: Collection[HloInstruction], *, unrolls: bool = False) -> None:
+    def __init__(self, inputs: Collection[HloInstruction] = (), *, unrolls: bool = False) -> None:
         self.inputs = frozenset(inputs)
         self.unrolls = unrolls
-        self.linear: dict[Index, None] = {}
-        self.reads: dict[HloInstruction, set[Index]] = {}
         self.pinned: set[Variable] = set()
-        self.requests: dict[tuple[HloInstruction, Indices], None] = {}
-        self._conditional = False
-        self._standing: dict[HloInstruction, HloInstruction] = {}
-        self._known: set[tuple[HloInstruction, Indices, bool]] = set()
+        self._reads: list[Request] = []
+        self._conditions: Conditions = ALWAYS
+        self._divisions: dict[tuple[Index, tuple[int, ...], bool], Indices] = {}
 
-    def element(self, i: HloInstruction, indices: Indices) -> None:
-        """Record the reads for the element of an instruction at an index."""
-        i = self._standing.get(i, i)
-        if (i, indices, False) in self._known or (i, indices, self._conditional) in self._known:
-            return
-        if not self._conditional:
-            self.requests[i, indices] = None
-        self._known.add((i, indices, self._conditional))
-        if i in self.inputs:
-            linear = linearize(indices, i.shape.dimensions)
-            self.linear[linear] = None
-            self.reads.setdefault(i, set()).add(linear)
-        else:
-            self._operands(i, indices)
+    def of(self, i: HloInstruction, indices: Indices, conditions: Conditions = ALWAYS) -> list[Request]:
+        """Return the operand elements that an element is computed from, in order."""
+        self._reads, self._conditions = [], conditions
+        self._operands(i, indices)
+        return self._reads
 
-    def results(self, roots: Sequence[HloInstruction], indices: Indices) -> None:
-        """Record the reads for the results of a kernel: of several roots, or of one tuple-shaped root."""
-        if roots[0].shape.is_tuple:
-            self.leaves(roots[0], indices)
-            return
-        for root in roots:
-            self.element(root, indices)
-
-    def leaves(self, i: HloInstruction, indices: Indices) -> None:
-        """Record the reads for all leaves of a tuple value at one index."""
-        if not i.shape.is_tuple:
-            self.element(i, indices)
-        elif isinstance(i.operation, Tuple):
-            self._all(i.operands, indices)
-        elif (i, indices, self._conditional) not in self._known:
-            self._known.add((i, indices, self._conditional))
-            self._operands(i, indices)
-
-    def know(self, i: HloInstruction, indices: Indices) -> None:
-        """Mark the element at an index as computed."""
-        self._known.add((i, indices, self._conditional))
+    def _read(self, i: HloInstruction, indices: Indices, conditions: Conditions = ALWAYS) -> None:
+        """Request the element of an operand, under further conditions."""
+        self._reads.append((i, indices, self._conditions | conditions if conditions else self._conditions))
 
     # -- rules
 
     def _operands(self, i: HloInstruction, indices: Indices) -> None:
         moved = moved_indices(i, indices)
         if moved is not None:
-            self.element(i.operands[0], moved)
+            self._read(i.operands[0], moved)
             return
         match i.operation:
             case Constant():
                 pass
+            case Tuple():
+                self._all(i.operands, indices)
             case Iota(iota_dimension=dimension):
                 self._pin(indices[dimension])
             case Reshape() | DynamicReshape():
@@ -127,22 +104,20 @@ class Accesses:
             case BitcastConvert():
                 self._bitcast_convert(i, indices)
             case GetTupleElement():
-                self.leaves(i.operands[0], indices)
+                self._read(i.operands[0], indices)
             case Reduce():
                 self._reduce(i, indices)
             case ReduceWindow():
                 self._reduce_window(i, indices)
             case Dot():
                 left, right, _ = dot_operand_indices(i, indices)
-                self.element(i.operands[0], left)
-                self.element(i.operands[1], right)
+                self._read(i.operands[0], left)
+                self._read(i.operands[1], right)
             case Convolution():
                 self._convolution(i, indices)
-            case While():
-                self._while(i, indices)
             case operation if operation.elementwise:
                 for o in i.operands:
-                    self.element(o, indices if o.shape.rank else ())
+                    self._read(o, indices if o.shape.rank else ())
             case _:
                 self._unknown(i, indices)
 
@@ -151,11 +126,11 @@ class Accesses:
         self._pin(*indices)
         for o in i.operands:
             if o.shape.is_array:
-                self.element(o, tuple(self._opaque(size) for size in o.shape.dimensions))
+                self._read(o, tuple(self._opaque(size) for size in o.shape.dimensions))
 
     def _all(self, instructions: Iterable[HloInstruction], indices: Indices) -> None:
         for i in instructions:
-            self.element(i, indices)
+            self._read(i, indices)
 
     def _pin(self, *indices: Index) -> None:
         for index in indices:
@@ -165,18 +140,12 @@ class Accesses:
         """Return an opaque index: a computed value that is not affine."""
         return Index(0, [(Variable(max(extent, 1), "o"), 1)])
 
-    def _under(self, i: HloInstruction, indices: Indices, *, conditional: bool) -> None:
-        """Record the reads for an element that is computed under a condition, or unconditionally."""
-        outer, self._conditional = self._conditional, self._conditional or conditional
-        self.element(i, indices)
-        self._conditional = outer
-
-    def _checks(self, index: Index, size: int) -> bool:
-        """Pin an index that needs a bounds check; return whether it needs one."""
+    def _checks(self, index: Index, size: int) -> Conditions:
+        """Pin an index that needs a bounds check; return that check."""
         if index.minimum() >= 0 and index.maximum() < size:
-            return False
+            return ALWAYS
         self._pin(index)
-        return True
+        return frozenset([(index, size)])
 
     def _reshape(self, i: HloInstruction, indices: Indices) -> None:
         (operand, *_) = i.operands
@@ -185,7 +154,7 @@ class Accesses:
         source = delinearize(linear, sizes)
         if source is None and self.is_read_in_order(operand):
             source = (*(Index(0) for _ in sizes[1:]), linear)
-        self.element(operand, source if source is not None else self._divided(linear, sizes))
+        self._read(operand, source if source is not None else self._divided(linear, sizes))
 
     def is_read_in_order(self, i: HloInstruction) -> bool:
         """Return whether each element depends only on elements at the same linear index."""
@@ -202,8 +171,14 @@ class Accesses:
             waiting.extend(fresh)
         return True
 
-    def _divided(self, linear: Index, dimensions: Sequence[int]) -> Indices:
+    def _divided(self, linear: Index, dimensions: tuple[int, ...]) -> Indices:
         """Return the multi-index of a linear index; opaque in dimensions that need a division."""
+        key = (linear, dimensions, bool(self._conditions))
+        if key not in self._divisions:
+            self._divisions[key] = self._division(linear, dimensions)
+        return self._divisions[key]
+
+    def _division(self, linear: Index, dimensions: tuple[int, ...]) -> Indices:
         if 0 in dimensions:
             return (Index(0),) * len(dimensions)
         found: list[Index] = []
@@ -219,14 +194,14 @@ class Accesses:
             rest = outer
         if not dimensions:
             return ()
-        outside = self._conditional and not (rest.minimum() >= 0 and rest.maximum() < dimensions[0])
+        outside = self._conditions and not (rest.minimum() >= 0 and rest.maximum() < dimensions[0])
         return (self._opaque(dimensions[0]) if outside else rest, *reversed(found))
 
     def _pad(self, i: HloInstruction, indices: Indices) -> None:
         operand, padding_value = i.operands
         assert isinstance(i.operation, Pad)
         source: list[Index] = []
-        conditional = False
+        checks = ALWAYS
         for index, size, pad in zip(indices, operand.shape.dimensions, i.operation.padding, strict=True):
             moved = index + -pad.low
             step = pad.interior + 1
@@ -235,14 +210,14 @@ class Accesses:
                 if exact is None or exact * step != moved:
                     self._pin(moved)
                     source.append(self._opaque(size))
-                    conditional = True
+                    checks |= {(source[-1], size)}
                     continue
                 moved = exact
-            conditional |= self._checks(moved, size)
+            checks |= self._checks(moved, size)
             source.append(moved)
-        self.element(padding_value, ())
-        if 0 not in operand.shape.dimensions or not conditional:
-            self._under(operand, tuple(source), conditional=conditional)
+        self._read(padding_value, ())
+        if 0 not in operand.shape.dimensions or not checks:
+            self._read(operand, tuple(source), checks)
 
     def _concatenate(self, i: HloInstruction, indices: Indices) -> None:
         assert isinstance(i.operation, Concatenate)
@@ -253,11 +228,11 @@ class Accesses:
             moved = place + -start
             if size and start <= place.maximum() and start + size > place.minimum():
                 source = (*indices[:dimension], moved, *indices[dimension + 1 :])
-                self._under(operand, source, conditional=self._checks(moved, size))
+                self._read(operand, source, self._checks(moved, size))
             start += size
 
     def _start(self, start: HloInstruction, largest: int) -> Index:
-        self.element(start, ())
+        self._read(start, ())
         return self._opaque(largest + 1)
 
     def _dynamic_slice(self, i: HloInstruction, indices: Indices) -> None:
@@ -265,21 +240,21 @@ class Accesses:
         assert isinstance(i.operation, DynamicSlice)
         sizes = i.operation.dynamic_slice_sizes
         sliced = zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
-        self.element(operand, tuple(x + self._start(s, whole - size) for x, s, whole, size in sliced))
+        self._read(operand, tuple(x + self._start(s, whole - size) for x, s, whole, size in sliced))
 
     def _dynamic_update_slice(self, i: HloInstruction, indices: Indices) -> None:
         operand, update, *starts = i.operands
-        conditional = False
+        checks = ALWAYS
         source: list[Index] = []
         sizes = zip(indices, starts, operand.shape.dimensions, update.shape.dimensions, strict=True)
         for index, start, whole, size in sizes:
             moved = index - self._start(start, whole - size)
             self._pin(moved)
-            conditional |= size < whole
+            checks |= {(moved, size)} if size < whole else ALWAYS
             source.append(moved)
-        self.element(operand, indices)
+        self._read(operand, indices)
         if 0 not in update.shape.dimensions:
-            self._under(update, tuple(source), conditional=conditional)
+            self._read(update, tuple(source), checks)
 
     def _gather(self, i: HloInstruction, indices: Indices) -> None:
         operation = i.operation
@@ -294,7 +269,7 @@ class Accesses:
                 place = [*batch]
                 if operation.index_vector_dim < start_indices.shape.rank:
                     place.insert(operation.index_vector_dim, Index(operation.start_index_map.index(d)))
-                self.element(start_indices, tuple(place))
+                self._read(start_indices, tuple(place))
                 index = index + self._opaque(whole - operation.slice_sizes[d] + 1)
             if d in operation.operand_batching_dims:
                 number = operation.operand_batching_dims.index(d)
@@ -303,20 +278,20 @@ class Accesses:
             elif d not in operation.collapsed_slice_dims:
                 index = index + next(offsets)
             source.append(index)
-        self.element(operand, tuple(source))
+        self._read(operand, tuple(source))
 
     def _bitcast_convert(self, i: HloInstruction, indices: Indices) -> None:
         (operand,) = i.operands
         before, after = operand.shape.element_type.bits, i.shape.element_type.bits
         if before == after:
-            self.element(operand, indices)
+            self._read(operand, indices)
         elif before > after:
-            self.element(operand, indices[:-1])
+            self._read(operand, indices[:-1])
             if not indices[-1].is_constant:
                 self._pin(indices[-1])
         else:
             for number in range(after // before):
-                self.element(operand, (*indices, Index(number)))
+                self._read(operand, (*indices, Index(number)))
 
     def _reduce(self, i: HloInstruction, indices: Indices) -> None:
         half = len(i.operands) // 2
@@ -329,14 +304,17 @@ class Accesses:
         for place in places:
             self._all(i.operands[:half], reduced_operand_indices(i, indices, place))
 
-    def _window_place(self, at: Index, position: Index, d: WindowDimension, size: int) -> tuple[Index, bool]:
-        """Return the base index of a window element, and whether it needs a bounds check."""
+    def _window_place(
+        self, at: Index, position: Index, d: WindowDimension, size: int
+    ) -> tuple[Index, Conditions]:
+        """Return the base index of a window element, and its bounds check."""
         element = position * -1 + (d.size - 1) if d.window_reversal else position
         place = at * d.stride + element * d.window_dilation + -d.padding_low
         if d.base_dilation == 1:
             return place, self._checks(place, size)
         self._pin(place)
-        return self._opaque(size), True
+        index = self._opaque(size)
+        return index, frozenset([(index, size)])
 
     def _reduce_window(self, i: HloInstruction, indices: Indices) -> None:
         assert isinstance(i.operation, ReduceWindow)
@@ -357,7 +335,7 @@ class Accesses:
             ]
             source = tuple(place for place, _ in placed)
             for o in i.operands[:half]:
-                self._under(o, source, conditional=any(checked for _, checked in placed))
+                self._read(o, source, ALWAYS.union(*[checks for _, checks in placed]))
 
     def _convolution(self, i: HloInstruction, indices: Indices) -> None:
         operation = i.operation
@@ -379,15 +357,15 @@ class Accesses:
         right: list[Index] = [Index(0)] * rhs.shape.rank
         right[labels.kernel_input_feature_dimension] = feature
         right[labels.kernel_output_feature_dimension] = output
-        conditional = False
+        checks = ALWAYS
         for n, d in enumerate(operation.window):
             position = Index.of(Variable(d.size, "w"))
             at, dimension = indices[labels.output_spatial_dimensions[n]], labels.input_spatial_dimensions[n]
             left[dimension], checked = self._window_place(at, position, d, lhs.shape.dimensions[dimension])
             right[labels.kernel_spatial_dimensions[n]] = position
-            conditional |= checked
-        self._under(lhs, tuple(left), conditional=conditional)
-        self.element(rhs, tuple(right))
+            checks |= checked
+        self._read(lhs, tuple(left), checks)
+        self._read(rhs, tuple(right))
 
     def _group(self, output: Index, outputs: int, groups: int) -> Index:
         group = convolution_group(output, outputs, groups)
@@ -395,6 +373,62 @@ class Accesses:
             return group
         self._pin(output)
         return self._opaque(groups)
+
+
+class Accesses:
+    """The accesses of a kernel; call `element` for each result.
+
+    Attributes:
+        inputs: instructions whose values are in memory, dense and row-major.
+        linear: the linear index of each load.
+        reads: linear indices by input.
+        pinned: variables whose values are used outside addresses.
+        requests: the unconditionally computed elements, in order.
+    """
+
+    def __init__(self, inputs: Collection[HloInstruction], *, unrolls: bool = False) -> None:
+        self.inputs = frozenset(inputs)
+        self.linear: dict[Index, None] = {}
+        self.reads: dict[HloInstruction, set[Index]] = {}
+        self.requests: dict[tuple[HloInstruction, Indices], None] = {}
+        self._rules = ElementReads(self.inputs, unrolls=unrolls)
+        self._standing: dict[HloInstruction, HloInstruction] = {}
+        self._known: set[Request] = set()
+
+    @property
+    def pinned(self) -> set[Variable]:
+        """Return the variables whose values are used outside addresses."""
+        return self._rules.pinned
+
+    def results(self, roots: Sequence[HloInstruction], indices: Indices) -> None:
+        """Record the reads for the results of a kernel: of several roots, or of one tuple-shaped root."""
+        for root in dict.fromkeys(roots):
+            self.element(root, indices)
+
+    def element(self, i: HloInstruction, indices: Indices) -> None:
+        """Record the reads for the element of an instruction at an index; of all leaves of a tuple."""
+        waiting: list[Request] = [(i, indices, ALWAYS)]
+        while waiting:
+            i, indices, conditions = waiting.pop()
+            i = self._standing.get(i, i)
+            request = (i, indices, conditions)
+            if request in self._known or (i, indices, ALWAYS) in self._known:
+                continue
+            if not conditions:
+                self.requests[i, indices] = None
+            self._known.add(request)
+            if i in self.inputs:
+                linear = linearize(indices, i.shape.dimensions)
+                self.linear[linear] = None
+                self.reads.setdefault(i, set()).add(linear)
+            elif isinstance(i.operation, While):
+                self._while(i, indices)
+            else:
+                waiting.extend(reversed(self._rules.of(i, indices, conditions)))
+
+    def know(self, i: HloInstruction, indices: Indices) -> None:
+        """Mark the element at an index as computed."""
+        self._known.add((i, indices, ALWAYS))
 
     def _while(self, i: HloInstruction, indices: Indices) -> None:
         """Record the reads of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""

@@ -11,13 +11,18 @@ from hloom.analysis.scalar_computations import applies_expressions
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.traits import Family
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
 from hloom.operations.conversion import BitcastConvert
+from hloom.operations.reduction import Reduce
 from hloom.operations.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple, parameter_number
+from hloom.plan.evaluations import recomputation
 from hloom.plan.iteration import planned_space, read_where_written
 from hloom.plan.space import Space
 from hloom.shape.element_type import PRED
 
+LEAST_REPORTED: Final = 1.05
+"""Smallest recomputation that a plan's text shows."""
 SCALAR_RESULTS: Final = 8
 """Maximum number of scalar results computed inline, without a kernel function."""
 
@@ -66,6 +71,8 @@ class KernelPlan:
         space: the iteration space of a loop; None for other kinds.
         in_place: operands whose buffers the only result may overwrite.
         workspace: size of the scratch memory in bytes.
+        recomputation: work of the kernel divided by that of its members if each were computed once; larger
+            than 1 where values are read at several indices and computed for each.
     """
 
     instruction: HloInstruction
@@ -75,6 +82,7 @@ class KernelPlan:
     space: Space | None = None
     in_place: tuple[int, ...] = ()
     workspace: int = 0
+    recomputation: float = 1.0
 
     @property
     def epilogue(self) -> tuple[HloInstruction, ...]:
@@ -97,6 +105,8 @@ class KernelPlan:
             words.append(f"in place {', '.join(map(str, self.in_place))}")
         if self.workspace:
             words.append(f"workspace {self.workspace} B")
+        if self.recomputation >= LEAST_REPORTED:
+            words.append(f"recomputation {self.recomputation:.1f}")
         return "; ".join(words)
 
 
@@ -157,13 +167,23 @@ def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> Kernel
         return KernelPlan(i, KernelKind.HOST, hero, parts, in_place=in_place)
     if kernels.serves(i):
         in_place = _in_place_operands(i, hero, parts, is_loop=False)
-        return KernelPlan(i, KernelKind.KERNEL, hero, parts, None, in_place, kernels.workspace(i, target))
+        workspace = kernels.workspace(i, target)
+        return KernelPlan(i, KernelKind.KERNEL, hero, parts, None, in_place, workspace, _repeated(parts))
     shapes = [leaf for _, leaf in i.shape.leaves()]
     if len(shapes) <= SCALAR_RESULTS and all(s.is_array and not s.rank for s in shapes):
         return KernelPlan(i, KernelKind.SCALAR, hero, parts)
     space = planned_space(parts.inputs, parts.roots, parts.members)
     in_place = _in_place_operands(i, hero, parts, is_loop=True)
-    return KernelPlan(i, KernelKind.LOOP, hero, parts, space, in_place)
+    return KernelPlan(i, KernelKind.LOOP, hero, parts, space, in_place, 0, _repeated(parts))
+
+
+def _repeated(parts: KernelParts) -> float:
+    """Return the recomputation of a kernel: 1 if every member is read in one pass, where it is written."""
+    moves = any(m.operation.family is Family.MOVEMENT for m in parts.members)
+    passes = sum(isinstance(m.operation, Reduce) for m in parts.members)
+    if len(parts.members) == 1 or not (moves or passes > 1):
+        return 1.0
+    return recomputation(parts.roots, parts.members)
 
 
 def kernel_parts(i: HloInstruction) -> KernelParts:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hloom.codegen.bits import bits_of, from_bits, reinterpreted
-from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.elements import Elements, Indices, Steps, element_rule
 from hloom.codegen.llvm import I32, I64, Type, Value, make_type
-from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index
 from hloom.shape import element_type as et
@@ -17,22 +16,22 @@ def _width(element_type: ElementType) -> Type:
 
 
 @element_rule("bitcast-convert")
-def _bitcast_convert(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _bitcast_convert(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     (operand,) = instruction.operands
     before, after = operand.shape.element_type, instruction.shape.element_type
     if before.bits == after.bits:
-        return reinterpreted(e.element(operand, indices), before, after)
+        return reinterpreted((yield operand, indices), before, after)
     if before.is_complex:
-        return _complex_parts(e, operand, indices, after)
+        return (yield from _complex_parts(e, operand, indices, after))
     if before.bits > after.bits:
-        whole = e.element(operand, indices[:-1])
+        whole = yield operand, indices[:-1]
         assert isinstance(whole, Value)
         return from_bits(_piece(e, bits_of(whole, before), indices[-1], before, after), after)
     ratio = after.bits // before.bits
     wide = _width(after)
     total: Value | None = None
     for number in range(ratio):
-        part = e.element(operand, (*indices, Index(number)))
+        part = yield operand, (*indices, Index(number))
         assert isinstance(part, Value)
         piece = bits_of(part, before).cast("zext", wide)
         piece = piece << (number * before.bits) if number else piece
@@ -59,11 +58,11 @@ def _piece(e: Elements, bits: Value, number: Index, before: ElementType, after: 
     return moved & ((1 << after.bits) - 1) if after.bits < 8 else moved
 
 
-def _complex_parts(e: Elements, operand: HloInstruction, indices: Indices, after: ElementType) -> Element:
+def _complex_parts(e: Elements, operand: HloInstruction, indices: Indices, after: ElementType) -> Steps:
     """Convert between one c128 and two c64: halves of its parts are their parts."""
     before = operand.shape.element_type
     if before is et.C128:
-        whole = e.element(operand, indices[:-1])
+        whole = yield operand, indices[:-1]
         assert isinstance(whole, tuple)
         e.pin(indices[-1])
         second = e.index_value(indices[-1]).compare("ne", 0)
@@ -74,7 +73,7 @@ def _complex_parts(e: Elements, operand: HloInstruction, indices: Indices, after
         return from_bits(low, et.F32), from_bits(high, et.F32)
     parts: list[Value] = []
     for number in range(2):
-        element = e.element(operand, (*indices, Index(number)))
+        element = yield operand, (*indices, Index(number))
         assert isinstance(element, tuple)
         low, high = (bits_of(part, et.F32).cast("zext", I64) for part in element)
         parts.append(from_bits(low | (high << 32), et.F64))

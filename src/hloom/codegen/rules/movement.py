@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen import types
-from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.elements import Elements, Indices, Steps, element_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.types import Element, wrap
 from hloom.ir.instruction import HloInstruction
@@ -17,21 +17,21 @@ from hloom.plan.index_maps import moved_indices
 
 
 @element_rule("broadcast", "transpose", "slice", "reverse")
-def _moved(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _moved(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     source = moved_indices(instruction, indices)
     assert source is not None
-    return e.element(instruction.operands[0], source)
+    return (yield instruction.operands[0], source)
 
 
 @element_rule("reshape", "dynamic-reshape")
-def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     operand = instruction.operands[0]
     linear = linearize(indices, instruction.shape.dimensions)
     sizes = operand.shape.dimensions
     source = delinearize(linear, sizes)
     if source is None and is_read_in_order(e, operand):
         source = (*(Index(0) for _ in sizes[1:]), linear)
-    return e.element(operand, source if source is not None else divided(e, linear, sizes))
+    return (yield operand, source if source is not None else divided(e, linear, sizes))
 
 
 def is_read_in_order(e: Elements, instruction: HloInstruction) -> bool:
@@ -84,7 +84,7 @@ def held_inside(e: Elements, index: Index, size: int) -> Index:
 
 
 @element_rule("pad")
-def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     operand, padding_value = instruction.operands
     source: list[Index] = []
     condition: Value | None = None
@@ -110,13 +110,13 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
                 continue
         condition = also(e, condition, e.inside(moved, size))
         source.append(moved)
-    outside = e.element(padding_value, ())
+    outside = yield padding_value, ()
     if condition is None:
-        return e.element(operand, tuple(source))
+        return (yield operand, tuple(source))
     if 0 in operand.shape.dimensions:
         return outside
     with e.masked(condition):
-        value = e.element(operand, tuple(source))
+        value = yield operand, tuple(source)
     return e.choose(condition, value, outside)
 
 
@@ -128,7 +128,7 @@ def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
 
 
 @element_rule("concatenate")
-def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     (dimension,) = operation_of(instruction, Concatenate).dimensions
     place = indices[dimension]
     start = 0
@@ -144,7 +144,7 @@ def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> 
         condition = e.inside(place + -begin, size)
         source = (*indices[:dimension], place + -begin, *indices[dimension + 1 :])
         with e.masked(condition):
-            value = e.element(operand, source)
+            value = yield operand, source
         made = value if made is None or condition is None else e.choose(condition, value, made)
     assert made is not None
     return made
@@ -183,9 +183,13 @@ def _constant(e: Elements, instruction: HloInstruction, indices: Indices) -> Ele
 
 def clamped_start(e: Elements, start: HloInstruction, largest: int) -> Index:
     """Clamp a start index to [0, largest], for any integer type and value."""
-    value = e.element(start, ())
+    return clamped(e, start, e.element(start, ()), largest)
+
+
+def clamped(e: Elements, starts: HloInstruction, value: Element, largest: int) -> Index:
+    """Clamp an element of start indices to [0, largest]."""
     assert isinstance(value, Value)
-    return e.opaque(clamp_index(e, value, start.shape.element_type.is_signed, largest), largest + 1)
+    return e.opaque(clamp_index(e, value, starts.shape.element_type.is_signed, largest), largest + 1)
 
 
 def clamp_index(e: Elements, value: Value, signed: bool, largest: int) -> Value:
@@ -200,38 +204,37 @@ def clamp_index(e: Elements, value: Value, signed: bool, largest: int) -> Value:
 
 
 @element_rule("dynamic-slice")
-def _dynamic_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _dynamic_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     operand, *starts = instruction.operands
     sizes = operation_of(instruction, DynamicSlice).dynamic_slice_sizes
-    source = [
-        index + clamped_start(e, start, whole - size)
-        for index, start, whole, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
-    ]
-    return e.element(operand, tuple(source))
+    source: list[Index] = []
+    for index, start, whole, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True):
+        source.append(index + clamped(e, start, (yield start, ()), whole - size))
+    return (yield operand, tuple(source))
 
 
 @element_rule("dynamic-update-slice")
-def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     operand, update, *starts = instruction.operands
     condition: Value | None = None
     source: list[Index] = []
     for index, start, whole, size in zip(
         indices, starts, operand.shape.dimensions, update.shape.dimensions, strict=True
     ):
-        moved = index - clamped_start(e, start, whole - size)
+        moved = index - clamped(e, start, (yield start, ()), whole - size)
         e.pin(moved)
         condition = also(e, condition, e.index_value(moved).compare("ult", size) if size < whole else None)
         source.append(moved)
-    old = e.element(operand, indices)
+    old = yield operand, indices
     if 0 in update.shape.dimensions:
         return old
     with e.masked(condition):
-        new = e.element(update, tuple(source))
+        new = yield update, tuple(source)
     return new if condition is None else e.choose(condition, new, old)
 
 
 @element_rule("gather")
-def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Steps:
     """Load operand[start + offset] with the start clamped to keep the slice in bounds; 0 for empty slices."""
     operation = operation_of(instruction, Gather)
     operand, start_indices = instruction.operands
@@ -247,15 +250,12 @@ def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Eleme
             place = [*batch]
             if operation.index_vector_dim < start_indices.shape.rank:
                 place.insert(operation.index_vector_dim, Index(operation.start_index_map.index(d)))
-            value = e.element(start_indices, tuple(place))
-            assert isinstance(value, Value)
-            largest = whole - operation.slice_sizes[d]
-            signed = start_indices.shape.element_type.is_signed
-            index = index + e.opaque(clamp_index(e, value, signed, largest), largest + 1)
+            value = yield start_indices, tuple(place)
+            index = index + clamped(e, start_indices, value, whole - operation.slice_sizes[d])
         if d in operation.operand_batching_dims:
             dimension = operation.start_indices_batching_dims[operation.operand_batching_dims.index(d)]
             index = index + batch[dimension - (dimension > operation.index_vector_dim)]
         elif d not in operation.collapsed_slice_dims:
             index = index + next(offsets)
         source.append(index)
-    return e.element(operand, tuple(source))
+    return (yield operand, tuple(source))

@@ -27,14 +27,12 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
             for pick in picks(loop.state, number):
                 e.stand_for(pick, loop.initial(number))
     start = [_whole(e, e.element(loop.initial(n), places[n]), places[n]) for n in carried]
-    requests = dict(e.requests)
     with e.function.loop(0, count.iterations, 1, flatten(start)) as iteration, e.scope():
         for number, value in zip(carried, unflatten(iteration.values, start), strict=True):
             for pick in picks(loop.state, number):
                 e.know(pick, places[number], value)
         following = [_whole(e, e.element(loop.following[n], places[n]), places[n]) for n in carried]
         iteration.next(*flatten(following))
-    e.requests = requests
     values = unflatten(iteration.values, start)
     return [values[carried.index(n)] if n in carried else values[0] for n in range(loop.count)]
 

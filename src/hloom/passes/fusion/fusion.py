@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hloom.analysis.instructions import operation_of
@@ -28,7 +28,9 @@ from hloom.operations.movement import Broadcast, Concatenate, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.fuel import consume
-from hloom.passes.fusion.row_groups import join_rows
+from hloom.passes.fusion.group import Group
+from hloom.passes.fusion.recomputation import Recomputation
+from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.registry import register
 from hloom.shape.shape import Shape
@@ -53,39 +55,19 @@ def _is_expensive(p: HloInstruction) -> bool:
     return p.operation.element_cost >= ElementCost.MODERATE
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
-    """Instructions that become one kernel.
-
-    Attributes:
-        dimensions: the iteration space: the dimensions of the results, or of the operand of a reduction.
-        outputs: members with users outside the group, in reverse execution order.
-        accepts: whether producers may join.
-        reduces: whether the root is a reduction.
-        hero: the dot or convolution whose elements the other members consume.
-        rows: whether the group combines reductions of the minor dimension with loops over the same rows.
-        read: arrays that members read and that cannot join, except as the hero.
-        tiles: whether a member is a tiled transpose, so that the kernel runs in square tiles.
-    """
-
-    dimensions: tuple[int, ...]
-    accepts: bool
-    reduces: bool
-    hero: HloInstruction | None = None
-    rows: bool = False
-    members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
-    outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
-    read: set[HloInstruction] = field(default_factory=set[HloInstruction])
-    tiles: bool = False
-
-
 @register
 @dataclass(frozen=True, slots=True)
 class Fusion:
     """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.
 
     Attributes:
-        most_members: maximum number of instructions in a group.
+        most_evaluated: maximum number of elements that a group evaluates for each result; an instruction
+            that is read at several indices counts several times.
+        most_repeated: maximum work, in vector instructions per element, that a group repeats instead of
+            storing a value that it reads at several indices; twice as much for a value of more bytes than
+            the cache.
+        cache_bytes: size of the cache.
+        most_work: maximum ratio of a group's work to the work of one loop for each instruction.
         small_transpose: transposes of the minor dimension with at most this many elements are not tiled.
         most_in_tiles: maximum number of instructions in a group with a tiled transpose.
         most_inputs: maximum number of arrays that a group reads; all of them are live at once.
@@ -95,7 +77,10 @@ class Fusion:
             has.
     """
 
-    most_members: int = 256
+    most_evaluated: int = 256
+    most_repeated: float = 20.0
+    cache_bytes: int = 1 << 22
+    most_work: float = 4.0
     small_transpose: int = 2048
     most_in_tiles: int = 20
     most_inputs: int = 12
@@ -155,20 +140,27 @@ class _Plan:
         self.computation = computation
         self.order = computation.post_order()
         self.position = {i: n for n, i in enumerate(self.order)}
-        self.groups: dict[HloInstruction, list[_Group]] = {}
-        self.all: list[_Group] = []
+        self.groups: dict[HloInstruction, list[Group]] = {}
+        self.all: list[Group] = []
         self.spans = Spans()
         """Position ranges of groups with several outputs."""
         self._steps: dict[HloInstruction, int] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         for instruction in self.order:
             self.steps(instruction)
+        self.recomputation = Recomputation(self.order, self.fusible)
         for instruction in reversed(self.order):
             self.groups[instruction] = self.place(instruction)
         self.join_rows()
 
-    def place(self, p: HloInstruction) -> list[_Group]:
+    def place(self, p: HloInstruction) -> list[Group]:
         """Return the groups of an instruction: those of its users that accept it, or a new one."""
+        groups = self._placed(p)
+        for group in dict.fromkeys(g for u in p.users for g in self.groups[u]):
+            group.waiting.discard(p)
+        return groups
+
+    def _placed(self, p: HloInstruction) -> list[Group]:
         if isinstance(p.operation, (Dot, Convolution)) and not _is_ordered(p) and self.ends_in(p):
             return self.groups[next(iter(p.users))]
         if not self.fusible(p):
@@ -176,18 +168,30 @@ class _Plan:
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
         dense = [g for g in users if not self.reads_little(g, p)]
-        room = (self.costless(p) or len(dense) < 2) and all(self.has_room(g, p) for g in users)
+        room = (self.costless(p) or len(dense) < 2) and all(self.has_room(g, p, g.reads(p)) for g in users)
         if users and not needed_outside and (len(users) == 1 or room):
             for group in users:
                 self.admit(group, p)
             return users
         for group in users:
-            if self.takes(group, p) and self.may_output(group, p, users):
-                self.admit(group, p)
-                group.outputs.append(p)
-                self.spans.add(self.position[p], self.position[group.outputs[0]])
-                return [group]
-        return [self.open(p)]
+            if self.may_output(group, p, users):
+                return [self.output(group, p)]
+        ended = [g for g in users if g.full and p.shape.dimensions == g.dimensions]
+        for group in ended:
+            if group.continuation is not None and self.may_output(group.continuation, p, users):
+                return [self.output(group.continuation, p)]
+        opened = self.open(p)
+        for group in ended:
+            group.continuation = opened
+        return [opened]
+
+    def output(self, group: Group, p: HloInstruction) -> Group:
+        """Add an instruction to a group as one more result."""
+        group.evaluations.request(p, group.index)
+        self.admit(group, p)
+        group.outputs.append(p)
+        self.spans.add(self.position[p], self.position[group.outputs[0]])
+        return group
 
     def ends_in(self, dot: HloInstruction) -> bool:
         """Add a product to the only group that consumes it elementwise; return whether it was added."""
@@ -209,10 +213,10 @@ class _Plan:
         if any(_is_expensive(m) for m in group.members):
             return False  # long elementwise chains need more elements in parallel than a row of a tile has
         group.hero = dot
-        self.admit(group, dot)
+        group.members[dot] = None
         return True
 
-    def streams(self, group: _Group, dot: HloInstruction) -> int:
+    def streams(self, group: Group, dot: HloInstruction) -> int:
         """Return the number of arrays of a product's size that a group reads and writes besides it."""
         read = {
             o
@@ -222,7 +226,7 @@ class _Plan:
         }
         return len(group.outputs) + sum(not self.costless(o) for o in read)
 
-    def elementwise_up(self, p: HloInstruction, group: _Group) -> bool:
+    def elementwise_up(self, p: HloInstruction, group: Group) -> bool:
         """Return whether only elementwise operations lie between an instruction and the group's outputs."""
         waiting, seen = list(p.users), set[HloInstruction]()
         while waiting:
@@ -235,16 +239,30 @@ class _Plan:
             waiting.extend(user.users)
         return True
 
-    def open(self, p: HloInstruction) -> _Group:
+    def open(self, p: HloInstruction) -> Group:
         """Add a new group with ``p`` as its root."""
         reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
         accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p)
-        group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
-        self.admit(group, p)
+        group = Group(shape.dimensions if shape.is_array else (), accepts, reduces)
         group.outputs.append(p)
+        if reduces or updates:
+            self.read_operands(group, p)
+        elif accepts:
+            group.evaluations.request(p, group.index)
+        self.admit(group, p)
         self.all.append(group)
         return group
+
+    def read_operands(self, group: Group, root: HloInstruction) -> None:
+        """Request the elements that a reduction or an update reads in each step of its loop."""
+        updates = isinstance(root.operation, DynamicUpdateSlice)
+        arrays = root.operands[1:2] if updates else root.operands[: len(root.operands) // 2]
+        for o in root.operands:
+            if o in arrays:
+                group.evaluations.request(o, group.index)
+            elif not o.shape.rank:
+                group.evaluations.request(o, ())
 
     def loops(self, p: HloInstruction) -> bool:
         """Return whether an instruction runs as a loop over its elements."""
@@ -269,7 +287,7 @@ class _Plan:
             return p.shape.rank == 0
         return self.loops(p) and (not isinstance(p.operation, Concatenate) or _gives_starts(p))
 
-    def reads_little(self, group: _Group, p: HloInstruction) -> bool:
+    def reads_little(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group reads at most 1/16 of an elementwise instruction's elements."""
         return p.operation.elementwise and math.prod(group.dimensions) * _LITTLE <= p.shape.element_count
 
@@ -290,10 +308,31 @@ class _Plan:
             self._steps[p] = known
         return known
 
-    def has_room(self, group: _Group, p: HloInstruction) -> bool:
+    def has_room(self, group: Group, p: HloInstruction, reads: int) -> bool:
         """Return whether a group may grow; the limit is doubled for free producers."""
-        limit = self.options.most_members
-        return len(group.members) < (2 * limit if self.costless(p) else limit)
+        limit = self.options.most_evaluated
+        if self.costless(p):
+            return group.evaluated + reads <= 2 * limit
+        group.full |= group.evaluated + reads > limit
+        return not group.full
+
+    def note_width(self, group: Group) -> None:
+        """End a group in the last quarter of its limit, where as few values wait as in the quarter before."""
+        limit, width = self.options.most_evaluated, len(group.waiting)
+        if 4 * group.evaluated > 3 * limit:
+            group.full |= width <= group.narrowest
+        elif 2 * group.evaluated > limit:
+            group.narrowest = min(group.narrowest, width)
+
+    def is_worth_repeating(self, group: Group, p: HloInstruction, reads: int) -> bool:
+        """Return whether a group may compute a value for each of its reads, rather than store it."""
+        if reads * group.trips <= p.shape.element_count:
+            return True
+        most = self.options.most_repeated * (2 if p.shape.byte_size > self.options.cache_bytes else 1)
+        if self.recomputation.repeated(p, reads, group.trips) > most:
+            return False
+        separate = group.separate + group.separate_work(p)
+        return group.work + group.repeated_work(p, reads) <= self.options.most_work * separate
 
     def moves_minor(self, p: HloInstruction) -> bool:
         """Return whether a transpose of a large array changes the minor dimension."""
@@ -304,9 +343,13 @@ class _Plan:
             return False
         return real[-1] != max(real)
 
-    def takes(self, group: _Group, p: HloInstruction) -> bool:
+    def takes(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group may include ``p`` as a member."""
-        if not group.accepts or not self.has_room(group, p):
+        return self.may_include(group, p, group.reads(p))
+
+    def may_include(self, group: Group, p: HloInstruction, reads: int) -> bool:
+        """Return whether a group may include ``p`` and evaluate it for a number of reads."""
+        if not group.accepts or not self.has_room(group, p, reads):
             return False
         if self.moves_minor(p) and not self.may_tile(group, p):
             return False
@@ -319,6 +362,8 @@ class _Plan:
             return False  # nothing else may read an operand that the kernel updates in place
         if self.costless(p):
             return True
+        if not self.is_worth_repeating(group, p, reads):
+            return False
         if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
             return False
         loop, mine = math.prod(group.dimensions), p.shape.element_count
@@ -328,7 +373,7 @@ class _Plan:
             return False
         return not _is_expensive(p) and mine * 4 >= loop
 
-    def reads_much(self, group: _Group, p: HloInstruction) -> bool:
+    def reads_much(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group with ``p`` would exceed the maximum number of inputs.
 
         Fusible operands are not counted because they may still join the group.
@@ -336,13 +381,25 @@ class _Plan:
         read = group.read | {o for o in p.operands if o.shape.rank and not self.fusible(o)}
         return sum(o is not p and o not in group.members for o in read) > self.options.most_inputs
 
-    def admit(self, group: _Group, p: HloInstruction) -> None:
-        """Add an instruction to a group."""
+    def admit(self, group: Group, p: HloInstruction) -> None:
+        """Add an instruction, whose reads are known, to a group."""
         group.members[p] = None
+        if not group.accepts:
+            return
+        reads = max(group.reads(p), 1)
+        group.evaluations.evaluate(p)
+        group.evaluated += reads
+        group.work += group.repeated_work(p, reads)
+        group.separate += group.separate_work(p)
+        group.waiting.discard(p)
+        group.waiting.update(
+            o for o in p.operands if o.shape.rank and self.fusible(o) and not self.costless(o)
+        )
         group.tiles |= self.moves_minor(p)
         group.read.update(o for o in p.operands if o.shape.rank and not self.fusible(o))
+        self.note_width(group)
 
-    def may_tile(self, group: _Group, p: HloInstruction) -> bool:
+    def may_tile(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group may contain a transpose: at most half full, and otherwise elementwise."""
         plain = not group.reduces and not group.rows and group.hero is None
         return (
@@ -352,18 +409,21 @@ class _Plan:
             and all(_in_place(m) or m.operation == p.operation for m in group.members)
         )
 
-    def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
-        """Return whether ``p`` may become an additional output: same loop, and no cycle arises."""
+    def may_output(self, group: Group, p: HloInstruction, users: list[Group]) -> bool:
+        """Return whether a group may compute ``p`` as one more result: same loop, and no cycle arises."""
         updates = isinstance(group.outputs[0].operation, DynamicUpdateSlice)
         if group.reduces or updates or p.shape.dimensions != group.dimensions or self.costless(p):
+            return False
+        reads = group.reads(p) + (not group.evaluations.requests(p, group.index))
+        if not self.may_include(group, p, reads):
             return False
         outside = dict.fromkeys(g for u in p.users for g in self.groups[u] if g is not group)
         return not self.reaches(outside, group)
 
-    def reaches(self, starts: Iterable[_Group], group: _Group) -> bool:
+    def reaches(self, starts: Iterable[Group], group: Group) -> bool:
         """Return whether a group uses, directly or not, the results of one of ``starts``."""
         limit = self.spans.limit(self.position[group.outputs[0]])
-        seen: set[_Group] = set()
+        seen: set[Group] = set()
         waiting = list(starts)
         while waiting:
             other = waiting.pop()
@@ -374,7 +434,7 @@ class _Plan:
                 waiting.extend(g for g in self.following(other) if g is not other)
         return False
 
-    def following(self, group: _Group) -> dict[_Group, None]:
+    def following(self, group: Group) -> dict[Group, None]:
         """Return the groups that must run after a group, by uses or control dependencies."""
         after = (u for o in group.outputs for u in (*o.users, *o.control_successors))
         return dict.fromkeys(g for u in after for g in self.groups[u])
@@ -383,18 +443,19 @@ class _Plan:
 
     def join_rows(self) -> None:
         """Join groups that iterate over the same rows."""
-        users: dict[int, list[_Group]] = {}
+        users: dict[int, list[Group]] = {}
         for group in self.all:
             users[id(group)] = [g for g in self.following(group) if g is not group]
 
         candidates = {id(g) for g in self.all if not g.tiles}
-        for cluster in join_rows(self.all, candidates, users, self.options.most_members):
+        limits = Limits(self.options.most_evaluated, self.options.most_work)
+        for cluster in join_rows(self.all, candidates, users, limits):
             self.join(cluster)
 
-    def join(self, cluster: Sequence[_Group]) -> None:
+    def join(self, cluster: Sequence[Group]) -> None:
         """Merge several groups; values used only inside the merged group are no longer outputs."""
         whole = next((g for g in cluster if not g.reduces), cluster[0])
-        joined = _Group(whole.dimensions, True, False, rows=True)
+        joined = Group(whole.dimensions, True, False, rows=True)
         for group in cluster:
             joined.members.update(group.members)
         for group in cluster:
@@ -421,7 +482,7 @@ class _Plan:
                 changed = True
         return changed
 
-    def fuse(self, group: _Group, replaced: dict[HloInstruction, HloInstruction]) -> None:
+    def fuse(self, group: Group, replaced: dict[HloInstruction, HloInstruction]) -> None:
         """Create one fusion instruction and replace the uses of its outputs."""
         module = self.computation.module
         assert module is not None

@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Generic, Protocol, TypeVar
 
 from hloom.analysis.combiners import grouping
 from hloom.analysis.instructions import operation_of
-from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
+from hloom.passes.fusion.group import Group
 from hloom.passes.fusion.spans import Spans
 
 SHORTEST_ROW = 2
 """Minimum row length, in elements, of a row kernel."""
 
 
-class Group(Protocol):
-    """Attributes that joining requires of a fusion's group."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a cluster.
 
-    dimensions: tuple[int, ...]
-    members: dict[HloInstruction, None]
-    outputs: list[HloInstruction]
-    hero: HloInstruction | None
-    accepts: bool
-    reduces: bool
-    rows: bool
+    Attributes:
+        members: maximum number of instructions.
+        work: maximum ratio of the cluster's work to the work of its groups in kernels of their own.
+    """
 
-
-G = TypeVar("G", bound=Group)
+    members: int
+    work: float
 
 
 def reduces_rows(group: Group) -> bool:
@@ -51,8 +49,8 @@ def reduces_rows(group: Group) -> bool:
 
 
 def join_rows(
-    groups: Sequence[G], candidates: Set[int], users: Mapping[int, Sequence[G]], limit: int
-) -> list[list[G]]:
+    groups: Sequence[Group], candidates: Set[int], users: Mapping[int, Sequence[Group]], limits: Limits
+) -> list[list[Group]]:
     """Return the clusters of groups that become one row kernel each.
 
     Joining all clusters leaves the graph of groups acyclic.
@@ -61,15 +59,15 @@ def join_rows(
         groups: every group, consumers before producers.
         candidates: ids of the groups that may be joined.
         users: the groups that use a group's outputs, by its id.
-        limit: maximum number of instructions in a cluster.
+        limits: of a cluster.
     """
     graph = _Graph(groups, users)
     free = set(candidates)
-    clusters: list[list[G]] = []
+    clusters: list[list[Group]] = []
     for seed in groups:
         if id(seed) not in free or not _row_space(seed):
             continue
-        cluster = _grown(graph, seed, free, limit)
+        cluster = _grown(graph, seed, free, limits)
         if len(cluster) > 1 and any(reduces_rows(g) for g in cluster):
             clusters.append(cluster)
             free.difference_update(map(id, cluster))
@@ -77,9 +75,48 @@ def join_rows(
     return clusters
 
 
-def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[G]:
+class _Passes:
+    """The passes over a row in which the groups of a cluster are evaluated: once for each reduction, and last
+    for the results. A group is evaluated again in every pass that reads it.
+    """
+
+    def __init__(self, seed: Group) -> None:
+        self._passes: dict[int, int] = {id(seed): 1}
+        """The set of passes, as bits."""
+        self._repeated = self._separate = seed.work
+        self._count = 1
+
+    def may_add(self, group: Group, users: Sequence[Group], most_work: float) -> bool:
+        """Return whether a cluster with a group does at most ``most_work`` times the work of its groups.
+
+        A value that is read at several indices would be computed for each of them, in every pass.
+        """
+        if any(u.reads(o) > 1 for u in users for o in group.outputs):
+            return False
+        repeated = self._repeated + group.work * self._of(group, users).bit_count()
+        return repeated <= most_work * (self._separate + group.work)
+
+    def add(self, group: Group, users: Sequence[Group]) -> None:
+        """Add a group, of which ``users`` are in the cluster."""
+        passes = self._of(group, users)
+        self._repeated += group.work * passes.bit_count()
+        self._separate += group.work
+        self._passes[id(group)] = passes
+        self._count += group.reduces
+
+    def _of(self, group: Group, users: Sequence[Group]) -> int:
+        if group.reduces:
+            return 1 << self._count
+        passes = 0
+        for user in users:
+            passes |= self._passes[id(user)]
+        return passes
+
+
+def _grown(graph: _Graph, seed: Group, candidates: Set[int], limits: Limits) -> list[Group]:
     """Return a cluster: the seed and those of its transitive producers that may run in its kernel."""
     cluster, inside = [seed], {id(seed)}
+    passes = _Passes(seed)
     count = len(seed.members)
     waiting = graph.producers(seed)
     heapify(waiting)
@@ -90,10 +127,14 @@ def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[
         if number <= done or id(candidate) not in candidates or id(candidate) in inside:
             continue
         done = number
-        if not _same_rows(candidate, seed.dimensions) or count + len(candidate.members) > limit:
+        if not _same_rows(candidate, seed.dimensions) or count + len(candidate.members) > limits.members:
+            continue
+        users = [u for u in graph.users(candidate) if id(u) in inside]
+        if not passes.may_add(candidate, users, limits.work):
             continue
         if graph.returns(candidate, inside):
             continue
+        passes.add(candidate, users)
         cluster.append(candidate)
         inside.add(id(candidate))
         count += len(candidate.members)
@@ -102,10 +143,10 @@ def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[
     return cluster
 
 
-class _Graph(Generic[G]):
+class _Graph:
     """The use graph of the groups, updated as clusters are joined."""
 
-    def __init__(self, groups: Sequence[G], users: Mapping[int, Sequence[G]]) -> None:
+    def __init__(self, groups: Sequence[Group], users: Mapping[int, Sequence[Group]]) -> None:
         self.groups, self._users = groups, users
         self._numbers = {id(g): n for n, g in enumerate(groups)}
         self._producers: dict[int, list[int]] = {id(g): [] for g in groups}
@@ -113,7 +154,7 @@ class _Graph(Generic[G]):
             for user in users[id(group)]:
                 self._producers[id(user)].append(number)
         self._ranks = self._ranked()
-        self._mates: dict[int, list[G]] = {}
+        self._mates: dict[int, list[Group]] = {}
         self._spans = Spans()
 
     def _ranked(self) -> dict[int, int]:
@@ -131,18 +172,22 @@ class _Graph(Generic[G]):
                     ready.append(producer)
         return ranks
 
-    def producers(self, group: G) -> list[int]:
+    def producers(self, group: Group) -> list[int]:
         """Return the numbers of the groups whose outputs a group uses."""
         return list(self._producers[id(group)])
 
-    def join(self, cluster: list[G]) -> None:
+    def users(self, group: Group) -> Sequence[Group]:
+        """Return the groups that use a group's outputs."""
+        return self._users[id(group)]
+
+    def join(self, cluster: list[Group]) -> None:
         """Treat a cluster as one group in later queries."""
         ranks = [self._ranks[id(g)] for g in cluster]
         self._spans.add(min(ranks), max(ranks))
         for group in cluster:
             self._mates[id(group)] = cluster
 
-    def returns(self, candidate: G, cluster: Set[int]) -> bool:
+    def returns(self, candidate: Group, cluster: Set[int]) -> bool:
         """Return whether a path leaves a candidate and enters the cluster elsewhere, which prevents joining.
 
         Args:

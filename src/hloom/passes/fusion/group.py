@@ -1,0 +1,75 @@
+"""A group of instructions that fusion turns into one kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from hloom.ir.instruction import HloInstruction
+from hloom.plan.evaluations import Evaluations, element_work
+from hloom.plan.index import Index, Variable
+from hloom.plan.index_maps import Indices
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Instructions that become one kernel.
+
+    Attributes:
+        dimensions: the iteration space: the dimensions of the results, or of the operand of a reduction.
+        outputs: members with users outside the group, in reverse execution order.
+        accepts: whether producers may join.
+        reduces: whether the root is a reduction.
+        hero: the dot or convolution whose elements the other members consume.
+        rows: whether the group combines reductions of the minor dimension with loops over the same rows.
+        read: arrays that members read and that cannot join, except as the hero.
+        tiles: whether a member is a tiled transpose, so that the kernel runs in square tiles.
+        index: the index of the results in the iteration space.
+        evaluations: the elements of members, and of the values that they read, for each result.
+        evaluated: number of the elements of members.
+        waiting: values that members read and that may still join.
+        full: whether only free producers may join.
+        narrowest: smallest number of waiting values while between a half and three quarters full.
+        continuation: the group that computes values for which the group had no room.
+        work: work of the loop, in vector instructions of one element.
+        separate: work of a loop for each member.
+    """
+
+    dimensions: tuple[int, ...]
+    accepts: bool
+    reduces: bool
+    hero: HloInstruction | None = None
+    rows: bool = False
+    members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
+    outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    read: set[HloInstruction] = field(default_factory=set[HloInstruction])
+    tiles: bool = False
+    index: Indices = ()
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    evaluated: int = 0
+    waiting: set[HloInstruction] = field(default_factory=set[HloInstruction])
+    full: bool = False
+    narrowest: int = 1 << 30
+    continuation: Group | None = None
+    work: int = 0
+    separate: int = 0
+
+    def __post_init__(self) -> None:
+        self.index = tuple(Index.of(Variable(size)) for size in self.dimensions)
+
+    @property
+    def trips(self) -> int:
+        """Number of elements of the iteration space."""
+        return math.prod(self.dimensions)
+
+    def reads(self, p: HloInstruction) -> int:
+        """Return the number of elements of a value that are read for each result."""
+        return self.evaluations.count(p)
+
+    def repeated_work(self, p: HloInstruction, reads: int) -> int:
+        """Return the work of computing a value in this loop for a number of reads."""
+        return reads * (self.trips if p.shape.rank else 1) * element_work(p)
+
+    def separate_work(self, p: HloInstruction) -> int:
+        """Return the work of computing a value in a loop of its own."""
+        return (self.trips if p is self.outputs[0] else p.shape.element_count) * element_work(p)

@@ -1,0 +1,64 @@
+"""Decide which values a loop computes again for each of its reads, and which are stored. Used by `fusion`.
+
+A step of a stencil reads its operand at several offsets. Fused with the step before, it computes that step
+once per offset; fused with all steps before, the work grows with the number of paths through the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
+from hloom.operations.movement import Broadcast
+from hloom.plan.evaluations import element_work
+
+LOAD: Final = 1
+"""Work of reading one stored element."""
+
+
+class Recomputation:
+    """The work behind each value of a computation: of its element and of all that it is computed from.
+
+    The work of a value with several users is divided among them, so that no path is counted twice. Values
+    read at several offsets end it: whether they are stored is decided by itself.
+
+    Args:
+        order: the instructions of a computation, operands first.
+        fusible: returns whether an instruction may join the group of its users.
+    """
+
+    def __init__(self, order: Sequence[HloInstruction], fusible: Callable[[HloInstruction], bool]) -> None:
+        self._work: dict[HloInstruction, float] = {}
+        stored = {i for i in order if _is_read_apart(i) or not fusible(i)}
+        for i in order:
+            self._work[i] = element_work(i) + sum([
+                LOAD if o in stored else self._work[o] / len(o.users)
+                for o in i.operands
+                if o.shape.is_array and o.shape.rank
+            ])  # fmt: skip
+
+    def repeated(self, p: HloInstruction, reads: int, loop: int) -> float:
+        """Return the work per element of a value that is stored once and otherwise computed again.
+
+        Args:
+            p: the value.
+            reads: the elements of it that are read for each result of a loop.
+            loop: the number of results.
+        """
+        elements = max(p.shape.element_count, 1)
+        return max(0.0, reads * min(1.0, loop / elements) - 1) * self._work[p]
+
+
+def _is_read_apart(p: HloInstruction) -> bool:
+    """Return whether users read different elements of a value for the same element of their results."""
+    return len(p.users) > 1 and any(_moves(u) for u in p.users)
+
+
+def _moves(u: HloInstruction) -> bool:
+    """Return whether an instruction reads elements at other places than it writes."""
+    operation = u.operation
+    return operation.family is Family.MOVEMENT and not (
+        operation.aliases_operand or isinstance(operation, Broadcast)
+    )

@@ -1,0 +1,114 @@
+"""Counts of the elements that one kernel evaluates, and of their work.
+
+A kernel computes an element of each instruction at every index at which its consumers read it. A value that
+is read at several indices (through slices, pads, windows, gathers) is computed several times for each result,
+and so are the values that it is computed from. `Evaluations` follows these reads from results to operands, an
+instruction at a time, so that fusion can decide at each instruction whether to compute it again or to store
+it. The cost is proportional to the number of evaluated elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import ElementCost
+from hloom.operations.reduction import Reduce
+from hloom.operations.structure import Constant
+from hloom.plan.accesses import ALWAYS, Conditions, ElementReads
+from hloom.plan.index import Index, Variable
+from hloom.plan.index_maps import Indices
+
+COSTS: Final = {
+    ElementCost.FREE: 0,
+    ElementCost.INDEXED: 4,
+    ElementCost.CHEAP: 1,
+    ElementCost.MODERATE: 4,
+    ElementCost.TRANSCENDENTAL: 12,
+    ElementCost.COMBINED: 1,
+}
+"""Work of one element in vector instructions, by class; of one step of a loop for each element."""
+MOST_READS: Final = 1024
+"""Reads of one instruction that are told apart; more of them count as infinitely many."""
+
+
+def element_work(i: HloInstruction) -> int:
+    """Return the work of one element, in vector instructions."""
+    return 0 if isinstance(i.operation, Constant) else COSTS[i.operation.element_cost]
+
+
+class Evaluations:
+    """The elements at which a kernel reads each of its values, for one element of the result.
+
+    Request the results with `request`; then `evaluate` the members, users before their operands.
+    """
+
+    def __init__(self) -> None:
+        self._rules = ElementReads()
+        self._elements: dict[HloInstruction, dict[tuple[Indices, Conditions], None]] = {}
+
+    def request(self, i: HloInstruction, indices: Indices, conditions: Conditions = ALWAYS) -> None:
+        """Read the element of an instruction at an index."""
+        elements = self._elements.setdefault(i, {})
+        if len(elements) <= MOST_READS:
+            elements[indices, conditions] = None
+
+    def requests(self, i: HloInstruction, indices: Indices) -> bool:
+        """Return whether the element of an instruction at an index is read unconditionally."""
+        return (indices, ALWAYS) in self._elements.get(i, {})
+
+    def count(self, i: HloInstruction) -> int:
+        """Return the number of elements of an instruction that are read."""
+        return len(self._elements.get(i, ()))
+
+    def evaluate(self, i: HloInstruction) -> None:
+        """Read the operand elements from which the requested elements of an instruction are computed."""
+        for indices, conditions in self._elements.get(i, ()):
+            for read in self._rules.of(i, indices, conditions):
+                self.request(*read)
+
+
+def evaluated_elements(
+    roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> dict[HloInstruction, int]:
+    """Return how many elements of each member a kernel evaluates for each step of its loops.
+
+    A kernel with reductions makes a pass for each of them, and one for its other results.
+
+    Args:
+        roots: the results.
+        members: the computed instructions, operands first.
+    """
+    reductions = [m for m in members if isinstance(m.operation, Reduce)]
+    passes = [r.operands[: len(r.operands) // 2] for r in reductions]
+    passes.append([r for r in dict.fromkeys(roots) if r not in reductions])
+    counts = dict.fromkeys(members, 0)
+    for results in passes:
+        evaluations = Evaluations()
+        index = tuple(Index.of(Variable(size)) for size in _largest(results))
+        for result in results:
+            # results of one element a row have the leading dimensions of those with all
+            evaluations.request(result, index[: result.shape.rank])
+        for member in reversed(members):
+            if not isinstance(member.operation, Reduce):
+                evaluations.evaluate(member)
+                counts[member] += evaluations.count(member)
+    return counts
+
+
+def _largest(arrays: Sequence[HloInstruction]) -> tuple[int, ...]:
+    shapes = [a.shape for a in arrays if a.shape.is_array]
+    return max((s.dimensions for s in shapes), key=len, default=())
+
+
+def recomputation(roots: Sequence[HloInstruction], members: Sequence[HloInstruction]) -> float:
+    """Return the work of a kernel divided by that of its members if each were computed once."""
+    steps = max(i.shape.element_count for r in roots for i in (r, *r.operands) if i.shape.is_array)
+    once = repeated = 0
+    for member, count in evaluated_elements(roots, members).items():
+        if member.shape.is_array:
+            elements, work = member.shape.element_count, element_work(member)
+            once += elements * work
+            repeated += max(elements, count * min(steps, elements)) * work
+    return repeated / once if once else 1.0
