@@ -8,6 +8,7 @@ counted here; `test_import_cycles.py` counts them. An `EntryPoint` is a deferred
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,16 +44,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "buffers": MIDDLE,
     "library_calls": MEANING | {"builder", "evaluate"},
     "cpu": BACK,
-    "stablehlo": MODEL,
+    "private": {"errors"},
+    "stablehlo": MODEL | {"private"},
     "runtime": BACK | {"cpu", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
-    "jax": BACK | {"cpu", "runtime", "sharding"},
-    "debug": BACK | {"cpu", "runtime"},
+    "jax": BACK | {"cpu", "runtime", "sharding", "private"},
+    "debug": BACK | {"cpu", "runtime", "private"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 
 WIRE = {"proto.schema", "proto.shape", "proto.literal"}
 """The room `wire`: parts of proto/ below the model, which convert shapes and literals to and from protos."""
+PRIVATE = "jax.private"
+"""The room `private`: the only file that names private parts of JAX and jaxlib."""
 
 # HloModule names the functions that convert whole modules as entry points. Codecs of shapes and literals
 # import `wire` in the function that needs it, because programs read from text do not need google.protobuf.
@@ -76,8 +80,8 @@ MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
     "google": {"wire", "proto", "tools"},
-    "jax": {"stablehlo", "jax", "debug"},
-    "jaxlib": {"stablehlo", "jax", "debug"},
+    "jax": {"stablehlo", "private", "jax", "debug"},
+    "jaxlib": {"private"},
     "mpi4py": {"runtime"},
     "click": {"tools"},
     "rich": {"tools"},
@@ -138,6 +142,8 @@ def room_of_module(module: str) -> str:
     parts = module.split(".")
     if ".".join(parts[:2]) in WIRE:
         return "wire"
+    if ".".join(parts[:2]) == PRIVATE:
+        return "private"
     return parts[0] if parts[0] in MAY_IMPORT else ""
 
 
@@ -163,6 +169,33 @@ def source_files() -> list[Path]:
 def test_every_import_goes_to_a_room_on_the_left() -> None:
     found = [v for file in source_files() for v in violations(file, ast.parse(file.read_text()))]
     assert not found, "\n".join(found)
+
+
+def private_names(tree: ast.Module) -> list[str]:
+    """Return what code names of the private parts of JAX and of the modules of jaxlib."""
+    words = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    words += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    words += [found.module for found in imports(tree, [])]
+    return [w for w in words if isinstance(w, str) and re.match(r"(jax\.)?_src\b|jaxlib\.\w", w)]
+
+
+def test_one_file_names_private_parts_of_jax() -> None:
+    naming = {file for file in source_files() if private_names(ast.parse(file.read_text()))}
+    assert naming == {SOURCE / "jax" / "private.py"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from jax._src import core",
+        "import jax\nbridge = jax._src.xla_bridge",
+        'import_module("jax._src.compiler")',
+        'import_module("jaxlib._jax")',
+        "from jaxlib.mlir import ir",
+    ],
+)
+def test_a_private_part_of_jax_is_noticed(code: str) -> None:
+    assert private_names(ast.parse(code))
 
 
 def test_every_directory_is_a_room_of_the_plan() -> None:

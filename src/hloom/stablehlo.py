@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, Protocol, runtime_checkable
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.jax import private
 
 _BYTECODE: Final = b"ML\xefR"
 """The first bytes of MLIR bytecode."""
@@ -85,9 +87,9 @@ def module_from_stablehlo(data: bytes) -> HloModule:
     (``stablehlo.jaxlib``).
     """
     program = _exported(data) or data
-    converter = _imported("jaxlib._jax", "reading StableHLO").mlir
+    _require_jax("reading StableHLO")
     try:
-        made = converter.mlir_module_to_xla_computation(
+        made = private.to_computation()(
             program if program.startswith(_BYTECODE) else program.decode("utf-8", "replace"),
             use_tuple_args=False,
             return_tuple=False,
@@ -100,10 +102,9 @@ def module_from_stablehlo(data: bytes) -> HloModule:
 
 def to_stablehlo(module: HloModule) -> str:
     """Return a program as the text of StableHLO; raises HloError as `module_from_stablehlo` does."""
-    task = "writing StableHLO"
-    converter, hlo = _imported("jaxlib._jax", task).mlir, _imported("jaxlib._hlo", task)
+    _require_jax("writing StableHLO")
     try:
-        return converter.xla_computation_to_mlir_module(hlo.XlaComputation(module.to_proto()))
+        return private.to_stablehlo()(private.XlaComputation()(module.to_proto()))
     except (RuntimeError, ValueError) as error:
         message = f"jaxlib does not convert this program to StableHLO: {error}"
         raise HloError(message, rule="stablehlo.conversion") from error
@@ -120,7 +121,9 @@ def from_jax(function: Callable[..., Any], *arguments: Any, **named: Any) -> Hlo
     result of `jax.jit`, which drops them.
     """
     if not hasattr(function, "lower"):
-        function = _imported("jax", "tracing functions of JAX").jit(function, keep_unused=True)
+        _require_jax("tracing functions of JAX")
+        jax: Any = import_module("jax")
+        function = jax.jit(function, keep_unused=True)
     lowered: Any = function
     return module_of(lowered.lower(*arguments, **named))
 
@@ -132,9 +135,8 @@ def module_of(program: Lowered | Exported) -> HloModule:
     return HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
 
 
-def _imported(name: str, task: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
+def _require_jax(task: str) -> None:
+    """Raise HloError if JAX is not installed."""
+    if find_spec("jax") is None or find_spec("jaxlib") is None:
         message = f"{task} needs jax, which is not installed: pip install 'hloom[jax]'"
-        raise HloError(message, rule="stablehlo.jaxlib") from error
+        raise HloError(message, rule="stablehlo.jaxlib")

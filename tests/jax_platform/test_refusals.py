@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
 from jax._src import xla_bridge
+from tests.jax_platform.process import Platform, environment_of
 
 from evaluation import evaluate
 from hloom.errors import HloError
 from hloom.jax import callbacks, plugin
+from hloom.jax.private import Private
 from hloom.operations import custom_call
 
 
@@ -18,6 +23,54 @@ def test_a_jax_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HloError) as caught:
         plugin.register()
     assert caught.value.rule == "jax.version"
+
+
+def test_each_name_is_there_in_the_installed_jax() -> None:
+    assert len(Private.plugin) > 50
+    assert [name.complaint() for name in Private.plugin if name.complaint()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        (Private("jax._src.no_such_module", "name", plugin=False), "no jax._src.no_such_module.name"),
+        (Private("jax._src.core", "no_such.name", plugin=False), "no jax._src.core.no_such.name"),
+        (
+            Private("subprocess", "run", parameters=("check", "a"), plugin=False),
+            "no parameter a of subprocess.run",
+        ),
+    ],
+)
+def test_what_a_newer_jax_lacks_is_named(
+    name: Private, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert name.complaint() == complaint
+    monkeypatch.setattr(Private, "plugin", [name])
+    with pytest.raises(HloError, match=complaint) as caught:
+        plugin.register()
+    assert caught.value.rule == "jax.private"
+    monkeypatch.setenv("HLOOM_AS_CPU", "1")
+    with pytest.warns(RuntimeWarning, match=f"{complaint}; hloom is tested with JAX 0.10.2"):
+        plugin.initialize()
+
+
+@pytest.mark.parametrize("platform", ["cpu", "hloom"])
+def test_jax_goes_on_without_a_platform_that_it_cannot_serve(platform: Platform) -> None:
+    program = """
+import warnings
+import jax._src.compiler
+import hloom.jax.plugin
+del jax._src.compiler.backend_compile_and_load
+with warnings.catch_warnings(record=True) as caught:
+    hloom.jax.plugin.initialize()
+print("no jax._src.compiler.backend_compile_and_load;" in str(caught[0].message))
+print([(d.platform, "hloom" in d.client.platform_version) for d in jax.devices()])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment_of(platform), capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["True", "[('cpu', False)]"], done.stderr
 
 
 def test_a_jax_that_uses_the_platform_already(monkeypatch: pytest.MonkeyPatch) -> None:

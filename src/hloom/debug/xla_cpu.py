@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from hloom.jax import private
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# jaxlib has no types for the functions used here
 jax: Any = import_module("jax")
-_hlo: Any = import_module("jaxlib._hlo")
-xla_client: Any = import_module("jaxlib.xla_client")
 
 Array = np.ndarray[Any, Any]
 
@@ -27,14 +26,14 @@ def client() -> Any:
 
 def stablehlo(text: str) -> Any:
     """Return a module's text as StableHLO, the form that XLA's client compiles."""
-    module = _hlo.hlo_module_from_text(text)
-    computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
-    return xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
+    module = private.hlo_module_from_text()(text)
+    computation = private.XlaComputation()(module.as_serialized_hlo_module_proto())
+    return private.to_stablehlo()(computation)
 
 
 def compile_stablehlo(program: Any) -> Any:
     """Compile the result of `stablehlo` to an executable of XLA:CPU."""
-    return client().compile_and_load(program, xla_client.DeviceList(tuple(client().local_devices()[:1])))
+    return client().compile_and_load(program, private.DeviceList()(tuple(client().local_devices()[:1])))
 
 
 def compile_on_xla(text: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
+from hloom.jax import private
 from hloom.operations.custom_call import CustomCall
 
 
@@ -56,7 +57,7 @@ class ExecutionContext:
     @property
     def stage(self) -> Any:
         """The stage, which is that of execution."""
-        return import_module("jaxlib._jax").ffi.ExecutionStage.EXECUTE
+        return private.execution_stage()
 
     @property
     def stream(self) -> int:

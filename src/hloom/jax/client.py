@@ -12,12 +12,11 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from importlib import import_module
 from typing import Any, Final
 
 from hloom import __version__
 from hloom.cpu.runtime.support import keep_for_ever
-from hloom.jax import abi
+from hloom.jax import abi, private
 from hloom.jax.api import implements
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.handles import DeviceWords, Handle, MemoryWords, Text, Words, object_at
@@ -191,7 +190,7 @@ class NamedValues:
 @cache
 def _plugin_attributes() -> NamedValues:
     """Return the attributes: modules come in the newest version of StableHLO, which jaxlib reads."""
-    stablehlo: Any = import_module("jaxlib.mlir.dialects.stablehlo")
+    stablehlo = private.stablehlo()
     newest, oldest = (
         [int(part) for part in version.split(".")]
         for version in (stablehlo.get_current_version(), stablehlo.get_minimum_version())

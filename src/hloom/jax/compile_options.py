@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from hloom.jax import private
 from hloom.jax.client import Client, Device
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.messages import assigned_devices
@@ -47,7 +47,7 @@ class Options:
     @staticmethod
     def parsed(options: bytes) -> Options:
         """Parse a CompileOptionsProto; raises PjrtError for unknown options."""
-        parsed: Any = import_module("jaxlib._jax").CompileOptions.ParseFromString(options)
+        parsed = private.parse_compile_options()(options)
         build = parsed.executable_build_options
         assignment = parsed.device_assignment or build.device_assignment
         return Options(

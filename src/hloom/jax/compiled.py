@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
+from hloom.jax import private
 from hloom.jax.client import MEMORY_KINDS, STOP
 from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.placements import Placement, Placements, placements_of
@@ -279,8 +279,7 @@ def converted(artifact: bytes) -> HloModule:
     """Convert a portable artifact of StableHLO to HLO."""
     from hloom.ir.module import HloModule
 
-    converter: Any = import_module("jaxlib._jax").mlir
-    made = converter.mlir_module_to_xla_computation(artifact, use_tuple_args=False, return_tuple=False)
+    made = private.to_computation()(artifact, use_tuple_args=False, return_tuple=False)
     return HloModule.from_proto(made.as_serialized_hlo_module_proto())
 
 

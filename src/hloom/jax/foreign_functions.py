@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Final, cast
+
+from hloom.jax import private
 
 _OWN: Final = "lapack_"
 """Beginning of targets that hloom serves itself, although jaxlib registers its functions for them."""
@@ -20,22 +21,20 @@ _staged: Final[set[bytes]] = set()
 
 def install(platform: str) -> None:
     """Let JAX hand over functions and types for a platform; one other than cpu gets those for cpu as well."""
-    client: Any = import_module("jax._src.lib").xla_client
-    client.register_custom_call_handler(platform, _register)
-    client.register_custom_type_handler(platform, _register_type)
+    private.register_custom_call_handler()(platform, _register)
+    private.register_custom_type_handler()(platform, _register_type)
     if platform != "cpu":
-        stock: Any = import_module("jaxlib._jax")
 
         def register_twice(name: str, function: Any, *rest: Any) -> None:
-            stock.register_custom_call_target(name, function, *rest)
+            private.register_custom_call_target()(name, function, *rest)
             _register(name, function, *rest)
 
         def register_type_twice(name: str, registration: Any) -> None:
-            stock.register_custom_type(name, registration)
+            private.register_custom_type()(name, registration)
             _register_type(name, registration)
 
-        client.register_custom_call_handler("cpu", register_twice)
-        client.register_custom_type_handler("cpu", register_type_twice)
+        private.register_custom_call_handler()("cpu", register_twice)
+        private.register_custom_type_handler()("cpu", register_type_twice)
 
 
 def _register(name: str | bytes, function: Any, *_: Any) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 from functools import cache
-from importlib import import_module
-from typing import Any
 
+from hloom.jax import private
 from hloom.jax.client import clients
 from hloom.jax.native import native
 
@@ -25,7 +24,5 @@ def _begin() -> None:
             # No lock is held, the queue is empty, and the next long program starts a new thread.
             ctypes.memset(device.worker, 0, ctypes.sizeof(device.worker))
     # What joins threads when it is destroyed would wait for ever: jaxlib's clients and its pool of threads.
-    bridge: Any = import_module("jax._src.xla_bridge")
-    mlir: Any = import_module("jax._src.interpreters.mlir")
-    for owner in (*bridge._backends.values(), getattr(mlir, "global_thread_pool", None)):
+    for owner in (*private.backends().values(), private.thread_pool()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

@@ -18,8 +18,9 @@ import re
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, Final, Protocol
+
+from hloom.jax import private
 
 _CALLBACKS: Final = "hloom.callbacks"
 _IDENTITY: Final = "hloom.identity"
@@ -80,8 +81,7 @@ class Programs(Protocol):
 
 def install(platform_version: str, programs: Programs) -> None:
     """Wrap JAX's compile function for clients of this version of the platform."""
-    compiler: Any = import_module("jax._src.compiler")
-    original = compiler.backend_compile_and_load
+    original = private.compile_and_load()
     if getattr(original, "hloom", False):
         return
 
@@ -107,7 +107,7 @@ def install(platform_version: str, programs: Programs) -> None:
             return made
 
     compile_and_load.hloom = True  # type: ignore[attr-defined]
-    compiler.backend_compile_and_load = compile_and_load
+    private.compile_and_load.set(compile_and_load)
 
 
 def _enqueued(callbacks: Sequence[Any]) -> str:
@@ -120,7 +120,7 @@ def _enqueued(callbacks: Sequence[Any]) -> str:
 @contextmanager
 def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
     """Add attributes to a module, and remove them in the end."""
-    ir: Any = import_module("jaxlib.mlir.ir")
+    ir = private.ir()
     attributes = module.operation.attributes
     for name, mark in added.items():
         attributes[name] = ir.StringAttr.get(mark)
@@ -133,13 +133,12 @@ def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
 
 def _identity(operation: Any) -> str:
     """Return a digest of a module and of the names of its operations, without positions in source files."""
-    passes: Any = import_module("jaxlib.mlir.passmanager")
     text = operation.get_asm(enable_debug_info=True)
     locations = dict(_LOCATION.findall(text))
     names = [locations[use].partition('"(')[0] for use in _USE.findall(text) if use in locations]
     digest = hashlib.sha256("\n".join(names).encode())
     stripped = operation.clone()
-    passes.PassManager.parse("builtin.module(strip-debuginfo)").run(stripped)
+    private.parse_passes()("builtin.module(strip-debuginfo)").run(stripped)
     code = io.BytesIO()
     stripped.write_bytecode(file=code)
     digest.update(code.getbuffer())

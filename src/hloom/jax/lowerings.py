@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-_HOMES: Final = (
-    "jax._src.lax.linalg", "jax._src.debugging", "jax._src.callback", "jax._src.checkify", "jax._src.lax.lax",
-    "jax._src.buffer_callback",
-)  # fmt: skip
-"""Modules that register lowerings for cpu."""
-_CALLBACKS: Final = ("pure_callback", "io_callback", "buffer_callback")
-"""Primitives whose only lowering asks for the platform."""
+from hloom.jax import private
 
 
 def install(platform: str) -> None:
     """Register JAX's lowerings for cpu under another platform's name, and allow donation there."""
-    for home in _HOMES:
-        import_module(home)
-    mlir: Any = import_module("jax._src.interpreters.mlir")
-    if platform not in mlir._platforms_with_donation:
-        mlir._platforms_with_donation.append(platform)
-    registered = mlir._platform_specific_lowerings
-    for primitive, entry in list(registered["cpu"].items()):
-        if primitive not in registered[platform]:
-            rule = _as_cpu(entry.rule, platform)
-            mlir.register_lowering(primitive, rule, platform=platform, inline=entry.inline)
-    for primitive, entry in list(mlir._lowerings.items()):
-        if primitive.name in _CALLBACKS:
-            rule = _as_cpu(entry.rule, platform)
-            mlir.register_lowering(primitive, rule, platform=platform, inline=entry.inline)
+    for home in private.HOMES_OF_LOWERINGS:
+        home()
+    if platform not in private.platforms_with_donation():
+        private.platforms_with_donation().append(platform)
+    registered = private.platform_lowerings()
+    rules = {p: entry for p, entry in registered["cpu"].items() if p not in registered[platform]}
+    callbacks = [primitive() for primitive in private.CALLBACK_PRIMITIVES]
+    rules |= {primitive: private.lowerings()[primitive] for primitive in callbacks}
+    for primitive, entry in rules.items():
+        rule = _as_cpu(entry.rule, platform)
+        private.register_lowering()(primitive, rule, platform=platform, inline=entry.inline)
 
 
 class _CpuLike:

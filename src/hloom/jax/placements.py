@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
+from hloom.jax import private
 from hloom.jax.client import MEMORY_KINDS
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.memory_layouts import canonical
@@ -51,10 +51,9 @@ def placements_of(artifact: bytes) -> Placements:
     """
     if _MEMORY_KIND.encode() not in artifact and _LAYOUT.encode() not in artifact:
         return Placements()
-    ir: Any = import_module("jaxlib.mlir.ir")
-    stablehlo: Any = import_module("jaxlib.mlir.dialects.stablehlo")
-    with import_module("jax._src.interpreters.mlir").make_ir_context() as context:
-        module = stablehlo.deserialize_portable_artifact(context, artifact)
+    ir = private.ir()
+    with private.make_ir_context()() as context:
+        module = private.stablehlo().deserialize_portable_artifact(context, artifact)
         attributes = ir.SymbolTable(module.operation)["main"].attributes
 
         def stated(group: str) -> list[Placement]:
