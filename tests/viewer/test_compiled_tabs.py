@@ -151,6 +151,109 @@ def test_the_stages_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(texts) == len(set(texts)) > 3
 
 
+def test_a_menu_switches_between_the_programs_of_a_folder(
+    view: Callable[..., Path], viewed: Viewed, tmp_path: Path
+) -> None:
+    small = "HloModule small\n\nENTRY e {\n  ROOT p = f32[3] parameter(0)\n}\n"
+    for name, text in (
+        ("module_0001.small.before_optimizations.txt", small),
+        ("module_0002.model.before_optimizations.txt", PROGRAM),
+        (
+            "module_0002.model.0001.p.after_cse.before_dce.txt",
+            PROGRAM.replace("%product, %again", "%product, %twice"),
+        ),
+    ):
+        (tmp_path / name).write_text(text)
+    viewed.open(view(tmp_path))
+    menus = viewed.page.locator("#program-place select")
+    assert menus.nth(0).locator("option").all_text_contents() == ["module_0002.model", "module_0001.small"]
+    stages = menus.nth(1).locator("option").all_text_contents()
+    assert stages == ["before optimizations", "after cse (p)"]
+    menus.nth(0).select_option("module_0001.small")
+    viewed.page.wait_for_selector("#details h2:has-text('small')")
+    assert viewed.page.locator("#program-place select").count() == 1
+    viewed.press("]")
+    assert viewed.texts("#details h2") == ["small"]
+
+
+def test_the_rewrites_of_a_pass_are_listed(view: Callable[..., Path], viewed: Viewed) -> None:
+    twice = "%twice = f32[64,64]{1,0} transpose(%middle), dimensions={1,0}"
+    middle = "%middle = f32[64,64]{1,0} transpose(%p), dimensions={1,0}"
+    start, end = PROGRAM.split("%twice = f32[64,64]{1,0} add(%p, %p)")
+    viewed.open(view(f"{start}{middle}\n  {twice}{end}"), "#tab=passes")
+    viewed.page.locator(".stages li", has_text="after algsimp").first.click()
+    viewed.page.wait_for_selector(".rewrites summary:has-text('rewrites')")
+    viewed.page.locator(".rewrites summary").click()
+    rewrites = viewed.texts(".rewrites li")
+    assert f"{len(rewrites)} rewrites" in viewed.texts(".rewrites summary")
+    assert any("transpose_twice" in words and "%twice" in words for words in rewrites)
+    viewed.page.locator(".rewrites li", has_text="%twice").first.click()
+    viewed.page.wait_for_selector("#details h2:has-text('%twice')")
+
+
+def test_a_stage_that_was_chosen_in_another_tab_fits_the_graph(
+    view: Callable[..., Path], viewed: Viewed
+) -> None:
+    viewed.open(view(PROGRAM), "#tab=passes")
+    viewed.page.locator(".stages li").last.click()
+    viewed.page.wait_for_selector(".stages li.chosen:last-child")
+    viewed.press("g")
+    place, picture = (viewed.page.locator(s).first.bounding_box() for s in ("#graph", "svg .node"))
+    assert picture["x"] >= place["x"] and picture["y"] >= place["y"]
+    assert picture["x"] + picture["width"] <= place["x"] + place["width"]
+
+
+def test_elements_of_a_tuple_are_told_apart_in_memory(view: Callable[..., Path], viewed: Viewed) -> None:
+    program = """HloModule pairs
+
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+
+ENTRY e {
+  x = f32[4096] parameter(0)
+  n = s32[4096] parameter(1)
+  s = (f32[4096], s32[4096]) sort(x, n), dimensions={0}, to_apply=less
+  v = f32[4096] get-tuple-element(s), index=0
+  w = s32[4096] get-tuple-element(s), index=1
+  r = f32[4096] reverse(v), dimensions={0}
+  t = (f32[4096], s32[4096]) sort(r, w), dimensions={0}, to_apply=less
+  u = f32[4096] get-tuple-element(t), index=0
+  z = f32[4096] reverse(u), dimensions={0}
+  k = s32[4096] get-tuple-element(t), index=1
+  l = s32[4096] reverse(k), dimensions={0}
+  ROOT both = (f32[4096], s32[4096]) tuple(z, l)
+}
+"""
+    viewed.open(view(program), "#tab=memory")
+    words = viewed.texts(".peak td .hint")
+    assert any(re.fullmatch(r"element 0 · f32\[4096\].*", word) for word in words)
+    assert any(re.fullmatch(r"element 1 · s32\[4096\].*", word) for word in words)
+
+
+def test_no_kernel_lies_above_its_roof(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(PROGRAM, options=("--random", "0")), "#tab=time")
+    limits = viewed.texts("circle.kernel title")
+    assert limits and all(int(title.split(", ")[-1].split(" %")[0]) <= 100 for title in limits)
+    assert viewed.page.locator("path.roof").count() == 3
+
+
+@pytest.mark.parametrize("tab", ["graph", "text", "passes", "memory", "time"])
+def test_narrow_screens_hold_every_tab(view: Callable[..., Path], viewed: Viewed, tab: str) -> None:
+    viewed.page.set_viewport_size({"width": 480, "height": 800})
+    viewed.open(view(PROGRAM, options=("--random", "0")), f"#tab={tab}")
+    width = viewed.page.evaluate("document.documentElement.scrollWidth")
+    assert width == 480
+    box = viewed.page.locator(f"#tab-{tab}").bounding_box()
+    assert box["width"] == 480 and box["height"] > 200
+    for place in ("#tabs", "#search", "#details"):
+        assert viewed.page.locator(place).bounding_box()["x"] >= 0
+
+
 # -- the command
 
 

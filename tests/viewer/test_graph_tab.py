@@ -77,6 +77,41 @@ def test_scopes_are_groups_and_open_in_place(view: Callable[..., Path], viewed: 
     assert {"tanh · a", "exponential · b"} <= set(viewed.texts("svg .name"))
 
 
+def layers(count: int, op_names: bool) -> str:
+    """Return a program of layers with weights, and of loose instructions between them."""
+    lines, last = [], "x"
+    for n in range(count):
+        lines.append(f"  params__layers___{n}___w__.1 = f32[4,4] parameter({2 * n + 1})")
+        lines.append(f"  params__layers___{n}___v__.1 = f32[4,4] parameter({2 * n + 2})")
+        for part in ("a", "b"):
+            metadata = f', metadata={{op_name="jit(f)/layer_{n}/{part}"}}' if op_names else ""
+            weight = f"params__layers___{n}___w__.1"
+            lines.append(f"  {part}{n} = f32[4,4] multiply({last}, {weight}){metadata}")
+            last = f"{part}{n}"
+        lines.append(f"  loose{n} = f32[4,4] negate({last})")
+        last = f"loose{n}"
+    return "\n".join(["HloModule deep", "ENTRY e {", "  x = f32[4,4] parameter(0)", *lines, "}"])
+
+
+def test_layers_come_before_pieces_of_the_order(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(layers(60, op_names=True), options=("--no-compile",)))
+    titles = viewed.texts("svg .closed .name")
+    assert "layer_0 – layer_2" in titles
+    assert not [title for title in titles if title[0].isdigit()]
+    assert len(titles) <= 48
+
+
+def test_without_op_names_parameters_tell_the_layers(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(layers(60, op_names=False), options=("--no-compile",)))
+    titles = viewed.texts("svg .closed .name")
+    assert "layers 0 – layers 2" in titles
+    assert "parameters" in titles
+    viewed.page.evaluate(
+        "hloom.actions.toggle(hloom.graph.root.children.find((n) => n.title === 'parameters'))"
+    )
+    assert "params" in viewed.texts("svg .closed.scope .name")
+
+
 def test_keys_walk_along_edges(view: Callable[..., Path], viewed: Viewed) -> None:
     viewed.open(view(PROGRAM), "#selected=b")
     assert viewed.texts("#details h2") == ["%b"]

@@ -24,13 +24,16 @@ class Fuel:
         limit: the number that is allowed.
         used: the number made so far.
         last: what the last one was: a rule, or an instruction that was rewritten; empty if that is not known.
+        log: each of them in order; None if they are not recorded.
     """
 
     limit: int
     used: int = 0
     last: str = ""
+    log: list[str] | None = None
 
 
+_UNLIMITED: Final = 1 << 62
 _FUEL: Final[ContextVar[Fuel | None]] = ContextVar("fuel", default=None)
 
 
@@ -41,6 +44,17 @@ def limited(limit: int) -> Generator[Fuel]:
     token = _FUEL.set(fuel)
     try:
         yield fuel
+    finally:
+        _FUEL.reset(token)
+
+
+@contextmanager
+def recorded() -> Generator[list[str]]:
+    """Record the rewrites of passes that run inside: yield the list that `Fuel.last` of each is added to."""
+    log: list[str] = []
+    token = _FUEL.set(Fuel(_UNLIMITED, log=log))
+    try:
+        yield log
     finally:
         _FUEL.reset(token)
 
@@ -60,4 +74,6 @@ def consume(what: str = "") -> bool:
         return False
     fuel.used += 1
     fuel.last = what
+    if fuel.log is not None:
+        fuel.log.append(what)
     return True

@@ -36,8 +36,14 @@ _TRIES: Final = 24
 @click.option("--mesh", default="", metavar="AXES",
               help="Sizes of axes for the tab of sharding, such as x=4,y=2. Default: its own.")  # fmt: skip
 @click.option("--suggest", is_flag=True, help="Try other shardings, and show those that cost less.")
-@click.option("--program", "--module", "matching", default="", metavar="REGEX",
-              help="The program of a folder of dumps. Default: the largest.")  # fmt: skip
+@click.option(
+    "--program",
+    "--module",
+    "matching",
+    default="",
+    metavar="REGEX",
+    help="Only programs of a folder with such names. Default: all, the largest first.",
+)
 def view(
     files: tuple[str, ...],
     output: str,
@@ -50,9 +56,9 @@ def view(
 ) -> None:
     """Write a page that shows programs: their graph, costs, text, passes, memory, time and sharding.
 
-    FILE may also be a folder that --xla_dump_to wrote: its programs are shown pass by pass. Several files are
-    shown with what changes from one to the next. The page is one file that needs no server and no network:
-    open it in a browser, and press ? for the keys.
+    FILE may also be a folder that --xla_dump_to wrote: its programs are shown pass by pass, and a menu
+    switches between them. Several files are shown with what changes from one to the next. The page is one
+    file that needs no server and no network: open it in a browser, and press ? for the keys.
 
     \b
     Examples:
@@ -86,9 +92,9 @@ def view(
 
 def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[HloModule]]:
     """Return the programs of files and folders, and the modules of the files."""
-    from hloom.dumps import largest_program
+    from hloom.dumps import dumped_programs
     from hloom.files import load_all
-    from hloom.tools.viewer.dump_folder import dumped_stages
+    from hloom.tools.viewer.dump_folder import folder_stages
     from hloom.tools.viewer.program import stage_of
 
     stages: list[Stage] = []
@@ -96,7 +102,7 @@ def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[Hl
     for file in files:
         click.get_current_context().find_root().obj = file
         if Path(file).is_dir():
-            stages += dumped_stages(largest_program(file, matching))
+            stages += folder_stages(dumped_programs(file, matching))
             continue
         loaded = load_all(file)
         modules += loaded

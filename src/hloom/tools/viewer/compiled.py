@@ -11,6 +11,7 @@ from hloom.cpu.program import KERNELS, assign_program, emit_program
 from hloom.ir.module import HloModule
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.passes.expand.dynamic_padder import static_module
+from hloom.passes.fuel import recorded
 from hloom.passes.pipeline import Pass
 from hloom.plan.kernel import plan_program
 from hloom.tools.viewer.memory import memory_data
@@ -28,9 +29,11 @@ def compiled_parts(module: HloModule) -> tuple[list[Stage], dict[str, Any]]:
     given = static_module(module) if is_dynamic(module) else module
 
     def observe(item: Pass, program: HloModule) -> None:
-        stages.append(stage_of(program, f"after {item.name}"))
+        stages.append(stage_of(program, f"after {item.name}", rewrites=rewrites))
+        rewrites.clear()
 
-    optimized = optimize(given, observe)
+    with recorded() as rewrites:
+        optimized = optimize(given, observe)
     plans = plan_program(optimized, KERNELS, host())
     assignment = assign_program(optimized, plans)
     with deep_recursion():

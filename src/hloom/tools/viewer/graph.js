@@ -232,12 +232,18 @@ export class GraphView {
     this.move(at.x - ((at.x - x) * next) / k, at.y - ((at.y - y) * next) / k, next);
   }
 
-  /** Show all, or as much from the top as can be read. */
+  /** Show all, or as much from the top as can be read. A hidden picture is fitted when it is shown: `refit`. */
   fit() {
+    this.fitted = this.place.clientWidth > 0;
     const { w, h } = this.size;
     const whole = Math.min((w - 40) / this.root.w, (h - 40) / this.root.h, 1.2);
     const k = Math.max(whole, Math.min(0.55, (w - 40) / this.root.w));
     this.move((w - this.root.w * k) / 2, Math.max(20, (h - this.root.h * k) / 2), k);
+  }
+
+  /** Fit what was drawn while the picture was hidden. */
+  refit() {
+    if (!this.fitted) this.fit();
   }
 
   centre(node) {

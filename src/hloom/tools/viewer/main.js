@@ -49,16 +49,21 @@ const actions = {
 };
 const stages = manifest.programs;
 const last = stages.length - 1;
+const first = (n) => stages.findIndex((stage) => stage.group === stages[n].group);
+const end = (n) => stages.findLastIndex((stage) => stage.group === stages[n].group);
+const longest = Math.max(...stages.map((_, n) => end(n) - first(n)));
 const has = (name) => manifest.parts.includes(name);
 const TABS = {
-  graph: "Graph", text: "Text", ...(stages.length > 1 && { passes: "Passes" }),
+  graph: "Graph", text: "Text", ...(longest && { passes: "Passes" }),
   ...(has("memory") && { memory: "Memory" }), ...(has("time") && { time: "Time" }), ...(has("sharding") && { sharding: "Sharding" }),
 };
 const revealIn = async (stage, name) => {
   await showProgram(stage);
   if (current.number(name) >= 0) graph.reveal(current.number(name));
 };
-const passes = stages.length > 1 && new PassesView(by("tab-passes"), stages, { choose: (n) => showProgram(n), reveal: (name) => revealIn(number, name) });
+const passes = longest > 0 && new PassesView(by("tab-passes"), stages, {
+  choose: (n) => showProgram(n), reveal: (name) => revealIn(number, name), revealBefore: (name) => revealIn(number - 1, name),
+});
 
 function selected(node) {
   showDetails(by("details"), current, node, actions);
@@ -70,9 +75,13 @@ function selected(node) {
 
 function showChoice() {
   if (!last) return by("program-place").replaceChildren(manifest.title);
-  const choice = element("select", { onchange: (event) => showProgram(Number(event.target.value)) },
-    ...stages.map((each, i) => element("option", { value: i, selected: i === number }, each.title)));
-  by("program-place").replaceChildren(choice);
+  const choice = (title, numbers, chosen, words) => element("select", { title, onchange: (event) => showProgram(Number(event.target.value)) },
+    ...numbers.map((n) => element("option", { value: n, selected: n === chosen }, words(n))));
+  const groups = manifest.groups.map((_, group) => stages.findIndex((stage) => stage.group === group));
+  const inside = stages.map((_, n) => n).slice(first(number), end(number) + 1);
+  by("program-place").replaceChildren(
+    ...(groups.length > 1 ? [choice("program", groups, first(number), (n) => manifest.groups[stages[n].group])] : []),
+    ...(inside.length > 1 ? [choice("stage", inside, number, (n) => stages[n].title)] : []));
 }
 
 async function programAt(at) {
@@ -83,11 +92,11 @@ async function programAt(at) {
 async function showProgram(next) {
   if (next === number) return;
   number = next;
-  const [before, program] = [next > 0 ? await programAt(next - 1) : null, await programAt(next)];
+  const [before, program] = [next > first(next) ? await programAt(next - 1) : null, await programAt(next)];
   if (number !== next) return;
   current = program;
   graph.changed = before && before.name === program.name ? changedNames(before, program) : null;
-  if (passes) passes.show(next, before, program);
+  if (passes) passes.show(next, before, program, first(next), end(next));
   focus = "";
   by("focus-bar").hidden = true;
   graph.show(current);
@@ -112,6 +121,7 @@ async function showTab(name) {
   tab = TABS[name] ? name : "graph";
   for (const each of document.querySelectorAll(".tab")) each.classList.toggle("shown", each.id === `tab-${tab}`);
   for (const each of by("tabs").children) each.classList.toggle("chosen", each.dataset.tab === tab);
+  if (tab === "graph") graph.refit();
   if (tab === "text") text.mark(text.selected);
   if (tab === "passes") passes.lines.refresh();
   remember();
@@ -243,8 +253,8 @@ const showHelp = bindKeys([
   ["a", "show what is around the selected node", onSelected((i) => showAround(i, 2))],
   ["t", "show the selected node in the text", onSelected((i) => actions.showText(i))],
   ["g", "show the graph", () => showTab("graph")],
-  ["[", passes && "the program before the pass", () => passes && number > 0 && showProgram(number - 1)],
-  ["]", passes && "the program after the next pass", () => passes && number < last && showProgram(number + 1)],
+  ["[", passes && "the program before the pass", () => passes && number > first(number) && showProgram(number - 1)],
+  ["]", passes && "the program after the next pass", () => passes && number < end(number) && showProgram(number + 1)],
   ["0", "show all", () => graph.fit()],
   ["+", "larger", () => graph.zoom(1.3)],
   ["=", "", () => graph.zoom(1.3)],

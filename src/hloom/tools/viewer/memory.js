@@ -1,6 +1,6 @@
 // The memory: live bytes over the schedule, and every temporary as a box of time and offset.
 
-import { element, quantity } from "viewer/words.js";
+import { element, partOfShape, quantity } from "viewer/words.js";
 
 const TOP = 130;
 const LEFT = 74;
@@ -164,7 +164,9 @@ export class MemoryView {
     const rows = live.slice(0, MOST_LISTED).map((box) => {
       const name = nameIn(box);
       const i = program.number(name);
-      const words = i < 0 ? "" : program.opName(i) || program.shape(i);
+      const part = valueIn(box)[2];
+      const shape = i < 0 ? "" : partOfShape(program.shape(i), part);
+      const words = [part && (part === "workspace" ? part : `element ${part}`), shape, i < 0 ? "" : program.opName(i)].filter(Boolean).join(" · ");
       const source = i < 0 ? "" : program.source(i);
       return element("tr", { onclick: () => this.reveal(name) }, element("td", {}, quantity(box.size, "B")),
         element("td", {}, element("b", {}, `%${name}`), element("div", { class: "hint" }, words), source && element("div", { class: "hint" }, source)));
@@ -188,10 +190,14 @@ function liveBytes(boxes, steps) {
   return Array.from({ length: steps }, (_, step) => (bytes += changes[step]));
 }
 
-/** Return the name of the instruction that a box holds the value of: the one that runs when it begins. */
-function nameIn(box) {
+/** Return the value that a box holds, of the instruction that runs when it begins: [name, position, part]. */
+function valueIn(box) {
   const inside = box.users.filter(([, position]) => 2 * position + 1 >= box.first && 2 * position <= box.last);
-  return (inside[0] ?? box.users[0])[0];
+  return inside[0] ?? box.users[0];
+}
+
+function nameIn(box) {
+  return valueIn(box)[0];
 }
 
 function hash(text) {

@@ -13,21 +13,22 @@ from hloom.ir.instruction import HloInstruction
 def memory_data(assignment: Assignment) -> dict[str, Any]:
     """Return the temporaries in the arena, and the sizes of what is live during the whole run.
 
-    A buffer is its offset, its size, its live spans in half steps of the schedule, and the instructions whose
-    values it holds with the positions at which they run. The step at position p reads at 2p and writes at
+    A buffer is its offset, its size, its live spans in half steps of the schedule, and the values that it
+    holds: the instruction, the position at which it runs, and which part of the value: the indices of an
+    element of a tuple, or "workspace". The step at position p reads at 2p and writes at
     2p + 1.
     """
-    held: dict[Buffer, list[HloInstruction]] = {}
+    held: dict[Buffer, list[tuple[HloInstruction, str]]] = {}
     fixed: dict[Buffer, None] = {}
     for instruction, values in assignment.values.items():
-        for buffer in {value.find(): None for value in values.values()}:
+        for buffer, index in {value.find(): index for index, value in reversed(values.items())}.items():
             if buffer.kind == "temp":
-                held.setdefault(buffer, []).append(instruction)
+                held.setdefault(buffer, []).append((instruction, ", ".join(map(str, index))))
             else:
                 fixed[buffer] = None
     for instruction, buffer in assignment.workspaces.items():
         if buffer.find().kind == "temp":
-            held.setdefault(buffer.find(), []).append(instruction)
+            held.setdefault(buffer.find(), []).append((instruction, "workspace"))
     fixed |= {copy.target.find(): None for copy in assignment.results}
     positions = assignment.positions
     return {
@@ -37,7 +38,7 @@ def memory_data(assignment: Assignment) -> dict[str, Any]:
         "positions": sorted(positions.values()),
         "fixed": {kind: sum(b.size for b in fixed if b.kind == kind) for kind in _FIXED},
         "buffers": [
-            [b.offset, b.size, _disjoint(b.spans), [[i.name, positions[i]] for i in users]]
+            [b.offset, b.size, _disjoint(b.spans), [[i.name, positions[i], part] for i, part in users]]
             for b, users in sorted(held.items(), key=lambda item: item[0].offset)
             if b.size and b.spans
         ],

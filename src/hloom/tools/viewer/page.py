@@ -27,9 +27,19 @@ def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, An
     Programs of which one came from another by passes are shown with their changes.
     """
     first = stages[0].data["name"]
+    groups = list(dict.fromkeys(stage.program for stage in stages))
     manifest = {
         "title": first,
-        "programs": [{"title": s.title, "count": len(s.data["names"])} for s in stages],
+        "groups": [group or first for group in groups],
+        "programs": [
+            {
+                "title": stage.title,
+                "count": len(stage.data["names"]),
+                "group": groups.index(stage.program),
+                "rewrites": list(filter(None, stage.rewrites)),
+            }
+            for stage in stages
+        ],
         "parts": list(more),
     }
     return {"manifest": manifest, **{f"program-{n}": s.data for n, s in enumerate(stages)}, **more}

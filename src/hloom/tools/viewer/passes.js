@@ -6,24 +6,28 @@ import { Lines } from "viewer/lines.js";
 import { element } from "viewer/words.js";
 
 const AROUND = 3;
+const MOST_REWRITES = 1000;
 
-/** The tab of passes; `choose(number)` shows a stage, `reveal(name)` goes to an instruction. */
+/**
+ * The tab of passes; `choose(number)` shows a stage, `reveal(name)` goes to an instruction, `revealBefore(name)`
+ * to one of the program before the pass.
+ */
 export class PassesView {
-  constructor(place, stages, { choose, reveal }) {
-    this.stages = stages;
+  constructor(place, stages, { choose, reveal, revealBefore }) {
+    Object.assign(this, { stages, choose, revealBefore });
     this.whole = false;
-    this.slider = element("input", { type: "range", min: 0, max: stages.length - 1, value: 0, oninput: () => choose(Number(this.slider.value)) });
+    this.slider = element("input", { type: "range", oninput: () => choose(Number(this.slider.value)) });
     this.title = element("b");
     this.counts = element("span", { class: "hint" });
-    const step = (by) => () => choose(Math.min(stages.length - 1, Math.max(0, Number(this.slider.value) + by)));
+    const step = (by) => () => choose(Math.min(Number(this.slider.max), Math.max(Number(this.slider.min), Number(this.slider.value) + by)));
     const whole = element("input", { type: "checkbox", onchange: () => { this.whole = whole.checked; this.list(); } });
-    this.names = element("ol", { class: "stages" }, ...stages.map((stage, number) =>
-      element("li", { onclick: () => choose(number) }, element("span", {}, stage.title), element("small", {}, `${stage.count}`))));
+    this.names = element("ol", { class: "stages" });
+    this.rewrites = element("details", { class: "rewrites" });
     this.body = element("div");
     place.append(
       element("div", { class: "bar-of-tab" }, element("button", { onclick: step(-1), title: "previous ([)" }, "‹"), this.slider,
         element("button", { onclick: step(1), title: "next (])" }, "›"), this.title, this.counts, element("span", { class: "gap" }), element("label", {}, whole, "whole text")),
-      element("div", { class: "columns" }, this.names, this.body));
+      element("div", { class: "columns" }, this.names, element("div", { class: "changes" }, this.rewrites, this.body)));
     this.lines = new Lines(this.body, {
       onclick: (number, event) => {
         const name = event.target.closest(".h-name")?.textContent ?? /%[^\s=]+(?= = )/.exec(this.shown[number][1] ?? "")?.[0];
@@ -32,17 +36,36 @@ export class PassesView {
     });
   }
 
-  /** Show what stage `number` changed in its predecessor. */
-  show(number, before, program) {
+  /** Show what stage `number` changed in its predecessor; `first` and `last` are the stages of its program. */
+  show(number, before, program, first, last) {
+    if (this.first !== first) this.listStages(first, last);
     this.slider.value = number;
-    this.title.textContent = `${number}. ${this.stages[number].title}`;
-    [...this.names.children].forEach((item, i) => item.classList.toggle("chosen", i === number));
-    this.names.children[number].scrollIntoView({ block: "nearest" });
+    this.title.textContent = `${number - first}. ${this.stages[number].title}`;
+    [...this.names.children].forEach((item, i) => item.classList.toggle("chosen", i === number - first));
+    this.names.children[number - first].scrollIntoView({ block: "nearest" });
     const plain = (lines) => lines.map((line) => line.replace(/, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}/, ""));
     this.rows = before ? difference(plain(before.lines), plain(program.lines)) : program.lines.map((line, i) => ["kept", line, i]);
     const count = (kind) => this.rows.filter((row) => row[0] === kind).length;
     this.counts.textContent = before ? `+${count("added")} −${count("removed")} lines, ${program.count - before.count} instructions` : "the program as given";
+    this.listRewrites(this.stages[number].rewrites ?? []);
     this.list();
+  }
+
+  listStages(first, last) {
+    this.first = first;
+    Object.assign(this.slider, { min: first, max: last });
+    this.names.replaceChildren(...this.stages.slice(first, last + 1).map((stage, number) =>
+      element("li", { onclick: () => this.choose(first + number), title: stage.title }, element("span", {}, stage.title), element("small", {}, `${stage.count}`))));
+  }
+
+  /** List the rewrites of a pass; a click goes to the instruction that it rewrote. */
+  listRewrites(rewrites) {
+    this.rewrites.hidden = !rewrites.length;
+    this.rewrites.replaceChildren(element("summary", {}, `${rewrites.length} rewrites`), element("ol", {}, ...rewrites.slice(0, MOST_REWRITES).map((words) => {
+      const name = /%([^\s,]+)/.exec(words)?.[1];
+      return element("li", name ? { onclick: () => this.revealBefore(name) } : {}, words);
+    })));
+    if (rewrites.length > MOST_REWRITES) this.rewrites.append(element("div", { class: "hint" }, `and ${rewrites.length - MOST_REWRITES} more`));
   }
 
   list() {

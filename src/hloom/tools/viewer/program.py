@@ -6,7 +6,7 @@ instruction has a number in it. Attributes are not stored: the page takes them f
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,15 +30,19 @@ class Stage:
     Attributes:
         title: its name, or the pass after which it was taken.
         data: see `program_data`.
+        program: the program of a folder that it is a stage of; stages of one program are compared.
+        rewrites: what the pass rewrote, in order.
     """
 
     title: str
     data: dict[str, Any]
+    program: str = ""
+    rewrites: tuple[str, ...] = ()
 
 
-def stage_of(module: HloModule, title: str) -> Stage:
+def stage_of(module: HloModule, title: str, *, program: str = "", rewrites: Sequence[str] = ()) -> Stage:
     """Return the stage of a program as it is now."""
-    return Stage(title, program_data(module))
+    return Stage(title, program_data(module), program, tuple(rewrites))
 
 
 class Table:

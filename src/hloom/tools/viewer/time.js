@@ -1,7 +1,7 @@
 // The time: a flame chart by op_name (by opcode, where there is none), a table of instructions, and the roofline of the machine.
 
 import { heat } from "viewer/colors.js";
-import { scopeParts } from "viewer/tree.js";
+import { scopeParts } from "viewer/scopes.js";
 import { cut, duration, element, quantity, svg } from "viewer/words.js";
 
 const ROW = 21;
@@ -26,17 +26,20 @@ export class TimeView {
     this.sorted = 1;
     this.rows = data.lines.map(([name, seconds, runs, flops, bytes, waiting]) => {
       const i = program.number(name);
-      const attainable = Math.min(data.flops, (flops / Math.max(bytes, 1)) * data.bandwidth);
-      const rate = (flops * runs) / seconds;
-      const reached = seconds > 0 ? Math.min(9.99, Math.max(rate / Math.max(attainable, 1), (bytes * runs) / seconds / data.bandwidth)) : 0;
-      return { name, seconds, runs, flops, bytes, waiting, reached, opName: i < 0 ? "" : program.opName(i), opcode: i < 0 ? "?" : program.opcode(i) };
+      const level = data.levels.findIndex(([, size], n) => bytes <= size || n === data.levels.length - 1);
+      return { name, seconds, runs, flops, bytes, waiting, level, opName: i < 0 ? "" : program.opName(i), opcode: i < 0 ? "?" : program.opcode(i) };
     });
+    this.limits = limitsOf(this.rows, data);
+    for (const row of this.rows) {
+      const [flops, bandwidth] = [row.flops * row.runs, row.bytes * row.runs].map((amount) => amount / row.seconds);
+      row.reached = row.seconds > 0 ? Math.max(flops / this.limits.flops, bandwidth / this.limits.bandwidths[row.level]) : 0;
+    }
     this.total = this.rows.reduce((sum, row) => sum + row.seconds, 0);
     this.flames = element("div", { class: "flames" });
     this.table = element("table", { class: "times" });
     place.append(
       element("div", { class: "bar-of-tab" }, element("b", {}, `${duration(data.seconds)} in all${data.devices > 1 ? ` on ${data.devices} devices, in the mean:` : ""}`),
-        element("span", { class: "hint" }, `${duration(this.total)} in instructions; this machine: ${quantity(data.flops, "flop/s")} in numpy's f32 matrix product, ${quantity(data.bandwidth, "B/s")} of copies`)),
+        element("span", { class: "hint" }, `${duration(this.total)} in instructions; this machine: ${quantity(data.flops, "flop/s")} in numpy's f32 matrix product, copies of ${data.levels.map(([name, , rate]) => `${quantity(rate, "B/s")} in ${name}`).join(", ")}`)),
       element("div", { class: "scrolled" }, this.flames, this.roofline(), this.table));
     this.showFlames(this.tree());
     this.showTable();
@@ -90,30 +93,37 @@ export class TimeView {
   roofline() {
     const kernels = this.rows.filter((row) => row.flops > 0 && row.bytes > 0 && row.seconds > 0);
     if (!kernels.length) return element("div");
+    const { flops, bandwidths } = this.limits;
     const log = Math.log10;
     const intensity = kernels.map((row) => row.flops / row.bytes);
-    const ridge = this.data.flops / this.data.bandwidth;
+    const ridge = flops / bandwidths.at(-1);
     const [x0, x1] = [Math.floor(log(Math.min(...intensity, ridge))), Math.ceil(log(Math.max(...intensity, ridge * 2)))];
     const rates = kernels.map((row) => (row.flops * row.runs) / row.seconds);
-    const [y0, y1] = [Math.floor(log(Math.min(...rates))), Math.ceil(log(Math.max(this.data.flops, ...rates)))];
+    const [y0, y1] = [Math.floor(log(Math.min(...rates))), Math.ceil(log(flops))];
     const [w, h, left, bottom] = [WIDTH, 300, 74, 34];
     const x = (value) => left + ((log(value) - x0) / (x1 - x0)) * (w - left - 12);
     const y = (value) => 10 + (1 - (log(value) - y0) / (y1 - y0)) * (h - bottom - 10);
-    const made = svg("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", class: "roofline" });
-    for (let power = x0; power <= x1; power++) made.append(...tick(x(10 ** power), 10, x(10 ** power), h - bottom, `${10 ** power}`, x(10 ** power), h - bottom + 14, "middle"));
-    for (let power = y0; power <= y1; power++) made.append(...tick(left, y(10 ** power), w, y(10 ** power), quantity(10 ** power, "flop/s"), left - 6, y(10 ** power) + 4, "end"));
-    const start = Math.max(10 ** x0, 10 ** y0 / this.data.bandwidth);
-    made.append(
-      svg("path", { class: "roof", d: `M${x(start)} ${y(start * this.data.bandwidth)}L${x(ridge)} ${y(this.data.flops)}H${w - 12}` }),
-      svg("text", { x: w / 2, y: h - 4, "text-anchor": "middle" }, "flops per byte"));
+    const picture = svg("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", class: "roofline" });
+    for (let power = x0; power <= x1; power++) picture.append(...tick(x(10 ** power), 10, x(10 ** power), h - bottom, `${10 ** power}`, x(10 ** power), h - bottom + 14, "middle"));
+    for (let power = y0; power <= y1; power++) picture.append(...tick(left, y(10 ** power), w, y(10 ** power), quantity(10 ** power, "flop/s"), left - 6, y(10 ** power) + 4, "end"));
+    bandwidths.forEach((bandwidth, level) => {
+      const start = Math.max(10 ** x0, 10 ** y0 / bandwidth);
+      const end = Math.max(start, flops / bandwidth);
+      picture.append(
+        svg("path", { class: `roof level-${level}`, d: `M${x(start)} ${y(start * bandwidth)}L${x(end)} ${y(flops)}H${w - 12}` }),
+        svg("text", { x: x(start) + 6, y: y(start * bandwidth) - 6 - 12 * level }, this.data.levels[level][0]));
+    });
+    picture.append(svg("text", { x: w / 2, y: h - 4, "text-anchor": "middle" }, "flops per byte"));
     const most = Math.max(...kernels.map((row) => row.seconds));
     kernels.forEach((row, n) => {
       const dot = svg("circle", { cx: x(intensity[n]), cy: y(rates[n]), r: 3 + 9 * Math.sqrt(row.seconds / most), class: "kernel" });
-      dot.append(svg("title", {}, `%${row.name}: ${duration(row.seconds)}, ${quantity(rates[n], "flop/s")}, ${Math.round(100 * row.reached)} % of the limit`));
+      const bytes = `${quantity(row.bytes, "B")} from ${this.data.levels[row.level][0]}`;
+      dot.append(svg("title", {}, `%${row.name}: ${duration(row.seconds)}, ${quantity(rates[n], "flop/s")}, ${bytes}, ${Math.round(100 * row.reached)} % of the limit`));
       dot.addEventListener("click", () => this.reveal(row.name));
-      made.append(dot);
+      picture.append(dot);
     });
-    return element("div", { class: "flames" }, made);
+    return element("div", { class: "flames" }, picture,
+      element("div", { class: "hint" }, "Bytes count as read from the level that holds all of an instruction's operands and results. A limit is the best of the measurement and of this program's instructions."));
   }
 
   // -- table
@@ -128,6 +138,18 @@ export class TimeView {
     this.table.replaceChildren(head, ...rows.slice(0, 2000).map((row) =>
       element("tr", { onclick: () => this.reveal(row.name) }, ...COLUMNS.map(([, , words]) => element("td", {}, words(row, this.total))))));
   }
+}
+
+/** Return the limits: what was measured, or what an instruction reached if that is more. */
+function limitsOf(rows, { flops, levels }) {
+  const bandwidths = levels.map(([, , bandwidth]) => bandwidth);
+  let most = flops;
+  for (const row of rows) {
+    if (!(row.seconds > 0)) continue;
+    most = Math.max(most, (row.flops * row.runs) / row.seconds);
+    bandwidths[row.level] = Math.max(bandwidths[row.level], (row.bytes * row.runs) / row.seconds);
+  }
+  return { flops: most, bandwidths };
 }
 
 function tick(x1, y1, x2, y2, words, x, y, anchor) {

@@ -11,7 +11,8 @@ import numpy as np
 from hloom.cpu.runtime.profile import Profile
 
 _SIDE: Final = 256
-_BYTES: Final = 1 << 24
+_LEVELS: Final = {"L2": 1 << 18, "L3": 1 << 22, "memory": 1 << 26}
+"""Bytes of a copy, source and target together, that each level of the memory holds."""
 _TIMES: Final = 60
 """Short measurements, many times: the least of them is undisturbed even on a busy machine."""
 
@@ -19,19 +20,23 @@ _TIMES: Final = 60
 def time_data(profile: Profile) -> dict[str, Any]:
     """Return the time, runs, flops, bytes and waiting of every instruction, and the machine's limits."""
     lines = [[i.name, i.seconds, i.runs, i.flops, i.bytes, i.waiting] for i in profile.lines]
-    flops, bandwidth = machine_limits()
+    flops, levels = machine_limits()
     devices = max(1, len(profile.devices))
-    limits = {"flops": flops, "bandwidth": bandwidth}
+    limits = {"flops": flops, "levels": [[name, _LEVELS[name], rate] for name, rate in levels.items()]}
     return {"seconds": profile.seconds, "devices": devices, "lines": lines, **limits}
 
 
-def machine_limits() -> tuple[float, float]:
-    """Measure flops per second of numpy's f32 matrix product, and bytes per second of a copy in memory."""
+def machine_limits() -> tuple[float, dict[str, float]]:
+    """Measure flops per second of numpy's f32 matrix product, and bytes per second of copies by level."""
     matrix = np.ones((_SIDE, _SIDE), np.float32)
     product = np.empty_like(matrix)
     seconds = _least(lambda: np.matmul(matrix, matrix, out=product))
-    source, target = np.ones(_BYTES, np.uint8), np.zeros(_BYTES, np.uint8)
-    return 2.0 * _SIDE**3 / seconds, 2.0 * _BYTES / _least(lambda: np.copyto(target, source))
+    return 2.0 * _SIDE**3 / seconds, {name: _copy_rate(size) for name, size in _LEVELS.items()}
+
+
+def _copy_rate(size: int) -> float:
+    source, target = np.ones(size // 2, np.uint8), np.zeros(size // 2, np.uint8)
+    return size / _least(lambda: np.copyto(target, source))
 
 
 def _least(work: Callable[[], object]) -> float:

@@ -1,8 +1,12 @@
-// The tree of groups in which a program is shown: computations, op_name scopes, and pieces of long lists.
+// The tree of groups in which a program is shown: computations, scopes, and pieces of long lists.
 // Children are made when a group is opened, so a program of any size costs only what is looked at.
+
+import { parameterPath, scopesOf, stemOf } from "viewer/scopes.js";
 
 const MOST_CHILDREN = 48;
 const MOST_LOOSE = 8;
+/** A scope that holds all but one in so many instructions is no group of its own. */
+const MOST_BESIDE = 8;
 
 /**
  * A group or an instruction in the tree.
@@ -156,7 +160,7 @@ function scoped(node, members, depth) {
     }
     if (groups.size !== 1) break;
     const outermost = /^p?jit\(/.test([...groups.keys()][0]) && depth < 2;
-    if (!outermost && loose.some((i) => !isFramework(program, i))) break;
+    if (!outermost && loose.filter((i) => !isFramework(program, i)).length * MOST_BESIDE > members.length) break;
     depth += 1;
   }
   const items = [];
@@ -191,9 +195,29 @@ function bundled(node, loose) {
   for (const title of ["parameters", "constants"]) {
     const leaves = classes[title].map((i) => leaf(node, i));
     if (leaves.length <= MOST_LOOSE) found.push(...leaves);
-    else found.push(new Node(program, node, "bundle", title, classes[title], { items: leaves }));
+    else {
+      const items = title === "parameters" ? byPath(node, classes[title], 0) : leaves;
+      found.push(new Node(program, node, "bundle", title, classes[title], { items }));
+    }
   }
   return found;
+}
+
+/** Return parameters as nodes, grouped by the parts of their names: params, layers, 0. */
+function byPath(node, parameters, depth) {
+  const { program } = node;
+  const groups = new Map();
+  for (const i of parameters) {
+    const part = parameterPath(program, i)[depth] ?? program.names[i];
+    groups.set(part, [...(groups.get(part) ?? []), i]);
+  }
+  const longest = Math.max(...parameters.map((i) => parameterPath(program, i).length));
+  if (groups.size === 1 && parameters.length > 1 && depth < longest) return byPath(node, parameters, depth + 1);
+  return [...groups].flatMap(([title, inside]) => {
+    if (inside.length === 1) return [leaf(node, inside[0])];
+    const items = depth < longest ? byPath(node, inside, depth + 1) : inside.map((i) => leaf(node, i));
+    return [new Node(program, node, "scope", title, inside, { items })];
+  });
 }
 
 function classOf(program, i) {
@@ -212,19 +236,61 @@ function leaf(node, i) {
   return new Node(node.program, node, "instruction", node.program.names[i], [i], { instruction: i });
 }
 
-/** Return the items, cut into groups of consecutive ones if there are too many to look at. */
+/** Return the items; of too many to look at, loose ones and numbered scopes are grouped, then any neighbours. */
 function pieces(items, node) {
-  if (items.length <= MOST_CHILDREN) return items;
-  const levels = Math.ceil(Math.log(items.length) / Math.log(MOST_CHILDREN));
-  const size = Math.ceil(items.length ** ((levels - 1) / levels));
+  let shown = items;
+  if (shown.length > MOST_CHILDREN) shown = looseRuns(shown, node);
+  if (shown.length > MOST_CHILDREN) shown = numberedRuns(shown, node);
+  if (shown.length <= MOST_CHILDREN) return shown;
+  const levels = Math.ceil(Math.log(shown.length) / Math.log(MOST_CHILDREN));
+  const size = Math.ceil(shown.length ** ((levels - 1) / levels));
   const found = [];
-  for (let start = 0; start < items.length; start += size) {
-    const inside = items.slice(start, start + size);
-    const members = inside.flatMap((item) => item.members).sort((a, b) => a - b);
-    const title = `${start + 1}–${start + inside.length}: ${pieceWords(node.program, members)}`;
-    found.push(new Node(node.program, node, "piece", title, members, { items: inside }));
+  for (let start = 0; start < shown.length; start += size) {
+    const inside = shown.slice(start, start + size);
+    found.push(pieceOf(node, `${start + 1}–${start + inside.length}: `, inside));
   }
   return found;
+}
+
+/** Return the items with each run of single instructions between scopes as one piece. */
+function looseRuns(items, node) {
+  if (!items.some((item) => item.kind === "scope")) return items;
+  return runs(items, (item) => (item.kind === "instruction" ? "loose" : null)).flatMap((run) =>
+    (run.length > 2 && run[0].kind === "instruction" ? [pieceOf(node, "", run)] : run));
+}
+
+/** Return the items with runs of scopes that differ in their number, such as layer_0 and layer_1, in pieces. */
+function numberedRuns(items, node) {
+  const size = Math.ceil(items.length / (MOST_CHILDREN / 2));
+  return runs(items, (item) => (item.kind === "scope" ? stemOf(item.title) : null)).flatMap((run) => {
+    if (run.length <= size) return run;
+    const found = [];
+    for (let start = 0; start < run.length; start += size) {
+      const inside = run.slice(start, start + size);
+      const piece = pieceOf(node, "", inside);
+      piece.title = `${inside[0].title} – ${inside.at(-1).title}`;
+      found.push(piece);
+    }
+    return found;
+  });
+}
+
+/** Return consecutive items of equal keys as lists; items without a key stand alone. */
+function runs(items, keyOf) {
+  const found = [];
+  let last = null;
+  for (const item of items) {
+    const key = keyOf(item);
+    if (key !== null && key === last) found.at(-1).push(item);
+    else found.push([item]);
+    last = key;
+  }
+  return found;
+}
+
+function pieceOf(node, title, inside) {
+  const members = inside.flatMap((item) => item.members).sort((a, b) => a - b);
+  return new Node(node.program, node, "piece", title + pieceWords(node.program, members), members, { items: inside });
 }
 
 /** Return the names of the two instructions of a piece with the most arithmetic or bytes. */
@@ -235,39 +301,8 @@ function pieceWords(program, members) {
   return heaviest.slice(0, 2).map((i) => program.names[i]).join(", ");
 }
 
-/** Return the scopes of an instruction: its op_name without the last part, the primitive. */
+/** Return the scopes of an instruction. */
 function scopeOf(program, i) {
-  program.scopes ??= scopesOf(program);
+  program.scopes ??= scopesOf(program, (each) => classOf(program, each) === "parameters");
   return program.scopes[i];
-}
-
-function scopesOf(program) {
-  const tables = program.columns.scope.table.map(scopeParts);
-  const found = program.columns.scope.numbers.map((number) => tables[number]);
-  // what feeds only one scope stands where it is used
-  for (let i = program.count - 1; i >= 0; i--) {
-    if (found[i].length || classOf(program, i) === "parameters" || program.isRoot(i)) continue;
-    const users = program.users(i);
-    if (users.length && users.every((user) => found[user].join("/") === found[users[0]].join("/"))) {
-      found[i] = found[users[0]];
-    }
-  }
-  return found;
-}
-
-/** Return the parts of an op_name before its last; slashes in parentheses do not separate. */
-export function scopeParts(opName) {
-  const parts = [];
-  let depth = 0;
-  let start = 0;
-  for (let at = 0; at < opName.length; at++) {
-    const letter = opName[at];
-    if (letter === "(" || letter === "[") depth += 1;
-    else if (letter === ")" || letter === "]") depth -= 1;
-    else if (letter === "/" && depth <= 0) {
-      parts.push(opName.slice(start, at));
-      start = at + 1;
-    }
-  }
-  return parts;
 }

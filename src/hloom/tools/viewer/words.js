@@ -28,6 +28,28 @@ export function shortShape(shape) {
   return elements.length > 3 ? `(${elements.slice(0, 2).join(", ")}, … ${elements.length})` : plain;
 }
 
+/** Return the shape of an element of a tuple by its indices: "1, 0"; other shapes as they are. */
+export function partOfShape(shape, indices) {
+  if (indices === "workspace") return "";
+  return indices.split(", ").filter(Boolean).reduce((tuple, index) => elementsOf(tuple)[Number(index)] ?? tuple, shape);
+}
+
+/** Return the shapes of the elements of a tuple. */
+function elementsOf(shape) {
+  const found = [];
+  let depth = 0;
+  let start = 1;
+  for (let at = 1; at < shape.length; at++) {
+    const letter = shape[at];
+    if ((letter === "," && depth === 0) || at === shape.length - 1) {
+      found.push(shape.slice(start, at).replace(/\/\*index=\d+\*\//, "").trim());
+      start = at + 1;
+    } else if ("([{".includes(letter)) depth += 1;
+    else if (")]}".includes(letter)) depth -= 1;
+  }
+  return found;
+}
+
 /** Cut a text in its middle. */
 export function cut(text, most) {
   if (text.length <= most) return text;
