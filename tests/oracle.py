@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pytest
+
+from hloom.ir.xla_version import XlaVersion
+
+
+def installed_version() -> XlaVersion:
+    """Return the version of the installed jaxlib, whose printer is compared with."""
+    pytest.importorskip("jaxlib")
+    return XlaVersion.parse(version("jaxlib"))
 
 
 def run(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:

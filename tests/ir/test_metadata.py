@@ -17,6 +17,7 @@ from hloom.ir.metadata import (
 )
 from hloom.ir.naming import NameUniquer, sanitized
 from hloom.ir.stack_frames import FileLocation, StackFrame, StackFrames
+from hloom.ir.xla_version import OLDEST
 
 FULL = OpMetadata(
     op_type="t", op_name='n"é', source_file="f", source_line=1, source_end_line=2, source_column=3,
@@ -97,7 +98,9 @@ def test_statistics(text: str) -> None:
         ('{{"a"}}', ""),
         ('{{"a" {0,1}}}', ""),
         ('{(({"v1"}), ({}, {"v3" {2}}))}', ""),
-        ("{[synthetic_call]}", ""),
+        ("{[synthetic_call]}", '{(),[""]}'),
+        ('{(),[""]}', ""),
+        ('{{"a" {1}},["outer/inner"]}', ""),
         ("{}", "{()}"),
         ('{((), ({"a"}))}', ""),
         ('{{"a"} {"b"}}', '{{"b"}}'),
@@ -111,6 +114,12 @@ def test_original_values(text: str, printed: str) -> None:
     value.write(message)
     assert value.text() == (printed or text)
     assert OriginalValue.read(message) == value
+
+
+def test_original_values_before_0_11_have_no_calls() -> None:
+    written = {'{(),[""]}': "{[synthetic_call]}", '{{"a"},["outer"]}': '{{"a"}}'}
+    for text, printed in written.items():
+        assert OriginalValue.parse(Cursor(text)).text(OLDEST) == printed
 
 
 def test_stack_frames_keep_what_is_used_callers_first() -> None:

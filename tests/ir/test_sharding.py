@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+import oracle
 from hloom.errors import HloError, ParseError
 from hloom.ir.cursor import Cursor
 from hloom.ir.sharding import Sharding
+from hloom.ir.xla_version import OLDEST, V0_11
 from hloom.shape.shape import Shape
 
 MESH = "mesh['a'=2,'b'=4]"
+SUM = '{op_type="sdy::reduction_op" op_name="SUM"}'
 
 # What is written, and what is printed where that differs.
 FORMS = [
@@ -65,16 +68,56 @@ def parse(text: str) -> Sharding:
 @pytest.mark.parametrize(("written", "printed"), FORMS)
 def test_forms(written: str, printed: str) -> None:
     sharding = parse(written)
-    assert sharding.text() == (printed or written)
-    assert parse(sharding.text()) == sharding
-    assert hash(parse(sharding.text())) == hash(sharding)
+    text = sharding.text(version=OLDEST)
+    assert text == (printed or written)
+    assert parse(text) == sharding
+    assert hash(parse(text)) == hash(sharding)
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("{maximal_mesh[device_id=3]}", "{single_device[device_id=3]}"),
+        ("{single_device[device_id=3]}", "{single_device[device_id=3]}"),
+        (f"{{{MESH}, unreduced=max}}", f"{{{MESH}, unreduced=max}}"),
+        (f"{{{MESH}, unreduced=sum}}", f"{{{MESH}, unreduced}}"),
+        (f"{{{MESH}, unreduced=min{{'a','b'}}}}", f"{{{MESH}, unreduced=min}}"),
+        (f"{{{MESH}, [{{'a'}}], unreduced=min{{'b'}}}}", f"{{{MESH}, [{{'a'}}], unreduced=min{{'b'}}}}"),
+        ("{unreduced}", f"{{unreduced metadata={SUM}}}"),
+        (f"{{unreduced metadata={SUM}}}", f"{{unreduced metadata={SUM}}}"),
+        ('{unreduced metadata={op_name="a"}}', f'{{unreduced metadata={{{{op_name="a"}}, {SUM}}}}}'),
+        (
+            "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}",
+            f"{{devices=[2,1,2]<=[4] last_tile_dims={{unreduced}} metadata={SUM}}}",
+        ),
+        ("{{unreduced}, {manual}}", f"{{{{unreduced metadata={SUM}}}, {{manual}}}}"),
+    ],
+)
+def test_forms_of_the_newest_version(written: str, printed: str) -> None:
+    assert parse(written).text() == printed
+    assert parse(printed).text() == printed
+    from hloom.proto.schema.xla_data_pb2 import OpSharding
+
+    message = OpSharding()
+    parse(written).write(message)
+    assert Sharding.read(message) == parse(written)
+
+
+def test_before_0_12_the_mesh_of_one_device_is_maximal() -> None:
+    sharding = parse("{single_device[device_id=3]}")
+    assert sharding.text(version=V0_11) == "{maximal_mesh[device_id=3]}"
+
+
+def test_before_0_11_a_reduction_is_metadata_as_any_other() -> None:
+    assert parse("{unreduced}").text(version=OLDEST) == "{unreduced}"
+    assert parse(f"{{unreduced metadata={SUM}}}").text(version=OLDEST) == f"{{unreduced metadata={SUM}}}"
 
 
 @pytest.mark.parametrize(("written", "printed"), FORMS)
 def test_forms_as_xla_prints_them(written: str, printed: str) -> None:
     hlo = pytest.importorskip("jaxlib._hlo")
     module = hlo.hlo_module_from_text(f"ENTRY e {{ p = f32[8,8] parameter(0), sharding={written} }}")
-    assert f", sharding={parse(written).text()}\n" in module.to_string()
+    assert f", sharding={parse(written).text(version=oracle.installed_version())}\n" in module.to_string()
 
 
 @pytest.mark.parametrize("written", [written for written, _ in FORMS])
@@ -101,6 +144,7 @@ def test_long_tuples_are_numbered() -> None:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
+        ("sharding.reduction", f"{{{MESH}, unreduced=mean}}"),
         ("sharding.no-devices", "{replicated devices=[2]0,1}"),
         ("sharding.maximal-device", "{maximal}"),
         ("sharding.tiles", "{device=1}"),

@@ -8,6 +8,7 @@ from tests.sharding.runs import run_partitioned
 
 import agreement
 import hloom
+from hloom.errors import HloError
 from hloom.ir.module import HloModule
 
 MESH = 'HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}\n'
@@ -49,6 +50,22 @@ def test_partial_sums_are_left_unreduced() -> None:
     partitioned, (found,) = run_partitioned(module, 4, [X, Y])
     agreement.equal(found, X @ Y)
     assert not [i for i in partitioned.module.instructions() if i.operation.communicates]
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        'sharding={unreduced metadata={op_type="sdy::reduction_op" op_name="MAX"}}',
+        "sharding={mesh['x'=4], [{}, {}], unreduced=max{'x'}}",
+        UNREDUCED.replace("unreduced=", "unreduced=max"),
+    ],
+)
+def test_parts_whose_maximum_is_the_value_are_refused(annotation: str) -> None:
+    program = f"ENTRY e {{ x = f32[8,8] parameter(0), {annotation}\n ROOT y = f32[8,8] negate(x) }}"
+    module = HloModule.from_text(MESH + program)
+    with pytest.raises(HloError) as caught:
+        run_partitioned(module, 4, [X])
+    assert caught.value.rule == "sharding.reduction-sum"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import hloom.operations  # noqa: F401  (declares the operations)
+import oracle
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
@@ -40,6 +41,7 @@ def both_options(preset: str, **changes: Any) -> tuple[PrintOptions, Any]:
     """The same print options for hloom and for jaxlib."""
     theirs_class = pytest.importorskip("jaxlib._hlo").HloPrintOptions
     ours = getattr(PrintOptions, preset)() if preset else PrintOptions()
+    ours = ours.replace(xla_version=oracle.installed_version())
     theirs = getattr(theirs_class, preset)() if preset else theirs_class()
     for name, value in changes.items():
         setattr(theirs, name, value)

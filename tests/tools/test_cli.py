@@ -468,6 +468,9 @@ def test_several_programs_in_one_file(tmp_path: Path) -> None:
 
 def test_print_writes_what_xla_writes_to_the_last_byte(program: Path, tmp_path: Path) -> None:
     module = HloModule.from_text(PROGRAM)
-    assert hloom("print", program).output == module.to_text()
+    assert hloom("print", program).output == module.to_text(xla_version="0.12")
+    assert hloom("print", program, "--xla-version", "0.10.2").output == module.to_text()
     hloom("print", program, "-o", tmp_path / "out.hlo")
-    assert (tmp_path / "out.hlo").read_text() == module.to_text()
+    assert (tmp_path / "out.hlo").read_text() == module.to_text(xla_version="0.12")
+    assert hloom("opt", program, "--passes=dce", "--xla-version=0.11").output.count("%t#0") == 1
+    assert "a version of XLA is that of a jaxlib" in hloom("print", program, "--xla-version", "new").output

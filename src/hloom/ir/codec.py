@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from hloom.ir.cursor import Cursor, escape
+from hloom.ir.xla_version import OLDEST, XlaVersion
 
 Message: TypeAlias = Any
 """A protobuf message; its generated class is not imported here, because that would load google.protobuf."""
@@ -53,6 +54,7 @@ class Attribute:
         always: print the attribute even if it has its default value.
         proto: dotted path of the field in HloInstructionProto; empty if it has none.
         after_computations: print the attribute after the called computations.
+        since, until: the versions of XLA that print the attribute: from the first on, before the second.
     """
 
     field: str
@@ -62,6 +64,12 @@ class Attribute:
     always: bool
     proto: str
     after_computations: bool
+    since: XlaVersion = OLDEST
+    until: XlaVersion | None = None
+
+    def is_printed_by(self, version: XlaVersion) -> bool:
+        """Return whether a version of XLA prints the attribute."""
+        return self.since <= version and (self.until is None or version < self.until)
 
     def write(self, message: Message, value: Any) -> None:
         """Store the value at the attribute's path, creating the messages on the path."""
@@ -89,9 +97,11 @@ def attribute(
     proto: str | None = None,
     always: bool = False,
     after_computations: bool = False,
+    since: XlaVersion = OLDEST,
+    until: XlaVersion | None = None,
 ) -> Any:
     """Declare an attribute with any codec; ``name`` and ``proto`` default to the field's own name."""
-    spec = (codec, default, name, proto, always, after_computations)
+    spec = (codec, default, name, proto, always, after_computations, since, until)
     if default is REQUIRED:
         return dataclasses.field(metadata={"hlo": spec})
     return dataclasses.field(default=default, metadata={"hlo": spec})
@@ -101,9 +111,12 @@ def attributes_of(cls: type) -> tuple[Attribute, ...]:
     """Return the declared attributes of an operation class in the order of their declaration."""
     found: list[Attribute] = []
     for field in dataclasses.fields(cls):
-        codec, default, name, proto, always, after = field.metadata["hlo"]
+        codec, default, name, proto, *printing = field.metadata["hlo"]
         path = field.name if proto is None else proto
-        found.append(Attribute(field.name, name or field.name, codec, default, always, path, after))
+        always, after, since, until = printing
+        found.append(
+            Attribute(field.name, name or field.name, codec, default, always, path, after, since, until)
+        )
     return tuple(found)
 
 
@@ -244,10 +257,17 @@ def flag(
     proto: str | None = None,
     after_computations: bool = False,
     always: bool = False,
+    since: XlaVersion = OLDEST,
 ) -> bool:
     """Declare a boolean, ``true`` or ``false``, which is not printed if it has its default value."""
     return attribute(
-        FLAG, default=default, name=name, proto=proto, after_computations=after_computations, always=always
+        FLAG,
+        default=default,
+        name=name,
+        proto=proto,
+        always=always,
+        after_computations=after_computations,
+        since=since,
     )
 
 
@@ -264,8 +284,10 @@ def enum(
     proto: str | None = None,
     always: bool = False,
     stored_as_text: bool = False,
+    since: XlaVersion = OLDEST,
+    until: XlaVersion | None = None,
 ) -> str:
     """Declare one word of a fixed set; a dictionary gives the proto number of each word."""
     numbers = words if isinstance(words, dict) else {word: i for i, word in enumerate(words)}
     codec = EnumCodec(numbers, stored_as_text=stored_as_text)
-    return attribute(codec, default=default, name=name, proto=proto, always=always)
+    return attribute(codec, default=default, name=name, proto=proto, always=always, since=since, until=until)

@@ -14,6 +14,7 @@ from hloom.shape.shape_parser import parse_shape_at
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+")
 _INTEGER: Final = re.compile(r"-?[0-9]++")
 _NAME: Final = re.compile(r"(%?)([A-Za-z_][A-Za-z0-9_.\-]*+)(:?)")
+_ELEMENT: Final = re.compile(r"#([0-9]{1,18})(?![0-9])")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 _KEY: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*+)=")
 _KEYWORD_END: Final = r"(?![A-Za-z0-9_.\-:=])"
@@ -184,6 +185,14 @@ class Cursor:
             return word
         self.position = found.end()
         return word
+
+    def element_index(self) -> int | None:
+        """Parse ``#1`` directly after a name, which selects an element of a tuple; return None without it."""
+        found = _ELEMENT.match(self.text, self.position)
+        if found is None:
+            return None
+        self.position = found.end()
+        return int(found[1])
 
     def string(self) -> str:
         """Parse a quoted string, undoing its C escapes."""

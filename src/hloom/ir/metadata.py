@@ -11,6 +11,7 @@ from hloom.errors import ParseError, did_you_mean
 from hloom.ir.codec import float_text
 from hloom.ir.cursor import Cursor, escape, is_json_dictionary
 from hloom.ir.naming import sanitized
+from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
 
 Message: TypeAlias = Any
 ShapeIndex: TypeAlias = tuple[int, ...]
@@ -335,14 +336,16 @@ class OriginalValue:
     Attributes:
         arrays: the original array for each index into the value, in order; None where it is unknown.
         is_synthetic_call: the instruction is a call that a pass made; it has no original.
+        call_hierarchy: the calls, inlined since, through which the value was computed, as ``a/b``.
     """
 
     arrays: tuple[tuple[ShapeIndex, OriginalArray | None], ...] = ()
     is_synthetic_call: bool = False
+    call_hierarchy: str | None = None
 
     @staticmethod
     def parse(cursor: Cursor) -> OriginalValue:
-        """Parse ``{{"a"}}``, ``{({"a"}, {"b" {1}})}`` or ``{[synthetic_call]}``."""
+        """Parse ``{{"a"}}``, ``{({"a"}, {"b" {1}})}``, ``{{"a"},["b/c"]}`` or ``{[synthetic_call]}``."""
         cursor.expect("{")
         if cursor.accept("["):
             cursor.expect("synthetic_call")
@@ -364,20 +367,29 @@ class OriginalValue:
                 index.pop()
             elif token == "," and index:
                 index[-1] += 1
+            elif token == "," and cursor.accept("["):
+                hierarchy = cursor.string()
+                cursor.expect("]")
+                cursor.expect("}")
+                return OriginalValue(tuple(arrays), not arrays and not hierarchy, hierarchy)
             else:
                 raise cursor.error(f"unexpected {token!r}", rule="origin.tree", position=start)
         return OriginalValue(tuple(arrays))
 
-    def text(self) -> str:
-        """Return the text, as XLA prints it."""
-        if self.is_synthetic_call:
+    def text(self, version: XlaVersion = NEWEST) -> str:
+        """Return the text, as a version of XLA prints it."""
+        if self.is_synthetic_call and version < V0_11:
             return "{[synthetic_call]}"
-        return "{" + _tree_text(dict(self.arrays), 0, [_WIDEST]) + "}"
+        hierarchy = "" if self.is_synthetic_call and self.call_hierarchy is None else self.call_hierarchy
+        ending = "" if hierarchy is None or version < V0_11 else f',["{escape(hierarchy)}"]'
+        return "{" + _tree_text(dict(self.arrays), 0, [_WIDEST]) + ending + "}"
 
     def write(self, message: Message) -> None:
         """Store the value in an OriginalValueProto."""
         message.SetInParent()
         message.is_synthetic_call = self.is_synthetic_call
+        if self.call_hierarchy is not None:
+            message.call_hierarchy = self.call_hierarchy
         for index, array in self.arrays:
             element = message.elements.add(shape_index=index)
             if array is not None:
@@ -393,7 +405,8 @@ class OriginalValue:
             )
             for e in message.elements
         )
-        return OriginalValue(arrays, message.is_synthetic_call)
+        hierarchy = message.call_hierarchy if message.HasField("call_hierarchy") else None
+        return OriginalValue(arrays, message.is_synthetic_call, hierarchy)
 
 
 def _tree_text(arrays: Mapping[ShapeIndex, OriginalArray | None], depth: int, left: list[int]) -> str:

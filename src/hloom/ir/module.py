@@ -210,8 +210,22 @@ class HloModule:
         """Parse HLO text; raise ParseError with line, column and caret."""
         return PARSE(text)
 
-    def to_text(self, options: PrintOptions | None = None) -> str:
-        """Return the text that XLA's ``HloModule::ToString`` prints; ``options`` select other forms."""
+    def to_text(self, options: PrintOptions | None = None, *, xla_version: str | None = None) -> str:
+        """Return the text that XLA's ``HloModule::ToString`` prints; ``options`` select other forms.
+
+        Args:
+            options: names of XLA's print options.
+            xla_version: a version of jaxlib such as ``0.11``. Without options, the text is that of its dumps;
+                otherwise the options with that version's forms. By default, the newest version's forms.
+
+        Raise HloError (``text.xla-version``) for an unknown version.
+        """
+        if xla_version is not None:
+            from hloom.ir.xla_version import XlaVersion
+            from hloom.text.options import PrintOptions
+
+            version = XlaVersion.parse(xla_version)
+            options = PrintOptions.dump(version) if options is None else options.replace(xla_version=version)
         return PRINT(self, options)
 
     @classmethod

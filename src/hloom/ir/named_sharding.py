@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 from hloom.errors import ParseError
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import AxisRef, Mesh, read_axis, read_mesh, write_axis, write_mesh
 from hloom.ir.metadata import OpMetadata
+from hloom.ir.xla_version import V0_12, XlaVersion
 
 Message: TypeAlias = Any
 Axes: TypeAlias = tuple[AxisRef, ...]
+
+_ONE_DEVICE: Final = ("single_device[", "maximal_mesh[")
+"""The mesh of one device, since 0.12 and before."""
+NAMED_BEGINNINGS: Final = ("mesh[", *_ONE_DEVICE)
+_REDUCTIONS: Final = {"sum": "SUM", "max": "MAX", "min": "MIN"}
+_STORED_REDUCTIONS: Final = ("SUM", "MAX", "MIN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class NamedSharding:
         mesh: the devices with named axes; without axes, its one device id is that of a maximal sharding.
         dimensions: the sharding of each dimension; empty if none is sharded.
         replicated_axes, unreduced_axes, manual_axes: axes that shard no dimension.
+        reduction: how the parts along the unreduced axes are combined: SUM, MAX or MIN.
     """
 
     mesh: Mesh
@@ -37,13 +45,14 @@ class NamedSharding:
     replicated_axes: Axes = ()
     unreduced_axes: Axes = ()
     manual_axes: Axes = ()
+    reduction: str = "SUM"
 
     @staticmethod
     def parse(cursor: Cursor) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
         """Parse a named sharding and its metadata, from after the opening brace through the closing one."""
         cursor.skip()
         start = cursor.position
-        if cursor.accept("maximal_mesh["):
+        if any(map(cursor.accept, _ONE_DEVICE)):
             cursor.expect("device_id=")
             mesh = Mesh((), (cursor.integer(),))
             cursor.expect("]")
@@ -62,9 +71,14 @@ class NamedSharding:
             ("manual", NamedSharding(mesh, manual_axes=every)),
         ):
             if cursor.accept(word):
+                if word == "unreduced" and cursor.accept("="):
+                    whole = replace(whole, reduction=_parse_reduction(cursor))
+                    if cursor.accept("{"):
+                        whole = replace(whole, unreduced_axes=_parse_axes(cursor, mesh).axes)
                 return whole, _parse_end(cursor)
         dimensions = _parse_dimensions(cursor, mesh)
         axes: dict[str, Axes] = {}
+        reduction = "SUM"
         metadata: tuple[OpMetadata, ...] = ()
         while not cursor.accept("}"):
             cursor.expect(",")
@@ -74,6 +88,8 @@ class NamedSharding:
             if key == "metadata":
                 metadata += OpMetadata.parse_one_or_list(cursor)
             elif key in ("replicated", "unreduced", "manual"):
+                if key == "unreduced" and not cursor.peek("{"):
+                    reduction = _parse_reduction(cursor)
                 cursor.expect("{")
                 found = _parse_axes(cursor, mesh)
                 axes[f"{key}_axes"] = axes.get(f"{key}_axes", ()) + found.axes
@@ -83,7 +99,7 @@ class NamedSharding:
                     )
             else:
                 raise cursor.error(f"unexpected {key!r} in a sharding", rule="sharding.words", position=at)
-        sharding = NamedSharding(mesh, dimensions, **axes)
+        sharding = NamedSharding(mesh, dimensions, **axes, reduction=reduction)
         problem = sharding.problem()
         if problem:
             raise cursor.error(problem, rule="sharding.axes", position=start)
@@ -105,11 +121,12 @@ class NamedSharding:
                 return "replicated, unreduced and manual axes must be in the order of the mesh"
         return ""
 
-    def text(self) -> str:
-        """Return the text of the sharding without braces and metadata."""
+    def text(self, version: XlaVersion) -> str:
+        """Return the text of the sharding without braces and metadata, as a version of XLA prints it."""
         mesh = self.mesh
         if not mesh.axes and mesh.device_ids:
-            return f"maximal_mesh[device_id={mesh.numbers[0]}]"
+            return f"{_ONE_DEVICE[version < V0_12]}device_id={mesh.numbers[0]}]"
+        reduction = "" if self.reduction == "SUM" else self.reduction.lower()
         every = tuple(AxisRef(i) for i in range(len(mesh.axes)))
         if not self.dimensions:
             kept = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
@@ -119,7 +136,8 @@ class NamedSharding:
                 ("manual", ((), (), every)),
             ):
                 if kept == whole:
-                    return f"{mesh.text()}, {word}"
+                    ending = f"={reduction}" if word == "unreduced" and reduction else ""
+                    return f"{mesh.text()}, {word}{ending}"
         text = f"{mesh.text()}, [{', '.join(map(self._dimension_text, self.dimensions))}]"
         for word, axes in (
             ("replicated", self.replicated_axes),
@@ -127,7 +145,8 @@ class NamedSharding:
             ("manual", self.manual_axes),
         ):
             if axes:
-                text += f", {word}={{{', '.join(map(mesh.axis_text, axes))}}}"
+                combined = reduction if word == "unreduced" else ""
+                text += f", {word}={combined}{{{', '.join(map(mesh.axis_text, axes))}}}"
         return text
 
     def _dimension_text(self, dimension: DimensionSharding) -> str:
@@ -145,6 +164,7 @@ class NamedSharding:
         for field in ("replicated_axes", "unreduced_axes", "manual_axes"):
             for axis in getattr(self, field):
                 write_axis(getattr(message, field).add(), axis)
+        message.reduction_op = _STORED_REDUCTIONS.index(self.reduction)
         for one in metadata:
             one.write(message.metadata.add())
 
@@ -159,6 +179,7 @@ class NamedSharding:
             tuple(map(read_axis, message.replicated_axes)),
             tuple(map(read_axis, message.unreduced_axes)),
             tuple(map(read_axis, message.manual_axes)),
+            _read_reduction(message.reduction_op),
         )
         lists = [*(d.axes for d in sharding.dimensions), sharding.replicated_axes, sharding.unreduced_axes]
         for axis in (axis for axes in (*lists, sharding.manual_axes) for axis in axes):
@@ -177,6 +198,22 @@ def _parse_end(cursor: Cursor) -> tuple[OpMetadata, ...]:
         metadata = OpMetadata.parse_one_or_list(cursor)
     cursor.expect("}")
     return metadata
+
+
+def _parse_reduction(cursor: Cursor) -> str:
+    cursor.skip()
+    start = cursor.position
+    word = cursor.word()
+    if word not in _REDUCTIONS:
+        message = f"expected {', '.join(_REDUCTIONS)} or axes in braces, found {word!r}"
+        raise cursor.error(message, rule="sharding.reduction", position=start)
+    return _REDUCTIONS[word]
+
+
+def _read_reduction(number: int) -> str:
+    if not 0 <= number < len(_STORED_REDUCTIONS):
+        raise ParseError(f"reduction number {number} of an unreduced sharding", rule="sharding.reduction")
+    return _STORED_REDUCTIONS[number]
 
 
 def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ...]:

@@ -15,8 +15,9 @@ from hloom.errors import ParseError
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import IotaTiles
 from hloom.ir.metadata import OpMetadata
-from hloom.ir.named_sharding import NamedSharding
+from hloom.ir.named_sharding import NAMED_BEGINNINGS, NamedSharding
 from hloom.ir.tile_assignment import TileAssignment
+from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
 from hloom.shape.shape import Shape
 
 Message: TypeAlias = Any
@@ -27,6 +28,8 @@ _TYPES: Final = {
 _KINDS: Final = {number: kind for kind, number in _TYPES.items()}
 _WHOLE: Final = ("replicated", "maximal", "manual", "unknown", "unreduced")
 _SUBGROUPS: Final = ("maximal", "replicated", "manual", "unreduced")
+_REDUCTION: Final = "sdy::reduction_op"
+"""The op_type of the metadata whose op_name is the reduction that an unreduced sharding needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +131,31 @@ class Sharding:
     @classmethod
     def _parse_single(cls, cursor: Cursor) -> Sharding:
         """Parse one sharding after its opening brace."""
-        if cursor.peek("mesh[") or cursor.peek("maximal_mesh["):
+        if any(map(cursor.peek, NAMED_BEGINNINGS)):
             named, metadata = NamedSharding.parse(cursor)
             return cls("named", named=named, metadata=metadata)
         cursor.skip()
         return _SingleParser(cursor).parse()
 
-    def text(self, *, metadata: bool = True) -> str:
-        """Return the text of the sharding, as XLA prints it."""
+    @property
+    def reduction(self) -> str:
+        """Return the reduction of the parts of an unreduced value: SUM, MAX or MIN."""
+        if self.named is not None:
+            return self.named.reduction
+        return next((m.op_name for m in self.metadata if m.op_type == _REDUCTION), "SUM")
+
+    def text(self, *, metadata: bool = True, version: XlaVersion = NEWEST) -> str:
+        """Return the text of the sharding, as a version of XLA prints it."""
         if self.kind == "tuple":
             parts = [
-                (f"/*index={i}*/" if i and i % 5 == 0 else "") + element.text(metadata=metadata)
+                (f"/*index={i}*/" if i and i % 5 == 0 else "")
+                + element.text(metadata=metadata, version=version)
                 for i, element in enumerate(self.elements)
             ]
             return "{" + ", ".join(parts) + "}"
+        shown = self._shown_metadata(version) if metadata else ()
         if self.named is not None:
-            return "{" + self.named.text() + self._metadata_text(", ", metadata, listed=True) + "}"
+            return "{" + self.named.text(version) + _metadata_text(shown, ", ", listed=True) + "}"
         if self.tiles is not None:
             text = self.tiles.text()
             if self.last_tile_dims == ("replicated",):
@@ -154,14 +166,14 @@ class Sharding:
             text = f"maximal device={self.device}" if self.kind == "maximal" else self.kind
         if self.group is not None:
             text += f" shard_{self.group.kind} {self.group.number}"
-        return "{" + text + self._metadata_text(" ", metadata, listed=False) + "}"
+        return "{" + text + _metadata_text(shown, " ", listed=False) + "}"
 
-    def _metadata_text(self, before: str, wanted: bool, *, listed: bool) -> str:
-        if not wanted or not self.metadata:
-            return ""
-        texts = [metadata.text() for metadata in self.metadata]
-        one = len(texts) == 1 and not listed
-        return before + "metadata=" + (texts[0] if one else "{" + ", ".join(texts) + "}")
+    def _shown_metadata(self, version: XlaVersion) -> tuple[OpMetadata, ...]:
+        """Return the metadata; since 0.11 with the reduction of an unreduced value that states none."""
+        unreduced = self.kind == "unreduced" or "unreduced" in self.last_tile_dims
+        if version < V0_11 or not unreduced or any(m.op_type == _REDUCTION for m in self.metadata):
+            return self.metadata
+        return (*self.metadata, OpMetadata(op_type=_REDUCTION, op_name=self.reduction))
 
     # -- proto
 
@@ -218,6 +230,14 @@ class Sharding:
             alike = int(message.shard_group_type) == 1
             group = ShardGroup("like" if alike else "as", int(message.shard_group_id))
         return replace(found, group=group, metadata=tuple(map(OpMetadata.read, message.metadata)))
+
+
+def _metadata_text(metadata: tuple[OpMetadata, ...], before: str, *, listed: bool) -> str:
+    if not metadata:
+        return ""
+    texts = [one.text() for one in metadata]
+    alone = len(texts) == 1 and not listed
+    return before + "metadata=" + (texts[0] if alone else "{" + ", ".join(texts) + "}")
 
 
 def _read_tiled(message: Message) -> Sharding:

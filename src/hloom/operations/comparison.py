@@ -12,6 +12,7 @@ from hloom.ir.codec import enum
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.traits import LayoutSource, Range
+from hloom.ir.xla_version import V0_11
 from hloom.operations.arithmetic import maximum, minimum
 from hloom.operations.elementwise import (
     ANY,
@@ -39,6 +40,7 @@ SWAPPED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "G
 """The direction of a comparison with its operands exchanged."""
 
 
+ORDERS: Final = ("", "PARTIAL", "TOTAL")
 COMPARISON_TYPES: Final = {"": 0, "FLOAT": 1, "TOTALORDER": 2, "SIGNED": 3, "UNSIGNED": 4}
 """Types of comparisons; the empty one stands for the element type's own."""
 
@@ -52,34 +54,54 @@ class Compare(Elementwise):
         comparison_type: FLOAT, TOTALORDER, SIGNED or UNSIGNED; empty for the element type's own.
             With FLOAT a comparison with NaN is false (NE true) and -0 equals +0; the total order is
             -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. Complex numbers have no order: only EQ and NE.
+        order: XLA's word for the type since 0.11: TOTAL is TOTALORDER, PARTIAL is FLOAT.
     """
 
     accepts: ClassVar[frozenset[ElementType]] = ANY
     direction: str = enum(tuple(_COMPARE), proto="comparison_direction", stored_as_text=True)
-    comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True)
+    comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True, until=V0_11)
+    order: str = enum(ORDERS, default="", proto="comparison_order", stored_as_text=True, since=V0_11)
 
     def highlights(self) -> Sequence[str]:
         """Return the direction."""
         return (self.direction,)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
-        """Return true for the type that belongs to the operand's element type, which is not printed."""
-        element_type = instruction.operands[0].shape.element_type
-        return field == "comparison_type" and self.comparison_type == natural_type(element_type)
+        """Return true for the type and order of the operand's element type, which are not printed."""
+        natural = natural_type(instruction.operands[0].shape.element_type)
+        if field == "order":
+            return natural != "FLOAT" or self.comparison_type == natural
+        return field == "comparison_type" and self.comparison_type == natural
 
     def result_type(self, operand: ElementType) -> ElementType:
         return PRED
 
     def canonical(self, *operands: Shape) -> Operation:
-        """Drop the comparison type that belongs to the operands' element type."""
-        natural = operands[0].is_array and self.comparison_type == natural_type(operands[0].element_type)
-        return self.replace(comparison_type="") if natural else self
+        """Return the operation without its order; the type is empty if it is the element type's own.
+
+        Raise ShapeError (``compare.order``) for an order that contradicts the type or the element type.
+        """
+        if not (self.comparison_type or self.order) or not operands[0].is_array:
+            return self
+        natural = natural_type(operands[0].element_type)
+        kind = self.comparison_type
+        if self.order:
+            types = [natural] if (natural == "FLOAT") is (self.order == "PARTIAL") else []
+            types += ["TOTALORDER"] if self.order == "TOTAL" else []
+            kind = kind or "".join(types[:1])
+            if kind not in types:
+                stated = f"{self.comparison_type} " * bool(self.comparison_type)
+                message = f"{self.order} order of a {stated}comparison of {operands[0].element_type.name}"
+                raise ShapeError(message, rule="compare.order")
+        return self.replace(comparison_type="" if kind == natural else kind, order="")
 
     def spelled_out(self, instruction: HloInstruction) -> Operation:
-        """Add the comparison type."""
-        if self.comparison_type:
+        """Add the comparison type and the order."""
+        natural = natural_type(instruction.operands[0].shape.element_type)
+        kind = self.comparison_type or natural
+        if kind not in (natural, "TOTALORDER"):  # which the verifier refuses
             return self
-        return self.replace(comparison_type=natural_type(instruction.operands[0].shape.element_type))
+        return self.replace(comparison_type=kind, order="PARTIAL" if kind == "FLOAT" else "TOTAL")
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Check that the comparison type fits the element type and that complex numbers are not ordered."""

@@ -13,6 +13,7 @@ from hloom.ir.stack_frames import FileLocation, StackFrame, StackFrames
 from hloom.proto.program_shape import read_program_shape, write_program_shape
 from hloom.proto.remainder import fields_of
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, StackFrameIndexProto
+from hloom.proto.schema.xla_data_pb2 import DeviceAssignmentProto
 from hloom.shape.shape import Shape
 
 READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
@@ -23,6 +24,8 @@ READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
 """The fields of HloModuleProto that are converted; the others are kept as bytes."""
 
 _DEEPEST_RECOVERY: Final = 8
+_MOST_LISTED_DEVICES: Final = 1 << 16
+"""Devices that a written assignment lists at most."""
 
 ModuleReader: TypeAlias = Callable[[HloModuleProto, int], HloModule]
 """A function that parses a module at a depth of nesting, used for recovery modules."""
@@ -59,6 +62,8 @@ def read_config(
         config.buffer_donors.append(place)
     config.frontend_attributes = dict(message.frontend_attributes.map)
     config.stack_frames = _read_stack_frames(message.stack_frame_index)
+    # HloModuleProto has no other field for them; the devices themselves are kept as bytes.
+    config.replica_count, config.num_partitions = _device_counts(message.device_assignment)
     _read_recovery_table(message, config, read_module, depth)
 
 
@@ -88,6 +93,31 @@ def write_config(module: HloModule, message: HloModuleProto, module_message: Mod
         kept.write(entry.new_original_array)
         if recovery is not None:
             entry.recovery_module.CopyFrom(module_message(recovery))
+
+
+def _device_counts(assignment: DeviceAssignmentProto) -> tuple[int, int]:
+    """Return the numbers of replicas and of partitions, at least 1 each."""
+    return max(1, assignment.replica_count), max(1, assignment.computation_count)
+
+
+def write_device_counts(config: ModuleConfig, message: HloModuleProto) -> None:
+    """Write numbers of devices other than 1 as an assignment, replica after replica.
+
+    An assignment of the same numbers of devices, which was read, stays.
+    """
+    replicas, partitions = config.replica_count, config.num_partitions
+    if message.HasField("device_assignment"):
+        if _device_counts(message.device_assignment) == (replicas, partitions):
+            return
+        message.ClearField("device_assignment")
+    if replicas == partitions == 1:
+        return
+    message.device_assignment.replica_count = replicas
+    message.device_assignment.computation_count = partitions
+    if replicas * partitions <= _MOST_LISTED_DEVICES:
+        for partition in range(partitions):
+            ids = range(partition, replicas * partitions, partitions)
+            message.device_assignment.computation_devices.add(replica_device_ids=ids)
 
 
 def _with_default_layouts(shape: ProgramShape) -> ProgramShape:

@@ -14,7 +14,7 @@ from hloom.errors import HloError, VerifyError
 from hloom.ir.computation import LOCAL_ID, HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.proto.config import write_config
+from hloom.proto.config import write_config, write_device_counts
 from hloom.proto.program_shape import write_program_shape
 from hloom.proto.remainder import restore
 from hloom.proto.schema.hlo_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto
@@ -69,6 +69,7 @@ class _ModuleWriter:
             self.computation(computation, message.computations.add(), message)
         write_config(module, message, module_message)
         restore(message, module.config.unmodelled)
+        write_device_counts(module.config, message)
         return message
 
     def callees_first(self) -> list[HloComputation]:

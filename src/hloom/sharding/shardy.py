@@ -22,7 +22,7 @@ import numpy as np
 
 from hloom.errors import HloError
 from hloom.sharding.columns import Column
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.tiling import Tiling, not_a_sum
 
 _MESH: Final = re.compile(
     r'(\w+|"[^"]*")\s*=\s*#sdy\.mesh<\[([^\]]*)\](?:,\s*device_ids\s*=\s*\[([^\]]*)\])?>'
@@ -30,7 +30,7 @@ _MESH: Final = re.compile(
 _AXIS: Final = re.compile(r'"([^"]+)"\s*=\s*(\d+)')
 _VALUE: Final = re.compile(r"<@(\w+|\"[^\"]*\"),\s*\[((?:\{[^{}]*\}p?\d*(?:,\s*)?)*)\]([^<>]*)>")
 _DIMENSION: Final = re.compile(r"\{([^{}]*)\}")
-_UNREDUCED: Final = re.compile(r"unreduced=\{([^{}]*)\}")
+_UNREDUCED: Final = re.compile(r"unreduced=(\w*)\{([^{}]*)\}")
 _REFERENCE: Final = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
 
 AxisPart: TypeAlias = "tuple[str, int, int]"
@@ -129,7 +129,8 @@ class MeshSharding:
 def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]:
     """Return the shardings of an attribute, one for each value.
 
-    Raises HloError by the rule ``sharding.mesh`` for an unknown mesh.
+    Raises HloError by the rule ``sharding.mesh`` for an unknown mesh, by ``sharding.reduction-sum`` for
+    partial values that are combined otherwise than by addition.
     """
     found: list[MeshSharding] = []
     for name, body, rest in _VALUE.findall(text):
@@ -140,7 +141,9 @@ def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]
         texts: list[str] = _DIMENSION.findall(body)
         dimensions = tuple(_parts(axes, mesh) for axes in texts)
         unreduced = _UNREDUCED.search(rest)
-        summed = _parts(unreduced[1], mesh) if unreduced else ()
+        if unreduced and unreduced[1] not in ("", "sum"):
+            raise not_a_sum(unreduced[1])
+        summed = _parts(unreduced[2], mesh) if unreduced else ()
         open_dimensions = frozenset(d for d, axes in enumerate(texts) if "?" in axes)
         found.append(MeshSharding(mesh, dimensions, summed, open_dimensions))
     return found

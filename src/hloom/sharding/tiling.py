@@ -146,11 +146,14 @@ class Tiling:
 
         So does what is tiled over some of the devices only.
 
-        Raises HloError by the rule ``sharding.device`` for a device that there is not.
+        Raises HloError by the rule ``sharding.device`` for a device that there is not, by
+        ``sharding.reduction-sum`` for partial values that are combined otherwise than by addition.
         """
         whole = Tiling.replicated(rank, devices)
         if sharding is None:
             return whole
+        if sharding.reduction != "SUM":
+            raise not_a_sum(sharding.reduction)
         if sharding.named is not None:
             return _of_named(sharding.named, rank, devices)
         if sharding.kind == "unreduced":
@@ -193,6 +196,12 @@ class Tiling:
                 return IotaTiles.canonical(sizes, (*used, *rest))
         summands = self.summands.indices if self.summands is not None else (0,) * self.devices
         return tuple(sorted(range(self.devices), key=lambda n: (self.places[n], summands[n])))
+
+
+def not_a_sum(reduction: str) -> HloError:
+    """Return the error for an unreduced value whose parts are combined otherwise than by addition."""
+    message = f"an unreduced value by {reduction.lower()}; the partitioner takes those whose parts are added"
+    return HloError(message, rule="sharding.reduction-sum")
 
 
 def _unknown_device(device: int, devices: int) -> HloError:

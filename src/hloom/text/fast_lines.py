@@ -47,7 +47,8 @@ _LINE: Final = re.compile(
     r"(?=[ \t\r\n]*+[A-Za-z_%}])"  # and no attribute continues on the next line
 )
 _ATTRIBUTE: Final = re.compile(rf", ({_KEY})=({_VALUE})")
-_SHAPED_OPERAND: Final = re.compile(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME})(?:, |$)")
+_SHAPED_OPERAND: Final = re.compile(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME}(?:#[0-9]++)*+)(?:, |$)")
+_ELEMENTS: Final = re.compile(rf"({_NAME})((?:#[0-9]{{1,18}}+)++)")
 _COMPUTATIONS: Final = re.compile(rf"%?{_NAME}|\{{(?:%?{_NAME}(?:, %?{_NAME})*+)?+\}}")
 _RESERVED: Final = KEYWORDS | TYPE_NAMES
 
@@ -100,6 +101,8 @@ class FastLines:
             return None
         try:
             about = self._metadata_of(metadata)
+            if "#" in operands and not declaration.in_parentheses:
+                self._add_elements(computation, operands)
             found = self._instruction(declaration, name, parse_shape(shape), operands, attributes + others)
         except (HloError, KeyError):
             return None
@@ -172,6 +175,16 @@ class FastLines:
             instruction.detach()
             raise
         return instruction
+
+    def _add_elements(self, computation: HloComputation, text: str) -> None:
+        """Add the elements of tuples that operands name; `_operands` looks them up as any other name."""
+        parser = self.parser
+        position = parser.cursor.position
+        for name, indices in _ELEMENTS.findall(text):
+            value = parser.names[name]
+            for index in indices[1:].split("#"):
+                value = parser.element(computation, value, name, int(index), position)
+                name = f"{name}#{index}"
 
     def _operands(self, text: str) -> list[HloInstruction]:
         """Return operands between single blanks and commas; raise KeyError for any other text."""

@@ -255,10 +255,33 @@ class InstructionParser:
                 return self.create_missing(name, known)
             message = f"instruction {name!r} does not exist{did_you_mean(name, self.names)}"
             raise cursor.error(message, rule="text.operand", position=named_at)
+        while (index := cursor.element_index()) is not None:
+            found = self.element(computation, found, name, index, named_at)
+            name = f"{name}#{index}"
         if shape is not None and not shape.compatible(found.shape):
             message = f"the operand is stated as {shape}, but {name!r} is {found.shape}"
             raise cursor.error(message, rule="text.operand-shape", position=start)
         return found
+
+    def element(
+        self, computation: HloComputation, value: HloInstruction, name: str, index: int, position: int
+    ) -> HloInstruction:
+        """Return the instruction for ``name#index``: one for each element of a value, made at its first use.
+
+        It is in `names` under that text, which is not the name of any other instruction.
+        """
+        known = self.names.get(f"{name}#{index}")
+        if known is not None:
+            return known
+        shape = value.shape
+        if not shape.is_tuple or index >= len(shape.tuple_shapes):
+            why = f"{len(shape.tuple_shapes)} elements" if shape.is_tuple else f"the shape {shape}"
+            message = f"{name}#{index} does not exist: {name!r} has {why}"
+            raise self.cursor.error(message, rule="text.element", position=position)
+        operation = REGISTRY["get-tuple-element"](index=index)  # type: ignore[call-arg]
+        element = HloInstruction(f"{value.name}_{index}", operation, shape.tuple_shapes[index], [value])
+        self.names[f"{name}#{index}"] = element
+        return computation.add(element)
 
     # -- attributes
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
+
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
@@ -37,6 +39,8 @@ class PrintOptions:
         syntax_sugar_async_ops: print ``custom-call-start`` for an async-start that calls a custom call.
         is_in_nested_computation: print computations without their names.
         indent_amount: indentation of every line in units of two blanks.
+        compact_gte: print an element of a tuple only where it is used, as ``%tuple#1``.
+        xla_version: the version of XLA whose forms are printed.
     """
 
     print_large_constants: bool = False
@@ -65,6 +69,13 @@ class PrintOptions:
     syntax_sugar_async_ops: bool = True
     is_in_nested_computation: bool = False
     indent_amount: int = 0
+    compact_gte: bool = False
+    xla_version: XlaVersion = NEWEST
+
+    @staticmethod
+    def dump(xla_version: XlaVersion = NEWEST) -> PrintOptions:
+        """Return the options of the dumps (``--xla_dump_hlo_as_text``) of a version of XLA."""
+        return PrintOptions(xla_version=xla_version, compact_gte=xla_version >= V0_11)
 
     @staticmethod
     def short_parsable() -> PrintOptions:

@@ -131,6 +131,8 @@ class _Printer:
         out = [head, "{\n"]
         root, names = computation.root, _CanonicalNames()
         for instruction in order if order is not None else computation.post_order():
+            if self.is_compact(instruction):
+                continue
             out.append(f"{tab}  ROOT " if instruction is root else f"{tab}  ")
             out.append(self.instruction(instruction, indent + 1, names))
             out.append("\n")
@@ -140,6 +142,29 @@ class _Printer:
         return "".join(out)
 
     # -- instructions
+
+    def is_compact(self, instruction: HloInstruction) -> bool:
+        """Return whether an instruction is printed only where it is used: an element of a tuple.
+
+        One with control dependencies has a line, since these are printed by name. XLA omits it even then, and
+        does not read the text that it prints.
+        """
+        return (
+            self.options.compact_gte
+            and not self.options.canonicalize_instruction_names
+            and instruction.operation.opcode == "get-tuple-element"
+            and not instruction.is_root
+            and not instruction.control_predecessors
+            and not instruction.control_successors
+        )
+
+    def operand_name(self, operand: HloInstruction) -> str:
+        """Return the name of an operand with its ``%``; ``%tuple#1#0`` for an element of a tuple."""
+        indices = ""
+        while self.is_compact(operand):
+            indices = f"#{operand.operation.index}{indices}"  # type: ignore[attr-defined]
+            operand = operand.operands[0]
+        return self.percent + self.name(operand.name) + indices
 
     def instruction(
         self, instruction: HloInstruction, indent: int, names: dict[HloInstruction, str] | None
@@ -184,11 +209,11 @@ class _Printer:
             or not options.print_operand_names
         ):
             parts = [self.operand(operand, names) for operand in shown]
-        elif options.print_ids:
+        elif options.print_ids and not options.compact_gte:
             percent = self.percent
             parts = [percent + operand.name for operand in shown]
         else:
-            parts = [self.percent + self.name(operand.name) for operand in shown]
+            parts = [self.operand_name(operand) for operand in shown]
         interval = options.print_operand_index_annotation_interval
         if interval and len(parts) > interval:
             for i in range(interval, len(parts), interval):
@@ -203,7 +228,7 @@ class _Printer:
             if names is not None:
                 parts.append(names[operand])
         elif options.print_operand_names:
-            parts.append(self.percent + self.name(operand.name))
+            parts.append(self.operand_name(operand))
         return " ".join(parts)
 
     # -- attributes
@@ -244,6 +269,8 @@ class _Printer:
         for attribute in operation.attributes:
             if after is not None and attribute.after_computations is not after:
                 continue
+            if not attribute.is_printed_by(options.xla_version):
+                continue
             if not options.print_extra_attributes and attribute.name not in _ALWAYS_SHOWN:
                 continue
             if not options.print_ids and attribute.name == "parameter_replication":
@@ -280,7 +307,9 @@ class _Printer:
         options = self.options
         out = ""
         if instruction.sharding is not None and (besides is None or besides.sharding is None):
-            out += ", sharding=" + instruction.sharding.text(metadata=options.print_metadata)
+            out += ", sharding=" + instruction.sharding.text(
+                metadata=options.print_metadata, version=options.xla_version
+            )
         attributes = instruction.frontend_attributes if options.print_frontend_attributes else None
         if attributes and (besides is None or not besides.frontend_attributes):
             out += ", frontend_attributes=" + frontend_attributes_text(attributes)
@@ -296,7 +325,7 @@ class _Printer:
         options = self.options
         out = self.shared_attributes(instruction)
         if instruction.original_value is not None and options.print_original_value:
-            out += ", origin=" + instruction.original_value.text()
+            out += ", origin=" + instruction.original_value.text(options.xla_version)
         if instruction.metadata is not None and options.print_metadata:
             out += self.metadata(instruction.metadata)
         if instruction.backend_config and options.print_backend_config:

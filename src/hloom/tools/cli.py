@@ -30,11 +30,13 @@ from hloom.tools.stats_command import stats
 from hloom.tools.terminal import progress, styled
 from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
+from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hloom.errors import HloError
+    from hloom.ir.xla_version import XlaVersion
 
 
 _MOST_LINES: Final = 30
@@ -263,12 +265,13 @@ def _program_files(path: str) -> list[str]:
 @click.option("--no-percent", is_flag=True, help="Print names without a leading %.")
 @click.option("--operand-shapes", is_flag=True, help="Print the shape of each operand.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file.")
-def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
+@XLA_VERSION
+def print_(file: str, form: str, output: str | None, xla_version: XlaVersion, **switches: bool) -> None:
     """Print a program as XLA does, as a proto (also in text or JSON), or as StableHLO (through jaxlib)."""
     from hloom.files import load_all
     from hloom.tools.print_command import all_printed
 
-    data = all_printed(load_all(file), form, switches)
+    data = all_printed(load_all(file), form, xla_version, switches)
     if output is not None:
         Path(output).write_bytes(data)
     elif form == "proto" and sys.stdout.isatty():

@@ -11,9 +11,11 @@ import click
 from hloom.tools.completion import PASSES
 from hloom.tools.program_argument import FILE_OR_FOLDER, load_program, program_file, program_option
 from hloom.tools.terminal import styled
+from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
+    from hloom.ir.xla_version import XlaVersion
     from hloom.passes.pipeline import Pass
 
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--diff", "as_diff", is_flag=True, help="Print what changed instead of the program.")
 @click.option("--list", "as_list", is_flag=True, help="List the pipeline and all passes.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the program to a file.")
+@XLA_VERSION
 def opt(
     file: str | None,
     program: str,
@@ -37,6 +40,7 @@ def opt(
     as_diff: bool,
     as_list: bool,
     output: str | None,
+    xla_version: XlaVersion,
 ) -> None:
     """Run passes on a program and print it; it is verified after each pass.
 
@@ -51,6 +55,7 @@ def opt(
     """
     from hloom.debug.optimization import listing, optimized
     from hloom.files import save
+    from hloom.text.options import PrintOptions
 
     if as_list or file is None:
         if not as_list:
@@ -58,6 +63,7 @@ def opt(
         click.echo(listing(pipeline))
         return
     module = load_program(program_file(file, program))
+    form = PrintOptions.dump(xla_version)
     last = module
 
     def observe(item: Pass, program: HloModule) -> None:
@@ -65,7 +71,7 @@ def opt(
         if not print_after_all:
             return
         click.echo(styled(f"// -- after {item.name}", "title"))
-        click.echo(_changes(last, program) if as_diff else program.to_text())
+        click.echo(_changes(last, program) if as_diff else program.to_text(form))
         last = program.clone()
 
     result = optimized(module, names, backend=pipeline, observe=observe)
@@ -73,7 +79,7 @@ def opt(
         save(result, Path(output))
     elif not print_after_all:
         sys.stdout.flush()
-        click.echo(_changes(module, result) if as_diff else result.to_text(), nl=False)
+        click.echo(_changes(module, result) if as_diff else result.to_text(form), nl=False)
 
 
 def _changes(before: HloModule, after: HloModule) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hloom.errors import HloError
 from hloom.files import encoded
 from hloom.ir.module import HloModule
+from hloom.ir.xla_version import XlaVersion
 from hloom.stablehlo import to_stablehlo
 from hloom.text.options import PrintOptions
 
@@ -16,18 +17,21 @@ DIVIDER: Final = b"// -----\n\n"
 """Separator of several programs in one text."""
 
 
-def all_printed(modules: Sequence[HloModule], form: str, switches: Mapping[str, bool]) -> bytes:
+def all_printed(
+    modules: Sequence[HloModule], form: str, version: XlaVersion, switches: Mapping[str, bool]
+) -> bytes:
     """Return several programs as bytes; raises HloError if the form has room for only one."""
     if len(modules) > 1 and form in (*_SUFFIXES, "stablehlo"):
         message = f"a {form} holds one program, the file has {len(modules)}"
         raise HloError(message, rule="print.one-program")
-    return DIVIDER.join(printed(module, form, switches) for module in modules)
+    return DIVIDER.join(printed(module, form, version, switches) for module in modules)
 
 
-def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes:
+def printed(module: HloModule, form: str, version: XlaVersion, switches: Mapping[str, bool]) -> bytes:
     """Return one program as bytes in a form of `hloom print --format`.
 
-    `switches` are the command line's, by name; those for HLO text do not affect other forms.
+    `switches` are the command line's, by name; those for HLO text do not affect other forms, nor does the
+    version of XLA.
     """
     if form in _SUFFIXES:
         return encoded(module, _SUFFIXES[form])
@@ -39,7 +43,8 @@ def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes
         "canonical": PrintOptions.canonical,
         "fingerprint": PrintOptions.fingerprint,
     }[form]()
-    changes: dict[str, bool] = {}
+    compact = form in ("text", "short") and PrintOptions.dump(version).compact_gte
+    changes: dict[str, Any] = {"xla_version": version, "compact_gte": compact}
     for switch, option, value in (
         ("large_constants", "print_large_constants", True),
         ("no_metadata", "print_metadata", False),
@@ -50,5 +55,5 @@ def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes
     ):
         if switches.get(switch):
             changes[option] = value
-    text = module.to_text(options.replace(**changes) if changes else options)
+    text = module.to_text(options.replace(**changes))
     return (text if text.endswith("\n") else text + "\n").encode("utf-8", "surrogateescape")

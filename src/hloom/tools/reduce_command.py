@@ -11,6 +11,7 @@ import click
 from hloom.tools.completion import COMPARED_BACKEND
 from hloom.tools.program_argument import program_argument
 from hloom.tools.terminal import FILE, progress, styled
+from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
     from hloom.debug.conditions import Condition
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="Write the program to this file, and its arguments beside it as .npz.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@XLA_VERSION
 def reduce(file: str, **options: Any) -> None:
     """Print the smallest program that still shows a fault.
 
@@ -89,16 +91,18 @@ def _print(found: Reduction, options: dict[str, Any]) -> None:
 
     from hloom.debug.statistics import flat, summary
     from hloom.files import save
+    from hloom.text.options import PrintOptions
 
     parameters = found.module.entry.parameters
     values = {p.name: summary(a) for p, a in zip(parameters, found.arguments, strict=True)}
     counts = {"before": found.before, "after": found.after, "tests": found.tests}
     path = Path(options["output"] or "")
+    text = found.module.to_text(PrintOptions.dump(options["xla_version"]))
     if options["output"]:
         save(found.module, path)
         np.savez(path.with_suffix(".npz"), *flat(tuple(found.arguments)))
     if options["as_json"]:
-        click.echo(json.dumps({**counts, "program": found.module.to_text(), "arguments": values}))
+        click.echo(json.dumps({**counts, "program": text, "arguments": values}))
         return
     click.echo(f"// {found.before} -> {found.after} instructions, {found.tests} programs tried")
     for name, value in values.items():
@@ -106,4 +110,4 @@ def _print(found: Reduction, options: dict[str, Any]) -> None:
     if options["output"]:
         click.echo(f"// written to {path} and its arguments to {path.with_suffix('.npz')}")
     else:
-        click.echo(found.module.to_text(), nl=False)
+        click.echo(text, nl=False)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.program_argument import load_program, program_argument
+from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
+    from hloom.ir.xla_version import XlaVersion
     from hloom.sharding.topologies import Link
 
 DOES_NOT_FIT: Final = 3
@@ -23,7 +25,8 @@ _MESH_HELP = "Sizes of axes, major first, such as x=4,y=2. Default: the program'
 @program_argument
 @click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the program to a file.")
-def partition(file: str, mesh: str, output: str | None) -> None:
+@XLA_VERSION
+def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion) -> None:
     """Partition a program with shardings, and print the program that each device runs on its tiles.
 
     \b
@@ -34,6 +37,7 @@ def partition(file: str, mesh: str, output: str | None) -> None:
     from hloom.files import save
     from hloom.sharding.meshes import device_count, parse_mesh, resized
     from hloom.sharding.partitioner import partition as partitioned
+    from hloom.text.options import PrintOptions
 
     module = load_program(file)
     axes = parse_mesh(mesh) if mesh else {}
@@ -41,7 +45,7 @@ def partition(file: str, mesh: str, output: str | None) -> None:
     if output is not None:
         save(found, Path(output))
     else:
-        click.echo(found.to_text(), nl=False)
+        click.echo(found.to_text(PrintOptions.dump(xla_version)), nl=False)
 
 
 @click.command(short_help="Collectives, bytes and memory of a sharded program.")

@@ -59,8 +59,19 @@ UNDEFINED_ALIAS: Kind
 MAY_ALIAS: Kind
 MUST_ALIAS: Kind
 
+class ShuffleMode(_message.Message):
+    __slots__ = ("rotate",)
+    class Rotate(_message.Message):
+        __slots__ = ("shifts",)
+        SHIFTS_FIELD_NUMBER: _ClassVar[int]
+        shifts: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, shifts: _Optional[_Iterable[int]] = ...) -> None: ...
+    ROTATE_FIELD_NUMBER: _ClassVar[int]
+    rotate: ShuffleMode.Rotate
+    def __init__(self, rotate: _Optional[_Union[ShuffleMode.Rotate, _Mapping]] = ...) -> None: ...
+
 class HloInstructionProto(_message.Message):
-    __slots__ = ("name", "opcode", "shape", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids", "metadata", "sharding", "frontend_attributes", "backend_config", "backend_config_payload", "statistics_viz", "original_value", "literal", "parameter_number", "parameter_replication", "tuple_index", "comparison_direction", "comparison_type", "exponent_bits", "mantissa_bits", "result_accuracy", "dimensions", "slice_dimensions", "dynamic_slice_sizes", "padding_config", "gather_dimension_numbers", "gather_slice_sizes", "scatter_dimension_numbers", "indices_are_sorted", "unique_indices", "dot_dimension_numbers", "ragged_dot_dimension_numbers", "sparsity_config", "precision_config", "window", "convolution_dimension_numbers", "feature_group_count", "batch_group_count", "padding_type", "conv_kind", "is_stable", "k", "largest", "is_reverse", "num_carries", "is_associative", "fft_type", "fft_length", "triangular_solve_options", "cholesky_options", "epsilon", "feature_index", "distribution", "rng_algorithm", "delta", "channel_id", "all_reduce_id", "replica_groups", "collective_device_list", "iota_collective_device_list", "mesh_axes_replica_group_list", "use_global_device_ids", "source_target_pairs", "is_host_transfer", "infeed_config", "outfeed_config", "outfeed_shape", "custom_call_target", "custom_call_has_side_effect", "custom_call_schedule", "custom_call_api_version", "constrain_layout", "operand_shapes_with_layout", "fusion_kind", "is_composite", "async_execution_thread", "output_operand_aliasing", "is_cross_program_prefetch", "cross_program_prefetch_index", "domain_entry_sharding", "domain_exit_sharding")
+    __slots__ = ("name", "opcode", "shape", "id", "operand_ids", "control_predecessor_ids", "called_computation_ids", "metadata", "sharding", "frontend_attributes", "backend_config", "backend_config_payload", "statistics_viz", "original_value", "literal", "parameter_number", "parameter_replication", "tuple_index", "comparison_direction", "comparison_type", "comparison_order", "exponent_bits", "mantissa_bits", "result_accuracy", "dimensions", "slice_dimensions", "dynamic_slice_sizes", "padding_config", "gather_dimension_numbers", "gather_slice_sizes", "scatter_dimension_numbers", "indices_are_sorted", "unique_indices", "dot_dimension_numbers", "ragged_dot_dimension_numbers", "sparsity_config", "precision_config", "window", "convolution_dimension_numbers", "feature_group_count", "batch_group_count", "padding_type", "conv_kind", "is_stable", "k", "largest", "is_reverse", "num_carries", "is_associative", "fft_type", "fft_length", "triangular_solve_options", "cholesky_options", "epsilon", "feature_index", "distribution", "rng_algorithm", "delta", "channel_id", "all_reduce_id", "replica_groups", "collective_device_list", "iota_collective_device_list", "mesh_axes_replica_group_list", "use_global_device_ids", "source_target_pairs", "has_dynamic_root", "is_host_transfer", "infeed_config", "outfeed_config", "outfeed_shape", "custom_call_target", "custom_call_has_side_effect", "custom_call_schedule", "custom_call_api_version", "constrain_layout", "operand_shapes_with_layout", "fusion_kind", "is_composite", "async_execution_thread", "output_operand_aliasing", "is_cross_program_prefetch", "cross_program_prefetch_index", "domain_entry_sharding", "domain_exit_sharding", "block_scaling_config", "shuffle_mode")
     class SliceDimensions(_message.Message):
         __slots__ = ("start", "limit", "stride")
         START_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +101,7 @@ class HloInstructionProto(_message.Message):
     TUPLE_INDEX_FIELD_NUMBER: _ClassVar[int]
     COMPARISON_DIRECTION_FIELD_NUMBER: _ClassVar[int]
     COMPARISON_TYPE_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_ORDER_FIELD_NUMBER: _ClassVar[int]
     EXPONENT_BITS_FIELD_NUMBER: _ClassVar[int]
     MANTISSA_BITS_FIELD_NUMBER: _ClassVar[int]
     RESULT_ACCURACY_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +147,7 @@ class HloInstructionProto(_message.Message):
     MESH_AXES_REPLICA_GROUP_LIST_FIELD_NUMBER: _ClassVar[int]
     USE_GLOBAL_DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TARGET_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    HAS_DYNAMIC_ROOT_FIELD_NUMBER: _ClassVar[int]
     IS_HOST_TRANSFER_FIELD_NUMBER: _ClassVar[int]
     INFEED_CONFIG_FIELD_NUMBER: _ClassVar[int]
     OUTFEED_CONFIG_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +166,8 @@ class HloInstructionProto(_message.Message):
     CROSS_PROGRAM_PREFETCH_INDEX_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_ENTRY_SHARDING_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_EXIT_SHARDING_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_SCALING_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLE_MODE_FIELD_NUMBER: _ClassVar[int]
     name: str
     opcode: str
     shape: _xla_data_pb2.ShapeProto
@@ -173,6 +188,7 @@ class HloInstructionProto(_message.Message):
     tuple_index: int
     comparison_direction: str
     comparison_type: str
+    comparison_order: str
     exponent_bits: int
     mantissa_bits: int
     result_accuracy: _xla_data_pb2.ResultAccuracy
@@ -218,6 +234,7 @@ class HloInstructionProto(_message.Message):
     mesh_axes_replica_group_list: _xla_data_pb2.MeshAxesReplicaGroupListProto
     use_global_device_ids: bool
     source_target_pairs: _containers.RepeatedCompositeFieldContainer[_xla_data_pb2.SourceTarget]
+    has_dynamic_root: bool
     is_host_transfer: bool
     infeed_config: bytes
     outfeed_config: bytes
@@ -236,10 +253,12 @@ class HloInstructionProto(_message.Message):
     cross_program_prefetch_index: int
     domain_entry_sharding: _xla_data_pb2.OpSharding
     domain_exit_sharding: _xla_data_pb2.OpSharding
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[_Union[_xla_data_pb2.ShapeProto, _Mapping]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., metadata: _Optional[_Union[_xla_data_pb2.OpMetadata, _Mapping]] = ..., sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., frontend_attributes: _Optional[_Union[_xla_data_pb2.FrontendAttributes, _Mapping]] = ..., backend_config: _Optional[bytes] = ..., backend_config_payload: _Optional[_Union[_xla_data_pb2.Payload, _Mapping]] = ..., statistics_viz: _Optional[_Union[_xla_data_pb2.StatisticsViz, _Mapping]] = ..., original_value: _Optional[_Union[_xla_data_pb2.OriginalValueProto, _Mapping]] = ..., literal: _Optional[_Union[_xla_data_pb2.LiteralProto, _Mapping]] = ..., parameter_number: _Optional[int] = ..., parameter_replication: _Optional[_Union[_xla_data_pb2.ParameterReplication, _Mapping]] = ..., tuple_index: _Optional[int] = ..., comparison_direction: _Optional[str] = ..., comparison_type: _Optional[str] = ..., exponent_bits: _Optional[int] = ..., mantissa_bits: _Optional[int] = ..., result_accuracy: _Optional[_Union[_xla_data_pb2.ResultAccuracy, _Mapping]] = ..., dimensions: _Optional[_Iterable[int]] = ..., slice_dimensions: _Optional[_Iterable[_Union[HloInstructionProto.SliceDimensions, _Mapping]]] = ..., dynamic_slice_sizes: _Optional[_Iterable[int]] = ..., padding_config: _Optional[_Union[_xla_data_pb2.PaddingConfig, _Mapping]] = ..., gather_dimension_numbers: _Optional[_Union[_xla_data_pb2.GatherDimensionNumbers, _Mapping]] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., scatter_dimension_numbers: _Optional[_Union[_xla_data_pb2.ScatterDimensionNumbers, _Mapping]] = ..., indices_are_sorted: _Optional[bool] = ..., unique_indices: _Optional[bool] = ..., dot_dimension_numbers: _Optional[_Union[_xla_data_pb2.DotDimensionNumbers, _Mapping]] = ..., ragged_dot_dimension_numbers: _Optional[_Union[_xla_data_pb2.RaggedDotDimensionNumbers, _Mapping]] = ..., sparsity_config: _Optional[_Union[_xla_data_pb2.SparsityConfig, _Mapping]] = ..., precision_config: _Optional[_Union[_xla_data_pb2.PrecisionConfig, _Mapping]] = ..., window: _Optional[_Union[_xla_data_pb2.Window, _Mapping]] = ..., convolution_dimension_numbers: _Optional[_Union[_xla_data_pb2.ConvolutionDimensionNumbers, _Mapping]] = ..., feature_group_count: _Optional[int] = ..., batch_group_count: _Optional[int] = ..., padding_type: _Optional[_Union[_xla_data_pb2.PaddingType, str]] = ..., conv_kind: _Optional[_Union[ConvolutionKind, str]] = ..., is_stable: _Optional[bool] = ..., k: _Optional[int] = ..., largest: _Optional[bool] = ..., is_reverse: _Optional[bool] = ..., num_carries: _Optional[int] = ..., is_associative: _Optional[_Union[TriState, str]] = ..., fft_type: _Optional[_Union[_xla_data_pb2.FftType, str]] = ..., fft_length: _Optional[_Iterable[int]] = ..., triangular_solve_options: _Optional[_Union[_xla_data_pb2.TriangularSolveOptions, _Mapping]] = ..., cholesky_options: _Optional[_Union[_xla_data_pb2.CholeskyOptions, _Mapping]] = ..., epsilon: _Optional[float] = ..., feature_index: _Optional[int] = ..., distribution: _Optional[_Union[_xla_data_pb2.RandomDistribution, str]] = ..., rng_algorithm: _Optional[_Union[_xla_data_pb2.RandomAlgorithm, str]] = ..., delta: _Optional[int] = ..., channel_id: _Optional[int] = ..., all_reduce_id: _Optional[int] = ..., replica_groups: _Optional[_Iterable[_Union[_xla_data_pb2.ReplicaGroup, _Mapping]]] = ..., collective_device_list: _Optional[_Union[_xla_data_pb2.CollectiveDeviceListProto, _Mapping]] = ..., iota_collective_device_list: _Optional[_Union[_xla_data_pb2.IotaReplicaGroupListProto, _Mapping]] = ..., mesh_axes_replica_group_list: _Optional[_Union[_xla_data_pb2.MeshAxesReplicaGroupListProto, _Mapping]] = ..., use_global_device_ids: _Optional[bool] = ..., source_target_pairs: _Optional[_Iterable[_Union[_xla_data_pb2.SourceTarget, _Mapping]]] = ..., is_host_transfer: _Optional[bool] = ..., infeed_config: _Optional[bytes] = ..., outfeed_config: _Optional[bytes] = ..., outfeed_shape: _Optional[_Union[_xla_data_pb2.ShapeProto, _Mapping]] = ..., custom_call_target: _Optional[str] = ..., custom_call_has_side_effect: _Optional[bool] = ..., custom_call_schedule: _Optional[_Union[CustomCallSchedule, str]] = ..., custom_call_api_version: _Optional[_Union[CustomCallApiVersion, str]] = ..., constrain_layout: _Optional[bool] = ..., operand_shapes_with_layout: _Optional[_Iterable[_Union[_xla_data_pb2.ShapeProto, _Mapping]]] = ..., fusion_kind: _Optional[str] = ..., is_composite: _Optional[bool] = ..., async_execution_thread: _Optional[str] = ..., output_operand_aliasing: _Optional[_Iterable[_Union[_xla_data_pb2.OutputOperandAliasing, _Mapping]]] = ..., is_cross_program_prefetch: _Optional[bool] = ..., cross_program_prefetch_index: _Optional[int] = ..., domain_entry_sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., domain_exit_sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ...) -> None: ...
+    block_scaling_config: _xla_data_pb2.BlockScalingConfig
+    shuffle_mode: ShuffleMode
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[_Union[_xla_data_pb2.ShapeProto, _Mapping]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., metadata: _Optional[_Union[_xla_data_pb2.OpMetadata, _Mapping]] = ..., sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., frontend_attributes: _Optional[_Union[_xla_data_pb2.FrontendAttributes, _Mapping]] = ..., backend_config: _Optional[bytes] = ..., backend_config_payload: _Optional[_Union[_xla_data_pb2.Payload, _Mapping]] = ..., statistics_viz: _Optional[_Union[_xla_data_pb2.StatisticsViz, _Mapping]] = ..., original_value: _Optional[_Union[_xla_data_pb2.OriginalValueProto, _Mapping]] = ..., literal: _Optional[_Union[_xla_data_pb2.LiteralProto, _Mapping]] = ..., parameter_number: _Optional[int] = ..., parameter_replication: _Optional[_Union[_xla_data_pb2.ParameterReplication, _Mapping]] = ..., tuple_index: _Optional[int] = ..., comparison_direction: _Optional[str] = ..., comparison_type: _Optional[str] = ..., comparison_order: _Optional[str] = ..., exponent_bits: _Optional[int] = ..., mantissa_bits: _Optional[int] = ..., result_accuracy: _Optional[_Union[_xla_data_pb2.ResultAccuracy, _Mapping]] = ..., dimensions: _Optional[_Iterable[int]] = ..., slice_dimensions: _Optional[_Iterable[_Union[HloInstructionProto.SliceDimensions, _Mapping]]] = ..., dynamic_slice_sizes: _Optional[_Iterable[int]] = ..., padding_config: _Optional[_Union[_xla_data_pb2.PaddingConfig, _Mapping]] = ..., gather_dimension_numbers: _Optional[_Union[_xla_data_pb2.GatherDimensionNumbers, _Mapping]] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., scatter_dimension_numbers: _Optional[_Union[_xla_data_pb2.ScatterDimensionNumbers, _Mapping]] = ..., indices_are_sorted: _Optional[bool] = ..., unique_indices: _Optional[bool] = ..., dot_dimension_numbers: _Optional[_Union[_xla_data_pb2.DotDimensionNumbers, _Mapping]] = ..., ragged_dot_dimension_numbers: _Optional[_Union[_xla_data_pb2.RaggedDotDimensionNumbers, _Mapping]] = ..., sparsity_config: _Optional[_Union[_xla_data_pb2.SparsityConfig, _Mapping]] = ..., precision_config: _Optional[_Union[_xla_data_pb2.PrecisionConfig, _Mapping]] = ..., window: _Optional[_Union[_xla_data_pb2.Window, _Mapping]] = ..., convolution_dimension_numbers: _Optional[_Union[_xla_data_pb2.ConvolutionDimensionNumbers, _Mapping]] = ..., feature_group_count: _Optional[int] = ..., batch_group_count: _Optional[int] = ..., padding_type: _Optional[_Union[_xla_data_pb2.PaddingType, str]] = ..., conv_kind: _Optional[_Union[ConvolutionKind, str]] = ..., is_stable: _Optional[bool] = ..., k: _Optional[int] = ..., largest: _Optional[bool] = ..., is_reverse: _Optional[bool] = ..., num_carries: _Optional[int] = ..., is_associative: _Optional[_Union[TriState, str]] = ..., fft_type: _Optional[_Union[_xla_data_pb2.FftType, str]] = ..., fft_length: _Optional[_Iterable[int]] = ..., triangular_solve_options: _Optional[_Union[_xla_data_pb2.TriangularSolveOptions, _Mapping]] = ..., cholesky_options: _Optional[_Union[_xla_data_pb2.CholeskyOptions, _Mapping]] = ..., epsilon: _Optional[float] = ..., feature_index: _Optional[int] = ..., distribution: _Optional[_Union[_xla_data_pb2.RandomDistribution, str]] = ..., rng_algorithm: _Optional[_Union[_xla_data_pb2.RandomAlgorithm, str]] = ..., delta: _Optional[int] = ..., channel_id: _Optional[int] = ..., all_reduce_id: _Optional[int] = ..., replica_groups: _Optional[_Iterable[_Union[_xla_data_pb2.ReplicaGroup, _Mapping]]] = ..., collective_device_list: _Optional[_Union[_xla_data_pb2.CollectiveDeviceListProto, _Mapping]] = ..., iota_collective_device_list: _Optional[_Union[_xla_data_pb2.IotaReplicaGroupListProto, _Mapping]] = ..., mesh_axes_replica_group_list: _Optional[_Union[_xla_data_pb2.MeshAxesReplicaGroupListProto, _Mapping]] = ..., use_global_device_ids: _Optional[bool] = ..., source_target_pairs: _Optional[_Iterable[_Union[_xla_data_pb2.SourceTarget, _Mapping]]] = ..., has_dynamic_root: _Optional[bool] = ..., is_host_transfer: _Optional[bool] = ..., infeed_config: _Optional[bytes] = ..., outfeed_config: _Optional[bytes] = ..., outfeed_shape: _Optional[_Union[_xla_data_pb2.ShapeProto, _Mapping]] = ..., custom_call_target: _Optional[str] = ..., custom_call_has_side_effect: _Optional[bool] = ..., custom_call_schedule: _Optional[_Union[CustomCallSchedule, str]] = ..., custom_call_api_version: _Optional[_Union[CustomCallApiVersion, str]] = ..., constrain_layout: _Optional[bool] = ..., operand_shapes_with_layout: _Optional[_Iterable[_Union[_xla_data_pb2.ShapeProto, _Mapping]]] = ..., fusion_kind: _Optional[str] = ..., is_composite: _Optional[bool] = ..., async_execution_thread: _Optional[str] = ..., output_operand_aliasing: _Optional[_Iterable[_Union[_xla_data_pb2.OutputOperandAliasing, _Mapping]]] = ..., is_cross_program_prefetch: _Optional[bool] = ..., cross_program_prefetch_index: _Optional[int] = ..., domain_entry_sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., domain_exit_sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., block_scaling_config: _Optional[_Union[_xla_data_pb2.BlockScalingConfig, _Mapping]] = ..., shuffle_mode: _Optional[_Union[ShuffleMode, _Mapping]] = ...) -> None: ...
 
 class HloComputationProto(_message.Message):
-    __slots__ = ("name", "instructions", "program_shape", "id", "root_id", "is_fusion_computation", "execution_thread")
+    __slots__ = ("name", "instructions", "program_shape", "id", "root_id", "is_fusion_computation", "execution_thread", "backend_config")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +266,7 @@ class HloComputationProto(_message.Message):
     ROOT_ID_FIELD_NUMBER: _ClassVar[int]
     IS_FUSION_COMPUTATION_FIELD_NUMBER: _ClassVar[int]
     EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     name: str
     instructions: _containers.RepeatedCompositeFieldContainer[HloInstructionProto]
     program_shape: _xla_data_pb2.ProgramShapeProto
@@ -254,7 +274,8 @@ class HloComputationProto(_message.Message):
     root_id: int
     is_fusion_computation: bool
     execution_thread: str
-    def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstructionProto, _Mapping]]] = ..., program_shape: _Optional[_Union[_xla_data_pb2.ProgramShapeProto, _Mapping]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., is_fusion_computation: _Optional[bool] = ..., execution_thread: _Optional[str] = ...) -> None: ...
+    backend_config: bytes
+    def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstructionProto, _Mapping]]] = ..., program_shape: _Optional[_Union[_xla_data_pb2.ProgramShapeProto, _Mapping]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., is_fusion_computation: _Optional[bool] = ..., execution_thread: _Optional[str] = ..., backend_config: _Optional[bytes] = ...) -> None: ...
 
 class HloScheduleProto(_message.Message):
     __slots__ = ("sequences",)
@@ -363,8 +384,54 @@ class OriginalValueRecoveryTableProto(_message.Message):
     entries: _containers.RepeatedCompositeFieldContainer[OriginalValueRecoveryTableProto.Entry]
     def __init__(self, entries: _Optional[_Iterable[_Union[OriginalValueRecoveryTableProto.Entry, _Mapping]]] = ...) -> None: ...
 
+class X64ConfigProto(_message.Message):
+    __slots__ = ("xprecision_64bit_fragment", "original_log_instruction_name", "xprecision_64bit_original_type")
+    XPRECISION_64BIT_FRAGMENT_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_LOG_INSTRUCTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    XPRECISION_64BIT_ORIGINAL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    xprecision_64bit_fragment: str
+    original_log_instruction_name: str
+    xprecision_64bit_original_type: str
+    def __init__(self, xprecision_64bit_fragment: _Optional[str] = ..., original_log_instruction_name: _Optional[str] = ..., xprecision_64bit_original_type: _Optional[str] = ...) -> None: ...
+
+class DebugAttributesProto(_message.Message):
+    __slots__ = ("log_mode", "callback_id", "op_id", "partitioned", "operands_sharding", "x64_config")
+    class DebugLogModeProto(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[DebugAttributesProto.DebugLogModeProto]
+        DEFAULT: _ClassVar[DebugAttributesProto.DebugLogModeProto]
+        FUSION_DEBUGGER: _ClassVar[DebugAttributesProto.DebugLogModeProto]
+        NO_FUSION: _ClassVar[DebugAttributesProto.DebugLogModeProto]
+        GUARANTEED: _ClassVar[DebugAttributesProto.DebugLogModeProto]
+    NONE: DebugAttributesProto.DebugLogModeProto
+    DEFAULT: DebugAttributesProto.DebugLogModeProto
+    FUSION_DEBUGGER: DebugAttributesProto.DebugLogModeProto
+    NO_FUSION: DebugAttributesProto.DebugLogModeProto
+    GUARANTEED: DebugAttributesProto.DebugLogModeProto
+    LOG_MODE_FIELD_NUMBER: _ClassVar[int]
+    CALLBACK_ID_FIELD_NUMBER: _ClassVar[int]
+    OP_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONED_FIELD_NUMBER: _ClassVar[int]
+    OPERANDS_SHARDING_FIELD_NUMBER: _ClassVar[int]
+    X64_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    log_mode: DebugAttributesProto.DebugLogModeProto
+    callback_id: int
+    op_id: int
+    partitioned: bool
+    operands_sharding: str
+    x64_config: X64ConfigProto
+    def __init__(self, log_mode: _Optional[_Union[DebugAttributesProto.DebugLogModeProto, str]] = ..., callback_id: _Optional[int] = ..., op_id: _Optional[int] = ..., partitioned: _Optional[bool] = ..., operands_sharding: _Optional[str] = ..., x64_config: _Optional[_Union[X64ConfigProto, _Mapping]] = ...) -> None: ...
+
+class DebugAttributeTableEntryProto(_message.Message):
+    __slots__ = ("original_array", "debug_attributes")
+    ORIGINAL_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    original_array: _xla_data_pb2.OriginalArrayProto
+    debug_attributes: _containers.RepeatedCompositeFieldContainer[DebugAttributesProto]
+    def __init__(self, original_array: _Optional[_Union[_xla_data_pb2.OriginalArrayProto, _Mapping]] = ..., debug_attributes: _Optional[_Iterable[_Union[DebugAttributesProto, _Mapping]]] = ...) -> None: ...
+
 class HloModuleProto(_message.Message):
-    __slots__ = ("name", "id", "pjrt_id", "entry_computation_name", "entry_computation_id", "computations", "host_program_shape", "schedule", "input_output_alias", "buffer_donor", "cross_program_prefetches", "is_dynamic", "spmd_output_sharding", "spmd_parameters_shardings", "use_auto_spmd_partitioning", "device_assignment", "device_type", "frontend_attributes", "stack_frame_index", "payloads", "profile_info", "original_value_recovery_table")
+    __slots__ = ("name", "id", "pjrt_id", "entry_computation_name", "entry_computation_id", "computations", "host_program_shape", "schedule", "input_output_alias", "buffer_donor", "cross_program_prefetches", "is_dynamic", "spmd_output_sharding", "spmd_parameters_shardings", "use_auto_spmd_partitioning", "device_assignment", "device_type", "frontend_attributes", "stack_frame_index", "payloads", "profile_info", "original_value_recovery_table", "debug_attributes", "backend_config")
     class ProfileType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INVALID: _ClassVar[HloModuleProto.ProfileType]
@@ -424,6 +491,8 @@ class HloModuleProto(_message.Message):
     PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     PROFILE_INFO_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_VALUE_RECOVERY_TABLE_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     name: str
     id: int
     pjrt_id: int
@@ -446,7 +515,9 @@ class HloModuleProto(_message.Message):
     payloads: _containers.RepeatedScalarFieldContainer[bytes]
     profile_info: _containers.RepeatedCompositeFieldContainer[HloModuleProto.ProfileInfo]
     original_value_recovery_table: OriginalValueRecoveryTableProto
-    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., pjrt_id: _Optional[int] = ..., entry_computation_name: _Optional[str] = ..., entry_computation_id: _Optional[int] = ..., computations: _Optional[_Iterable[_Union[HloComputationProto, _Mapping]]] = ..., host_program_shape: _Optional[_Union[_xla_data_pb2.ProgramShapeProto, _Mapping]] = ..., schedule: _Optional[_Union[HloScheduleProto, _Mapping]] = ..., input_output_alias: _Optional[_Union[HloInputOutputAliasProto, _Mapping]] = ..., buffer_donor: _Optional[_Union[HloBufferDonorProto, _Mapping]] = ..., cross_program_prefetches: _Optional[_Iterable[_Union[CrossProgramPrefetch, _Mapping]]] = ..., is_dynamic: _Optional[bool] = ..., spmd_output_sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., spmd_parameters_shardings: _Optional[_Iterable[_Union[_xla_data_pb2.OpSharding, _Mapping]]] = ..., use_auto_spmd_partitioning: _Optional[bool] = ..., device_assignment: _Optional[_Union[_xla_data_pb2.DeviceAssignmentProto, _Mapping]] = ..., device_type: _Optional[str] = ..., frontend_attributes: _Optional[_Union[_xla_data_pb2.FrontendAttributes, _Mapping]] = ..., stack_frame_index: _Optional[_Union[StackFrameIndexProto, _Mapping]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., profile_info: _Optional[_Iterable[_Union[HloModuleProto.ProfileInfo, _Mapping]]] = ..., original_value_recovery_table: _Optional[_Union[OriginalValueRecoveryTableProto, _Mapping]] = ...) -> None: ...
+    debug_attributes: _containers.RepeatedCompositeFieldContainer[DebugAttributeTableEntryProto]
+    backend_config: bytes
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., pjrt_id: _Optional[int] = ..., entry_computation_name: _Optional[str] = ..., entry_computation_id: _Optional[int] = ..., computations: _Optional[_Iterable[_Union[HloComputationProto, _Mapping]]] = ..., host_program_shape: _Optional[_Union[_xla_data_pb2.ProgramShapeProto, _Mapping]] = ..., schedule: _Optional[_Union[HloScheduleProto, _Mapping]] = ..., input_output_alias: _Optional[_Union[HloInputOutputAliasProto, _Mapping]] = ..., buffer_donor: _Optional[_Union[HloBufferDonorProto, _Mapping]] = ..., cross_program_prefetches: _Optional[_Iterable[_Union[CrossProgramPrefetch, _Mapping]]] = ..., is_dynamic: _Optional[bool] = ..., spmd_output_sharding: _Optional[_Union[_xla_data_pb2.OpSharding, _Mapping]] = ..., spmd_parameters_shardings: _Optional[_Iterable[_Union[_xla_data_pb2.OpSharding, _Mapping]]] = ..., use_auto_spmd_partitioning: _Optional[bool] = ..., device_assignment: _Optional[_Union[_xla_data_pb2.DeviceAssignmentProto, _Mapping]] = ..., device_type: _Optional[str] = ..., frontend_attributes: _Optional[_Union[_xla_data_pb2.FrontendAttributes, _Mapping]] = ..., stack_frame_index: _Optional[_Union[StackFrameIndexProto, _Mapping]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., profile_info: _Optional[_Iterable[_Union[HloModuleProto.ProfileInfo, _Mapping]]] = ..., original_value_recovery_table: _Optional[_Union[OriginalValueRecoveryTableProto, _Mapping]] = ..., debug_attributes: _Optional[_Iterable[_Union[DebugAttributeTableEntryProto, _Mapping]]] = ..., backend_config: _Optional[bytes] = ...) -> None: ...
 
 class LogicalBufferProto(_message.Message):
     __slots__ = ("id", "size", "defined_at", "color")

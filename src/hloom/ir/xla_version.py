@@ -1,0 +1,42 @@
+"""Versions of XLA's text form, named by the jaxlib that contains the printer."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from hloom.errors import HloError
+
+_WRITTEN: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.[0-9A-Za-z.+\-]*)?")
+
+
+class XlaVersion(NamedTuple):
+    """The major and minor version of a jaxlib; versions compare by age."""
+
+    major: int
+    minor: int
+
+    @staticmethod
+    def parse(text: str) -> XlaVersion:
+        """Parse ``0.12`` or a full version such as ``0.12.0.1``.
+
+        Raise HloError (``text.xla-version``) for other text and for versions older than the oldest one read.
+        """
+        written = _WRITTEN.fullmatch(text.strip())
+        version = XlaVersion(int(written[1]), int(written[2])) if written else None
+        if version is None or version < OLDEST:
+            message = (
+                f"a version of XLA is that of a jaxlib, from {OLDEST} on, such as {NEWEST}; got {text!r}"
+            )
+            raise HloError(message, rule="text.xla-version")
+        return version
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+OLDEST: Final = XlaVersion(0, 10)
+V0_11: Final = XlaVersion(0, 11)
+V0_12: Final = XlaVersion(0, 12)
+NEWEST: Final = V0_12
+"""The newest version whose text form is known; later ones print as it does."""
