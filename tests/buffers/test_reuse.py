@@ -91,7 +91,7 @@ PROGRAMS: dict[str, tuple[str, set[tuple[int, int]]]] = {
         {(1, 1)},
     ),
     "carried": (loop("x, y", "c", "a"), {(0, 0), (1, 1)}),
-    "carried in the other order": (loop("y, x", "c", "a"), set()),
+    "carried in the other order": (loop("y, x", "c", "a"), {(0, 0), (1, 1)}),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hloom.passes.rules import broadcasting, joining, reshaping, slicing
+from hloom.passes.rules import broadcasting, joining, reshaping, slicing, updates
 from rule_checks import ANYTHING, Example, check, check_refused
 
 EXAMPLES = {
@@ -170,6 +170,16 @@ EXAMPLES = {
         Example("v: T[], u: T[3]", "x = T[9] broadcast(v), dimensions={}; i = s32[] constant(7);"
                 "r = T[9] dynamic-update-slice(x, u, i)", ANYTHING)
     ],
+    "select_of_updates": [
+        Example("x: T[9], u: T[2], i: s32[], p: pred[]", "a = T[9] dynamic-update-slice(x, u, i);"
+                "r = T[9] select(p, a, x)", ANYTHING),
+        Example("x: f32[9], u: f32[2], i: s32[], p: pred[9]", "a = f32[9] dynamic-update-slice(x, u, i);"
+                "r = f32[9] select(p, x, a)"),
+        Example("x: f32[9], u: f32[2], v: f32[2], i: s32[], p: pred[]",
+                "a = f32[9] dynamic-update-slice(x, u, i); j = s32[] add(i, i);"
+                "b = f32[9] dynamic-update-slice(a, v, j); c = f32[9] dynamic-update-slice(x, v, i);"
+                "r = f32[9] select(p, b, c)"),
+    ],
     # pad, concatenate
     "pad_of_nothing": [
         Example("x: T[3,1], v: T[]", "r = T[3,1] pad(x, v), padding=0_0x0_0_2", ANYTHING),
@@ -263,7 +273,7 @@ REFUSED = {
     ],
 }  # fmt: skip
 
-RULES = {r.name: r for m in (reshaping, broadcasting, slicing, joining) for r in m.RULES}
+RULES = {r.name: r for m in (reshaping, broadcasting, slicing, joining, updates) for r in m.RULES}
 
 
 def test_every_rule_has_examples() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation import parse
+from hloom.analysis.updates import Updates
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
 from hloom.passes.layout.dot_decomposer import DotDecomposer
@@ -166,10 +167,10 @@ def test_the_order_frees_memory_as_soon_as_it_can() -> None:
         "\n".join(lines) + "\nROOT t = (" + ", ".join(["f32[1]"] * 8) + ") "
         "tuple(" + ", ".join(f"r{n}" for n in range(8)) + ")"
     )
-    order, peak = memory_order(module.entry, {})
+    order, peak = memory_order(module.entry, {}, Updates(module))
     assert set(order) == set(module.entry.instructions)
     assert peak < 3 * 4000
-    assert memory_order(module.entry, {})[0] == order
+    assert memory_order(module.entry, {}, Updates(module))[0] == order
 
 
 def test_a_scheduled_module_is_in_order() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from hloom.analysis.updates import is_alias, is_handed_on, updated_operands
 from hloom.buffers.arena import assign_offsets
-from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, ShapeIndex, leaf_bytes, leaves, merge
+from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, Copy, ShapeIndex, leaf_bytes, leaves, merge
+from hloom.buffers.live_spans import Branch, Branches, live_spans
 from hloom.buffers.parallel_copies import Pair, in_order
+from hloom.buffers.rotations import Group, Join, Rotation, groups, rotate
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple, parameter_number
-from hloom.plan.kernel import is_alias
+from hloom.shape.shape import Shape
 
 Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
@@ -27,14 +29,6 @@ STACK: Final = 1 << 14
 """Maximum size in bytes of all values on the stack."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy of one leaf at a control-flow join."""
-
-    source: Buffer
-    target: Buffer
-
-
 @dataclass(slots=True)
 class Assignment:
     """The buffers of a program.
@@ -44,6 +38,10 @@ class Assignment:
         entering: copies before a loop starts.
         returning: copies at the end of a loop's body or a branch, by instruction and number of the branch.
         results: copies into the result buffers at the end of the program.
+        join_times: the times at which the copies of ``returning`` are made.
+        rotations: exchanges of addresses in the place of copies, by instruction and number of the branch.
+        rotating: the buffers whose addresses are exchanged, by group.
+        reads: the times at which the value of each buffer is read.
         workspaces: scratch buffers of instructions that need one.
         constants: the constants in memory, by number.
         positions: the positions of the instructions in the order of execution; live spans refer to them.
@@ -59,10 +57,14 @@ class Assignment:
         default_factory=dict[tuple[HloInstruction, int], list[Copy]]
     )
     results: list[Copy] = field(default_factory=list[Copy])
+    join_times: dict[Join, int] = field(default_factory=dict[Join, int])
+    rotations: dict[Join, Rotation] = field(default_factory=dict[Join, Rotation])
+    rotating: list[Group] = field(default_factory=list[Group])
     workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
     constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
     positions: dict[HloInstruction, int] = field(default_factory=dict[HloInstruction, int])
     arguments: list[Buffer] = field(default_factory=list[Buffer])
+    reads: dict[Buffer, list[int]] = field(default_factory=dict[Buffer, "list[int]"])
     argument_reads: dict[Buffer, list[Read]] = field(default_factory=dict[Buffer, "list[Read]"])
     room: int = 0
     temp_bytes: int = 0
@@ -100,9 +102,9 @@ def assign(
     root = walk.computation(entry, arguments)
     walk.position += 1
     results: list[Copy] = []
-    for number, buffer in enumerate(root.values()):
+    for number, (index, buffer) in enumerate(root.items()):
         walk.read([buffer], 2 * walk.position)
-        results.append(Copy(buffer, Buffer(buffer.size, "result", number)))
+        results.append(Copy(buffer, Buffer(buffer.size, "result", number), index))
     assignment = walk.assignment
     assignment.results = results
     walk.settle()
@@ -127,9 +129,13 @@ class _Walk:
         self.position = 0
         self.buffers: list[Buffer] = []
         self.births: dict[Buffer, list[int]] = {}
-        self.reads: dict[Buffer, list[int]] = {}
         self.overwrites: list[tuple[Buffer, Buffer, int]] = []
+        self.updates: list[tuple[Buffer, Buffer, int]] = []
+        """The overwrites that replace a part of an array, and would first copy it otherwise."""
         self.has_loops = False
+        self.conditionals: list[Branches] = []
+        self.enclosing = self.conditionals
+        """The conditionals of the innermost branch, so far."""
 
     def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
         """Return a new buffer."""
@@ -144,7 +150,7 @@ class _Walk:
     def read(self, values: Iterable[Buffer], time: int, over: Buffer | None = None) -> None:
         """Record that values are read at a time; the operation may write ``over`` to their memory."""
         for buffer in values:
-            self.reads.setdefault(buffer, []).append(time)
+            self.assignment.reads.setdefault(buffer, []).append(time)
             if buffer.kind == "argument":
                 read = (time, None) if over is None else (time & -2, over)
                 self.assignment.argument_reads.setdefault(buffer, []).append(read)
@@ -203,9 +209,8 @@ class _Walk:
             over = next(iter(made.values())) if free or at_once else None
             self.read(operand.values(), reading if free else writing, over)
             if free:
-                self.overwrites.extend(
-                    (target, source, reading) for target in made.values() for source in operand.values()
-                )
+                chosen = self.updates if updated_operands(i) else self.overwrites
+                chosen += [(t, source, reading) for t in made.values() for source in operand.values()]
         return made
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
@@ -216,10 +221,9 @@ class _Walk:
         self.has_loops = True
         self.read(initial.values(), 2 * self.position)
         body, condition = i.called_computations
-        steady = _handed_on(body)
         state: Values = {}
         for index, buffer in initial.items():
-            if index[:1] in steady:
+            if is_handed_on(body, index):
                 state[index] = buffer
                 continue
             state[index] = self.new(buffer.size)
@@ -229,6 +233,7 @@ class _Walk:
         self.read([*tested.values(), *state.values()], 2 * self.position)
         final = self.computation(body, [state])
         self.position += 1
+        self.assignment.join_times[i, 0] = 2 * self.position
         for index, buffer in final.items():
             self.read([buffer], 2 * self.position)
             if buffer is state[index]:
@@ -236,58 +241,90 @@ class _Walk:
             else:
                 self.born(state[index], 2 * self.position + 1)
         moved = [k for k in state if state[k] is not initial[k]]
-        self.assignment.entering[i] = [Copy(initial[k], state[k]) for k in moved]
+        self.assignment.entering[i] = [Copy(initial[k], state[k], k) for k in moved]
         self.assignment.returning[i, 0] = [
-            Copy(final[k], state[k]) for k in state if final[k] is not state[k]
+            Copy(final[k], state[k], k) for k in state if final[k] is not state[k]
         ]
         self.position += 1
         return state
 
     def branches(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
-        """Assign buffers for a conditional: every branch ends with copies into the result buffers."""
+        """Assign buffers for a conditional: every branch ends with copies into the result buffers.
+
+        A leaf that every branch returns unchanged keeps its buffer.
+        """
         self.read(operands[0].values(), 2 * self.position)
-        result = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
+        self.read((b for values in operands[1:] for b in values.values()), 2 * self.position)
+        conditional = Branches(2 * self.position)
+        self.enclosing.append(conditional)
+        outside, finals, ends = self.enclosing, list[Values](), list[int]()
         for number, computation in enumerate(i.called_computations):
+            self.position += 1
+            branch = Branch(2 * self.position)
+            conditional.branches.append(branch)
+            self.enclosing = branch.conditionals
             self.read(operands[number + 1].values(), 2 * self.position)
             final = self.computation(computation, [operands[number + 1]])
             self.position += 1
             self.read(final.values(), 2 * self.position)
-            for buffer in result.values():
-                self.born(buffer, 2 * self.position + 1)
-            self.assignment.returning[i, number] = [Copy(final[k], result[k]) for k in result]
+            self.assignment.join_times[i, number] = 2 * self.position
+            finals.append(final)
+            ends.append(2 * self.position + 1)
+            branch.last = ends[-1]
+        self.enclosing = outside
+        result = {index: self.result_of_branches(index, shape, finals) for index, shape in leaves(i.shape)}
+        for number, final in enumerate(finals):
+            moved = [k for k in result if final[k] is not result[k]]
+            for index in moved:
+                self.born(result[index], ends[number])
+            self.assignment.returning[i, number] = [Copy(final[k], result[k], k) for k in moved]
         self.position += 1
         # the result is live from the end of every branch until here; branches exclude each other, so the
         # write of another branch does not extend the span
         self.read(result.values(), 2 * self.position)
         return result
 
+    def result_of_branches(self, index: ShapeIndex, shape: Shape, finals: Sequence[Values]) -> Buffer:
+        """Return the buffer of a leaf of a conditional: a new one, unless all branches return the same."""
+        first = finals[0][index]
+        if all(final[index] is first for final in finals):
+            return first
+        return self.new(leaf_bytes(shape))
+
     def settle(self) -> None:
         """Compute live spans from writes and reads, merge buffers to avoid copies, and lay out the arena."""
+        joins = self.assignment
         for buffer in self.buffers:
             births = sorted(self.births.get(buffer, [0]))
-            reads = sorted(self.reads.get(buffer, []))
-            for number, birth in enumerate(births):
-                next_birth = births[number + 1] if number + 1 < len(births) else 1 << 60
-                behind = bisect_left(reads, next_birth)
-                buffer.hold(birth, max(birth, reads[behind - 1] if behind else birth))
+            reads = sorted(joins.reads.get(buffer, []))
+            for first, last in live_spans(births, reads, self.conditionals):
+                buffer.hold(first, last)
+        _overwrite(self.updates)
+        for copy in (c for copies in (*joins.entering.values(), *joins.returning.values()) for c in copies):
+            merge(copy.source, copy.target)
+        _overwrite(self.overwrites)
+        joins.rotations = rotate(joins.returning, joins.join_times)
+        joins.rotating = groups(joins.rotations)
+        for copy in joins.results:
+            if not self.stays_on_stack(copy.source):
+                merge(copy.source, copy.target)
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Place temporaries on the stack and in the arena."""
         joins = self.assignment
-        for copies in (*joins.returning.values(), *joins.entering.values(), joins.results):
-            for copy in copies:
-                if copies is not joins.results or not self.stays_on_stack(copy.source):
-                    merge(copy.source, copy.target)
-        for target, source, reading in self.overwrites:
-            if not merge(target, source) and not merge(source, target):
-                # not overwritten: the operand must stay live until the operation ends
-                source.hold(reading, reading + 1)
         temporaries = {b.find(): None for b in self.buffers if b.find().kind == "temp" and b.find().size}
         left = STACK
         for buffer in temporaries:
             if self.stays_on_stack(buffer) and buffer.size <= left:
                 buffer.kind = "stack"
                 left -= -(-buffer.size // ALIGNMENT) * ALIGNMENT
-        joins.room = assign_offsets([b for b in temporaries if b.kind == "temp"])
-        groups = (*joins.returning.values(), *joins.entering.values(), joins.results)
-        targets = [target for copies in groups for _, target in joins.sequence(copies)]
+        arena = [b for b in temporaries if b.kind == "temp" and not b.rotates]
+        joins.room = assign_offsets([*arena, *(group.memory for group in joins.rotating)])
+        for group in joins.rotating:
+            group.lay_out()
+        parallel = (*joins.returning.values(), *joins.entering.values(), joins.results)
+        targets = [target for copies in parallel for _, target in joins.sequence(copies)]
         ends = [target.offset + target.size for target in targets if target.kind == "temp"]
         joins.temp_bytes = -(-max([joins.room, *ends]) // ALIGNMENT) * ALIGNMENT
 
@@ -296,15 +333,9 @@ class _Walk:
         return self.has_loops and buffer.find().kind == "temp" and buffer.size <= SMALL
 
 
-def _handed_on(body: HloComputation) -> set[ShapeIndex]:
-    """Return the indices of the state elements that a loop's body returns unchanged."""
-    parameter, root = body.parameters[0], body.root
-    if root is parameter or not isinstance(root.operation, Tuple):
-        return set()
-    return {
-        (number,)
-        for number, element in enumerate(root.operands)
-        if isinstance(element.operation, GetTupleElement)
-        and element.operands[0] is parameter
-        and element.operation.index == number
-    }
+def _overwrite(pairs: Iterable[tuple[Buffer, Buffer, int]]) -> None:
+    """Merge the results of operations with operands that they may overwrite, at the time of reading."""
+    for target, source, reading in pairs:
+        if not merge(target, source) and not merge(source, target):
+            # not overwritten: the operand must stay live until the operation ends
+            source.hold(reading, reading + 1)

@@ -33,6 +33,7 @@ class Buffer:
         number: number of the argument leaf, result leaf or constant.
         offset: byte offset in the arena, for temporaries.
         spans: inclusive live spans in half steps, ascending; spans that overlap or touch are joined.
+        rotates: whether the address is a variable of the program; see `hloom.buffers.rotations`.
     """
 
     size: int
@@ -41,6 +42,7 @@ class Buffer:
     offset: int = 0
     spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     merged: Buffer | None = None
+    rotates: bool = False
 
     def find(self) -> Buffer:
         """Return the buffer that this one was merged into, transitively, or itself."""
@@ -55,6 +57,10 @@ class Buffer:
         """Add the live span [first, last], in half steps."""
         if last >= first:
             _add_span(self.find().spans, first, last)
+
+    def is_live(self, time: int) -> bool:
+        """Return whether the buffer holds a value at a time."""
+        return any(first <= time <= last for first, last in self.find().spans)
 
     def shares_bytes(self, other: Buffer) -> bool:
         """Return whether two buffers overlap in memory."""
@@ -72,12 +78,26 @@ class Buffer:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of one leaf at a control-flow join.
+
+    Attributes:
+        index: the index of the leaf in the loop's state, or in the result of the conditional or program.
+    """
+
+    source: Buffer
+    target: Buffer
+    index: ShapeIndex = ()
+
+
 def merge(source: Buffer, target: Buffer) -> bool:
     """Merge ``source`` into ``target`` if sizes agree and live spans are disjoint; return whether it was."""
     a, b = source.find(), target.find()
     if a is b:
         return True
-    if a.kind != "temp" or b.kind in ("argument", "constant") or a.size != b.size or a.overlaps(b):
+    fixed = a.kind != "temp" or b.kind in ("argument", "constant") or a.rotates or b.rotates
+    if fixed or a.size != b.size or a.overlaps(b):
         return False
     a.merged = b
     if len(a.spans) > len(b.spans):

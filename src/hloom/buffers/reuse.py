@@ -6,8 +6,8 @@ last time before the result is written, or by the operation that writes it, inde
 
 from __future__ import annotations
 
-from hloom.buffers.assignment import Assignment, Copy
-from hloom.buffers.buffers import Buffer
+from hloom.buffers.assignment import Assignment
+from hloom.buffers.buffers import Buffer, Copy
 
 
 def may_take(assignment: Assignment, result: int, argument: int) -> bool:

@@ -4,6 +4,9 @@
 
     d: kernel; hero dot; workspace 2097152 B
       16 steps, work 1073741824, shared by threads; tiles of 8 rows, 2 x 16 columns; ...
+    u: kernel; hero dynamic-update-slice; in place 0
+      1 step, work 8
+      copies %x, 4096 B: its value is needed by %y
 """
 
 from __future__ import annotations
@@ -11,21 +14,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from hloom.buffers.copies import ArrayCopy
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.program import NativeProgram, is_parallel
 from hloom.plan.kernel import KernelKind, KernelPlan
 
 
 def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
-    """Return the lines of the plans that generate code, each followed by its kernels; last the arena."""
+    """Return the lines of the plans that generate code, each with its kernels and copies; last the arena."""
     calls: dict[str, list[LoopKernel]] = defaultdict(list)
     for call in program.calls:
         if call.kernel is not None:
             calls[call.instruction].append(call.kernel)
+    copies: dict[str, list[ArrayCopy]] = defaultdict(list)
+    for copy in program.copies:
+        copies[copy.instruction].append(copy)
     lines: list[str] = []
     for plan in plans:
         if plan.kind is not KernelKind.NONE:
-            lines += [str(plan), *(f"  {_described(kernel)}" for kernel in calls[plan.instruction.name])]
+            name = plan.instruction.name
+            lines += [str(plan), *(f"  {_described(kernel)}" for kernel in calls[name])]
+            lines += [f"  {copy}" for copy in copies[name]]
     lines.append(f"temporaries: {program.temp_bytes} B")
     return "".join(f"{line}\n" for line in lines)
 

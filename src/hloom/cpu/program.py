@@ -18,9 +18,11 @@ import numpy as np
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.structure import Key
 from hloom.analysis.trip_count import TripCount
-from hloom.buffers.assignment import Assignment, Copy, assign
-from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
+from hloom.buffers.assignment import Assignment, assign
+from hloom.buffers.buffers import Buffer, Copy, ShapeIndex, leaf_bytes, leaves
+from hloom.buffers.copies import ArrayCopy, array_copies
 from hloom.buffers.reuse import may_take
+from hloom.buffers.rotations import Join
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import (
@@ -101,6 +103,7 @@ class NativeProgram:
         host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
         timed: the instructions that a timed program measures.
         reuses: (result, argument): leaves of results that may take an argument's memory; see `reuses_of`.
+        copies: the arrays that are copied to preserve a value.
     """
 
     module: Module
@@ -113,6 +116,7 @@ class NativeProgram:
     host_calls: tuple[HloInstruction, ...] = ()
     timed: tuple[str, ...] = ()
     reuses: tuple[tuple[int, int], ...] = ()
+    copies: tuple[ArrayCopy, ...] = ()
 
     @property
     def text(self) -> str:
@@ -201,6 +205,8 @@ class ProgramEmitter:
         with phase("planning", "buffers"):
             self.assignment: Assignment = assign_program(module, self.plans)
         self._pointers: dict[Buffer, Value] = {}
+        self._addresses: dict[Buffer, Value] = {}
+        """The variables that hold the addresses of rotating buffers."""
         self._kernels: dict[Structure, LoopKernel] = {}
         self._inlined: dict[str, Function] = {}
         self._sequences: dict[Key, KernelSequence] = {}
@@ -244,6 +250,7 @@ class ProgramEmitter:
             tuple(self.host_calls),
             tuple(self.timer.names) if self.timer is not None else (),
             reuses_of(self.hlo, self.assignment),
+            tuple(array_copies(self.assignment)),
         )
 
     # -- memory
@@ -259,10 +266,16 @@ class ProgramEmitter:
         found.update(dict.fromkeys(buffer.find() for buffer in self.assignment.workspaces.values()))
         if len(found) > MOST_ADDRESSES:
             found = {buffer: None for buffer in found if buffer.kind == "stack"}
+        found = {buffer: None for buffer in found if not buffer.rotates}
         for buffer in found:
             self._pointers[buffer] = self._address(buffer)
+        for buffer in (member for group in self.assignment.rotating for member in group.members):
+            self._addresses[buffer] = variable = self.function.allocate(PTR, align=8)
+            self.function.store(self._address(buffer), variable)
 
     def _pointer(self, buffer: Buffer) -> Value:
+        if buffer.rotates:
+            return self.function.load(PTR, self._addresses[buffer])
         known = self._pointers.get(buffer)
         return self._address(buffer) if known is None else known
 
@@ -305,6 +318,14 @@ class ProgramEmitter:
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
         """Emit a memcpy."""
         copy_bytes(target, source, size)
+
+    def join(self, join: Join) -> None:
+        """Emit the end of a branch or of a loop's body: exchanges of addresses and copies."""
+        rotation = self.assignment.rotations.get(join, [])
+        addresses = [self._pointer(source) for source, _ in rotation]
+        for address, (_, target) in zip(addresses, rotation, strict=True):
+            self.function.store(address, self._addresses[target])
+        self.copies(self.assignment.returning[join])
 
     def copies(self, copies: Sequence[Copy]) -> None:
         """Emit parallel copies; see `hloom.buffers.parallel_copies`."""
@@ -386,7 +407,7 @@ class ProgramEmitter:
         f.branch(going, inside, after)
         f.start(inside)
         self.computation(body)
-        self.copies(self.assignment.returning[i, 0])
+        self.join((i, 0))
         self._loops -= 1
         count = i.annotation(TripCount)
         total = self.work * (count.iterations if count is not None else 1)
@@ -412,7 +433,7 @@ class ProgramEmitter:
         for number, (label, computation) in enumerate(zip(labels, i.called_computations, strict=True)):
             f.start(label)
             self.computation(computation)
-            self.copies(self.assignment.returning[i, number])
+            self.join((i, number))
             f.jump(after)
         f.start(after)
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from hloom.analysis.scalar_computations import applies_expressions
+from hloom.analysis.updates import is_alias
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
-from hloom.operations.conversion import BitcastConvert
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple, parameter_number
 from hloom.plan.evaluations import recomputation
 from hloom.plan.iteration import planned_space, read_where_written
 from hloom.plan.space import Space
-from hloom.shape.element_type import PRED
 
 LEAST_REPORTED: Final = 1.05
 """Smallest recomputation that a plan's text shows."""
@@ -200,14 +199,6 @@ def kernel_parts(i: HloInstruction) -> KernelParts:
 
 def _width(i: HloInstruction) -> int:
     return len(i.shape.tuple_shapes) if i.shape.is_tuple else 1
-
-
-def is_alias(i: HloInstruction) -> bool:
-    """Return whether an instruction's result has the bytes of its first operand."""
-    if isinstance(i.operation, BitcastConvert):
-        before, after = i.operands[0].shape.element_type, i.shape.element_type
-        return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
-    return i.operation.aliases_operand
 
 
 # -- in place

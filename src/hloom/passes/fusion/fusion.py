@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
+from hloom.analysis.updates import Updates, early_reads
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
@@ -91,13 +92,14 @@ class Fusion:
     def run(self, module: HloModule) -> bool:
         """Fuse in the entry and in every computation of control flow."""
         changed = False
+        updates = Updates(module)
         for computation in control_computations(module):
-            changed |= self.fuse(computation)
+            changed |= self.fuse(computation, updates)
         return changed
 
-    def fuse(self, computation: HloComputation) -> bool:
+    def fuse(self, computation: HloComputation, updates: Updates) -> bool:
         """Fuse the instructions of one computation."""
-        plan = _Plan(self, computation)
+        plan = _Plan(self, computation, updates)
         return plan.materialize()
 
 
@@ -135,11 +137,12 @@ def _is_ordered(p: HloInstruction) -> bool:
 class _Plan:
     """The grouping of one computation."""
 
-    def __init__(self, options: Fusion, computation: HloComputation) -> None:
+    def __init__(self, options: Fusion, computation: HloComputation, updates: Updates) -> None:
         self.options = options
         self.computation = computation
         self.order = computation.post_order()
         self.position = {i: n for n, i in enumerate(self.order)}
+        self.early = early_reads(self.order, updates)
         self.groups: dict[HloInstruction, list[Group]] = {}
         self.all: list[Group] = []
         self.spans = Spans()
@@ -281,7 +284,7 @@ class _Plan:
         return known
 
     def _may_join(self, p: HloInstruction) -> bool:
-        if p.has_side_effect or _is_ordered(p) or not p.shape.is_static:
+        if p.has_side_effect or _is_ordered(p) or not p.shape.is_static or p in self.early:
             return False
         if isinstance(p.operation, Constant):
             return p.shape.rank == 0

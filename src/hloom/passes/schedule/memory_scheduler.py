@@ -1,6 +1,7 @@
 """hlo-memory-scheduler: order instructions to reduce peak memory.
 
-Three orders are tried for each computation: the plain post-order; a greedy one that runs instructions as soon
+Three orders are tried for each computation: the plain post-order, in which updates in place follow other
+readers of what they overwrite (an order that the others keep); a greedy one that runs instructions as soon
 as they free more than they allocate; and a greedy one that always runs the instruction that leaves the least
 memory live. The one with the lowest peak is used.
 """
@@ -13,6 +14,7 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from hloom.analysis.purity import communicates
+from hloom.analysis.updates import Updates
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -20,6 +22,7 @@ from hloom.ir.traits import Family
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.facts import UNORDERED
 from hloom.passes.registry import register
+from hloom.passes.schedule.update_order import After, update_order
 from hloom.shape.shape import Shape
 
 
@@ -40,13 +43,14 @@ class HloMemoryScheduler:
     def run(self, module: HloModule) -> bool:
         """Order every computation, callees first."""
         peaks: dict[HloComputation, int] = {}
+        updates = Updates(module)
         running = {module.entry}
         for i in module.instructions():
             if i.operation.calls_program:
                 running.update(i.called_computations)
         for computation in module.post_order():
             if computation in running:
-                order, peaks[computation] = memory_order(computation, peaks)
+                order, peaks[computation] = memory_order(computation, peaks, updates)
             else:
                 order = computation.post_order()
             computation.reorder(order)
@@ -56,7 +60,7 @@ class HloMemoryScheduler:
 
 
 def memory_order(
-    computation: HloComputation, peaks: dict[HloComputation, int]
+    computation: HloComputation, peaks: dict[HloComputation, int], updates: Updates
 ) -> tuple[list[HloInstruction], int]:
     """Return the best of three orders of a computation, and its peak memory in bytes.
 
@@ -66,9 +70,10 @@ def memory_order(
     Args:
         computation: the computation to order.
         peaks: peak memory in bytes of the computations that its control flow calls.
+        updates: the updates of the module; see `hloom.passes.schedule.update_order`.
     """
-    plain = computation.post_order()
-    liveness = _Liveness(plain, computation.root, peaks)
+    plain, after = update_order(computation.post_order(), updates)
+    liveness = _Liveness(plain, computation.root, peaks, after)
     orders = [plain]
     if len(plain) > 2 and not any(map(communicates, plain)):
         orders += [liveness.greedy(everything=False), liveness.greedy(everything=True)]
@@ -92,8 +97,17 @@ class _Liveness:
     """The values that the instructions of a computation allocate and read."""
 
     def __init__(
-        self, order: Sequence[HloInstruction], root: HloInstruction, peaks: dict[HloComputation, int]
+        self,
+        order: Sequence[HloInstruction],
+        root: HloInstruction,
+        peaks: dict[HloComputation, int],
+        after: After,
     ) -> None:
+        self.predecessors = {i: {*i.operands, *i.control_predecessors, *after.get(i, ())} for i in order}
+        self.followers = {i: dict.fromkeys((*i.users, *i.control_successors)) for i in order}
+        for update, readers in after.items():
+            for reader in readers:
+                self.followers[reader][update] = None
         self.position = {i: n for n, i in enumerate(order)}
         self.made: dict[HloInstruction, tuple[_Value, ...]] = {}
         self.held: dict[HloInstruction, tuple[_Value, ...]] = {}
@@ -146,7 +160,7 @@ class _Liveness:
 
     def greedy(self, *, everything: bool) -> list[HloInstruction]:
         """Return a greedy order by memory growth, or by post-order among growing instructions."""
-        missing = {i: len({*i.operands, *i.control_predecessors}) for i in self.position}
+        missing = {i: len(before) for i, before in self.predecessors.items()}
         left = {value: len(value.readers) for values in self.made.values() for value in values}
         heap: list[tuple[int, int, HloInstruction]] = []
         order: dict[HloInstruction, None] = {}
@@ -172,7 +186,7 @@ class _Liveness:
                     for reader in read.readers:
                         if not missing[reader] and reader not in order:
                             offer(reader)
-            for follower in dict.fromkeys((*i.users, *i.control_successors)):
+            for follower in self.followers[i]:
                 missing[follower] -= 1
                 if not missing[follower]:
                     offer(follower)

@@ -18,6 +18,7 @@ from hloom.passes.rules import (
     reshaping,
     slicing,
     structure,
+    updates,
 )
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -27,6 +28,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     broadcasting.RULES,
     slicing.RULES,
     joining.RULES,
+    updates.RULES,
     comparison.RULES,
     arithmetic.RULES,
     reduction.RULES,

@@ -1,0 +1,113 @@
+"""The order of updates: instructions that update a value in place run after all others that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+
+from hloom.analysis.purity import communicates
+from hloom.analysis.updates import Leaf, Updates, readers, size
+from hloom.ir.instruction import HloInstruction
+
+After = dict[HloInstruction, list[HloInstruction]]
+"""The instructions after which an instruction runs."""
+
+
+def update_order(order: Sequence[HloInstruction], updates: Updates) -> tuple[list[HloInstruction], After]:
+    """Move updates behind the readers of what they overwrite, as far as dependences allow it.
+
+    Args:
+        order: a topological order of a computation, which is kept but for the updates and what needs them.
+        updates: the updates of the module.
+
+    Returns:
+        The order; and the readers that precede each update in it, without which it would not be in place.
+    """
+    last = updates.last(order)
+    awaited = _awaited(last, readers(order)) if last else {}
+    if not awaited:
+        return list(order), {}
+    sizes = {update: size(leaf) for leaf, update in last.items()}
+    result = _Order(order, awaited, sizes).run()
+    position = {i: n for n, i in enumerate(result)}
+    after = {u: [r for r in before if position[r] < position[u]] for u, before in awaited.items()}
+    return result, after
+
+
+def _awaited(
+    last: Mapping[Leaf, HloInstruction], read: Mapping[Leaf, Iterable[HloInstruction]]
+) -> dict[HloInstruction, dict[HloInstruction, None]]:
+    """Return the readers for which each update should wait."""
+    awaited: dict[HloInstruction, dict[HloInstruction, None]] = {}
+    for leaf, update in last.items():
+        others = [r for r in read.get(leaf, ()) if r is not update]
+        if others:
+            awaited.setdefault(update, {}).update(dict.fromkeys(others))
+    return awaited
+
+
+class _Order:
+    """A topological sort in which updates wait for readers, until nothing else can run."""
+
+    def __init__(
+        self,
+        order: Sequence[HloInstruction],
+        awaited: Mapping[HloInstruction, dict[HloInstruction, None]],
+        sizes: Mapping[HloInstruction, int],
+    ) -> None:
+        self.sizes = sizes
+        self.position = {i: n for n, i in enumerate(order)}
+        self.order = order
+        self.awaited = {u: set(before) for u, before in awaited.items()}
+        self.waiting: dict[HloInstruction, list[HloInstruction]] = {}
+        for update, before in awaited.items():
+            for reader in before:
+                self.waiting.setdefault(reader, []).append(update)
+        self.next = self._chained(order)
+        """The next instruction that communicates: their order remains."""
+        self.missing = {i: len({*i.operands, *i.control_predecessors}) for i in order}
+        for follower in self.next.values():
+            self.missing[follower] += 1
+        self.ready: list[tuple[int, HloInstruction]] = []
+        self.blocked: list[tuple[int, int, HloInstruction]] = []
+        """Updates that wait for readers only; if nothing else can run, the smallest array is copied."""
+
+    @staticmethod
+    def _chained(order: Sequence[HloInstruction]) -> dict[HloInstruction, HloInstruction]:
+        ordered = [i for i in order if communicates(i)]
+        return dict(pairwise(ordered))
+
+    def run(self) -> list[HloInstruction]:
+        """Return the order."""
+        result: dict[HloInstruction, None] = {}
+        for i in self.order:
+            if not self.missing[i]:
+                self.offer(i)
+        while self.ready or self.blocked:
+            *_, i = heappop(self.ready) if self.ready else heappop(self.blocked)
+            if i in result:
+                continue
+            result[i] = None
+            for update in self.waiting.get(i, ()):
+                self.awaited[update].discard(i)
+                if not self.missing[update]:
+                    self.offer(update)
+            for follower in dict.fromkeys((*i.users, *i.control_successors)):
+                self.release(follower)
+            if i in self.next:
+                self.release(self.next[i])
+        return list(result)
+
+    def release(self, follower: HloInstruction) -> None:
+        """Count one dependence of an instruction as met."""
+        self.missing[follower] -= 1
+        if not self.missing[follower]:
+            self.offer(follower)
+
+    def offer(self, i: HloInstruction) -> None:
+        """Add an instruction whose dependences are met to those that may run next."""
+        if self.awaited.get(i):
+            heappush(self.blocked, (self.sizes[i], self.position[i], i))
+        else:
+            heappush(self.ready, (self.position[i], i))
