@@ -18,7 +18,7 @@ from hloom import __version__
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax import abi, private
 from hloom.jax.api import implements
-from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.handles import DeviceWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.native import native
 
@@ -212,7 +212,26 @@ def _attributes(args: Any) -> None:
 
 @implements("Client_Create")
 def _create(args: Any) -> None:
+    processes = _integer_options(args).get("num_nodes", 1)
+    if processes > 1:
+        raise PjrtError(UNIMPLEMENTED, f"hloom runs in one process, jax.distributed has {processes}")
     args.client = Client(platform_name, device_count()).handle
+
+
+def _integer_options(args: Any) -> dict[str, int]:
+    """Return the options of a new client that are integers, by name."""
+    kind = abi.struct("NamedValue")
+    options = (kind * args.num_options).from_address(args.create_options) if args.num_options else ()
+    return {
+        ctypes.string_at(option.name, option.name_size).decode(): option.value
+        for option in options
+        if option.type == _INTEGER
+    }
+
+
+@implements("Client_UpdateGlobalProcessInfo")
+def _update_processes(args: Any) -> None:
+    """Do nothing: the client has one process. JAX ends the process if this is refused."""
 
 
 @implements("Client_Destroy")
