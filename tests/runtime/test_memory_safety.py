@@ -129,6 +129,7 @@ def test_no_memory_is_an_error(backend: str, body: str) -> None:
         with pytest.raises(hloom.EvaluationError) as caught:
             exe(np.float32(1))
         assert caught.value.rule == "evaluate.memory"
+        assert any(unit in str(caught.value) for unit in (" bytes", " TiB"))
 
 
 LARGE = """

@@ -264,7 +264,7 @@ def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Passed]
     except HloError as error:
         raise error.at(instruction=step.instruction.name) from error.__cause__
     except MemoryError:
-        message = f"not enough memory for {step.shape}"
+        message = f"not enough memory for {step.shape}, {step.shape.byte_size:,} bytes"
         raise EvaluationError(message, rule="evaluate.memory", instruction=step.instruction.name) from None
     except RecursionError:
         message = "computations call each other too deeply"

@@ -293,7 +293,9 @@ class Executable:
         try:
             return [outgoing(result) for result in results]
         except MemoryError:
-            raise EvaluationError("not enough memory for the result", rule="evaluate.memory") from None
+            sizes = [module.entry.root.shape.byte_size for module in self._modules]
+            message = f"not enough memory for results of {sum(sizes):,} bytes"
+            raise EvaluationError(message, rule="evaluate.memory") from None
 
     def _run_together(
         self, run: Callable[[DeviceProgram, Sequence[Value]], T], values: Sequence[Sequence[Value]]
