@@ -1,6 +1,7 @@
 # Targets of this checkout:
 #   make demo      train a small GPT, evaluated and compiled; compare with XLA:CPU if jaxlib is installed
 #   make test      run every test
+#   make matrix    run the tests that depend on the versions of Python and JAX with 3.11 to 3.14 (MATRIX="--python 3.12")
 #   make check     check format, lint, types and layering
 #   make format    rewrite the sources with ruff
 #   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg")
@@ -10,7 +11,7 @@
 #   make site      build the site of the documentation in dist/site
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make viewer-assets fetch the layout library of `hloom view` from npm (DAGRE=3.1.3)
-#   make lock      rewrite requirements.lock with the versions in .venv
+#   make lock      rewrite requirements.lock with the versions in .venv; those of jax, one for each Python, stay
 #   make wheel     build dist/*.whl
 #   make trial     install the wheel into an empty environment and run the README and the guides with it
 
@@ -19,23 +20,22 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The first interpreter on PATH that starts and is new enough (pyenv leaves shims that do not start).
-PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+# The newest interpreter from 3.11 to 3.14 that starts.
+PYTHON ?= $(shell tests/interpreters | sed -n '1s/^[^ ]* //p')
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
 # Tests start many processes: each would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format bench mutation jax-tests docs site proto viewer-assets lock wheel trial clean
+.PHONY: help demo test matrix check format bench mutation jax-tests docs site proto viewer-assets lock wheel trial clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 
 # Two stamps: running hloom needs only the runtime dependencies; testing it needs the tools and jax as well.
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "hloom needs Python 3.11 or newer on PATH" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "hloom needs a Python from 3.11 to 3.14" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml requirements.lock | $(BIN)/python
@@ -51,6 +51,9 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.develop
 	@$(BIN)/python -m pytest -q -n 2 </dev/null
+
+matrix: $(VENV)/.develop
+	@$(BIN)/python -m tests.matrix $(MATRIX)
 
 check: $(VENV)/.develop
 	$(BIN)/ruff format --check .
@@ -96,7 +99,9 @@ viewer-assets:
 	rm $(DAGRE_DIR)/dagrejs-dagre-$(DAGRE).tgz
 
 lock: $(VENV)/.develop
-	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > requirements.lock
+	{ $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
+		--exclude jax --exclude jaxlib; grep '^jax' requirements.lock; } | sort -f > requirements.new
+	mv requirements.new requirements.lock
 
 wheel: $(VENV)/.develop
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -1,0 +1,103 @@
+"""`make matrix`: run the tests that depend on the versions of Python and JAX with every interpreter.
+
+``tests/interpreters`` finds the interpreters. Each gets an environment in ``.matrix/`` with the newest JAX
+that its version and the extra ``jax`` allow, and the locked versions of everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+TESTS = (
+    "tests/jax_platform", "tests/stablehlo", "tests/text", "tests/proto", "tests/test_interface.py",
+    "tests/test_completeness.py",
+)  # fmt: skip
+PACKAGES = (".[jax]", "hypothesis", "mpmath", "pytest", "pytest-xdist")
+
+
+class Interpreter(NamedTuple):
+    """A Python: its version, such as 3.13, and its path."""
+
+    version: str
+    path: str
+
+
+def interpreters(versions: Sequence[str] = (), path: str | None = None) -> list[Interpreter]:
+    """Return the interpreters that start, the newest first; ``path`` stands for PATH."""
+    environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
+    command = ["/bin/sh", str(ROOT / "tests" / "interpreters"), *([" ".join(versions)] if versions else [])]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return [Interpreter(*line.split(" ", 1)) for line in output.splitlines()]
+
+
+def constraints(lock: str) -> str:
+    """Return the locked versions without those of JAX."""
+    return "".join(line for line in lock.splitlines(keepends=True) if not re.match(r"jax(lib)?\b", line))
+
+
+def environment_of(interpreter: Interpreter, folder: Path) -> Path:
+    """Create or complete the environment of an interpreter; return its Python."""
+    python = folder / "bin" / "python"
+    stamp, sources = folder / ".installed", (ROOT / "pyproject.toml", ROOT / "requirements.lock")
+    if stamp.exists() and all(stamp.stat().st_mtime > source.stat().st_mtime for source in sources):
+        return python
+    subprocess.run([interpreter.path, "-m", "venv", "--clear", folder], check=True)
+    fixed = folder / "constraints.txt"
+    fixed.write_text(constraints((ROOT / "requirements.lock").read_text()))
+    install = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "-c", fixed]
+    subprocess.run([*install, "-e", *PACKAGES], cwd=ROOT, check=True)
+    stamp.touch()
+    return python
+
+
+def run(interpreter: Interpreter, workers: int, options: Sequence[str]) -> bool:
+    """Run the tests with an interpreter; return whether they pass."""
+    began = time.monotonic()
+    python = environment_of(interpreter, ROOT / ".matrix" / interpreter.version)
+    code = "from importlib.metadata import version; print(version('jax'), version('jaxlib'))"
+    shown = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    print(f"Python {interpreter.version}: {interpreter.path}, jax {shown[0]}, jaxlib {shown[1]}", flush=True)
+    command = [python, "-m", "pytest", "-q", "-n", str(workers), *TESTS, *options]
+    passed = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
+    seconds = time.monotonic() - began
+    print(
+        f"Python {interpreter.version}: {'passed' if passed else 'FAILED'} in {seconds:.0f} s\n", flush=True
+    )
+    return passed
+
+
+def main() -> int:
+    """Run all; return 1 if some failed or there is no interpreter."""
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("--python", action="append", choices=VERSIONS, default=[], help="only these versions")
+    parser.add_argument("--workers", type=int, default=2, help="processes of each run")
+    options, rest = parser.parse_known_args()
+    wanted = options.python or VERSIONS
+    found = interpreters(wanted)
+    results = {i.version: run(i, options.workers, rest) for i in reversed(found)}
+    print(summary(wanted, results))
+    return int(not results or not all(results.values()))
+
+
+def summary(wanted: Sequence[str], results: dict[str, bool]) -> str:
+    """Return a line for passed, failed and missing versions."""
+    groups = {
+        "passed": [v for v in wanted if results.get(v) is True],
+        "failed": [v for v in wanted if results.get(v) is False],
+        "missing on this machine": [v for v in wanted if v not in results],
+    }
+    return "; ".join(f"{name}: Python {', '.join(group)}" for name, group in groups.items() if group)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
