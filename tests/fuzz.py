@@ -1,8 +1,9 @@
 """Mutated texts and protos: ``python -m tests.fuzz --cases 100000 [FILES ...]``.
 
 For any bytes, the only exception is HloError, and no case takes long. A mutation is a splice, a deletion, a
-duplication, a bit flip or a token from another position; half of the cases mutate more than once.
-Accepted modules are verified and printed too.
+duplication, a bit flip or a token from another position, or another value for a field of a proto; half of the
+cases mutate more than once. Accepted modules are verified and printed; those with mutated fields are
+optimized and emitted too.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from hloom.codegen.target import Target
+from hloom.cpu import emitters  # noqa: F401  (registers emitters)
+from hloom.cpu.jit.compilation import optimize
+from hloom.cpu.program import emit_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.proto.schema.hlo_pb2 import HloModuleProto
 
 TOKENS = (
     "{", "}", "(", ")", "[", "]", ",", "=", "%", '"', "->", "/*", "*/", "//", "\n", "0", "-1",
@@ -26,6 +36,8 @@ TOKENS = (
     "parameter(0)", "nan", "inf", "-0", "<=", "?", "token[]", "1e999",
 )  # fmt: skip
 SLOW_SECONDS = 1.0
+LARGEST_BYTES = 1 << 24
+TARGET = Target.named("x86_64-linux-gnu", "x86-64-v3")
 
 
 def mutate_text(text: str, choose: random.Random) -> str:
@@ -67,6 +79,82 @@ def mutate_bytes(data: bytes, choose: random.Random) -> bytes:
         case _:
             changed[at:at] = bytes(choose.randrange(256) for _ in range(choose.randrange(1, 8)))
     return bytes(changed)
+
+
+NUMBERS = (0, 1, -1, 2, 3, 4, 5, 7, 31, 64, 100, 1 << 20, -(1 << 31), (1 << 31) - 1)
+
+
+def mutate_field(message: Message, choose: random.Random) -> None:
+    """Give one field of a proto, or of a message in it, another value; lists lose, gain or repeat elements."""
+    present = [field for field, _ in message.ListFields()]
+    inner = [f for f in present if f.message_type is not None and not f.message_type.GetOptions().map_entry]
+    if inner and choose.random() < 0.85:
+        value: Any = getattr(message, choose.choice(inner).name)
+        if not hasattr(value, "append"):
+            return mutate_field(value, choose)
+        at = choose.randrange(len(value))
+        match choose.randrange(8):
+            case 0:
+                del value[at]
+            case 1:
+                value.append(value[at])
+            case _:
+                mutate_field(value[at], choose)
+        return None
+    fields = [f for f in (present if choose.random() < 0.7 else message.DESCRIPTOR.fields) if _is_plain(f)]
+    if not fields:
+        return None
+    field = choose.choice(fields)
+    if not _is_list(field):
+        return setattr(message, field.name, _drawn(field, getattr(message, field.name), choose))
+    values: Any = getattr(message, field.name)
+    at = choose.randrange(len(values) + 1)
+    if at < len(values) and choose.random() < 0.4:
+        del values[at]
+    else:
+        values.insert(at, _drawn(field, values[0] if values else field.default_value, choose))
+    return None
+
+
+def _is_list(field: FieldDescriptor) -> bool:
+    return isinstance(field.default_value, list)
+
+
+def _is_plain(field: FieldDescriptor) -> bool:
+    return field.message_type is None
+
+
+def _drawn(field: FieldDescriptor, value: Any, choose: random.Random) -> Any:
+    """Return another value of a field's type."""
+    kinds = FieldDescriptor
+    if field.enum_type is not None:
+        return choose.choice(field.enum_type.values).number
+    match field.cpp_type:
+        case kinds.CPPTYPE_BOOL:
+            return not value
+        case kinds.CPPTYPE_STRING:
+            words = ["", "add", "f32", "a b", "\u202e", "tuple", "parameter", "reduce"]
+            text = choose.choice(words)
+            return text.encode() if field.type == kinds.TYPE_BYTES else text
+        case kinds.CPPTYPE_FLOAT | kinds.CPPTYPE_DOUBLE:
+            return choose.choice([0.0, -1.0, 1e30, float("nan"), float("inf")])
+        case _:
+            near = [int(value or 0) + d for d in (-1, 1)] if not isinstance(value, list) else []
+            number = choose.choice([*NUMBERS, *near, *near, *near])
+            unsigned = field.cpp_type in (kinds.CPPTYPE_UINT32, kinds.CPPTYPE_UINT64)
+            wide = field.cpp_type in (kinds.CPPTYPE_INT64, kinds.CPPTYPE_UINT64)
+            number = abs(number) if unsigned else number
+            return number if wide or -(1 << 31) <= number < 1 << 31 else 0
+
+
+def try_fields(data: bytes) -> None:
+    """Read a proto, print and verify it, optimize it and emit its kernels."""
+    module = HloModule.from_proto(data)
+    module.to_text()
+    module.verify()
+    sizes = [leaf.byte_size for i in module.instructions() for _, leaf in i.shape.leaves() if leaf.is_array]
+    if sum(sizes) < LARGEST_BYTES:
+        emit_program(optimize(module), TARGET)
 
 
 def try_text(text: str) -> None:
@@ -113,7 +201,13 @@ def fuzz(
     failures: list[str] = []
     for number in range(cases):
         rounds = 1 if choose.random() < 0.5 else choose.randrange(2, 6)
-        if protos and choose.random() < 0.4:
+        if protos and choose.random() < 0.3:
+            message = HloModuleProto.FromString(choose.choice(protos))
+            for _ in range(rounds):
+                mutate_field(message, choose)
+            content = message.SerializeToString()
+            problem = run_case(lambda data=content: try_fields(data))
+        elif protos and choose.random() < 0.5:
             data = choose.choice(protos)
             for _ in range(rounds):
                 data = mutate_bytes(data, choose)

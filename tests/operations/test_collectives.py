@@ -235,6 +235,8 @@ add_integers {
         ("all-reduce(p), to_apply=add_integers", "all-reduce.reducer"),
         ("all-reduce(), to_apply=add", "all-reduce.operand-arrays"),
         ("all-gather(p), dimensions={0}, replica_groups={{0,1},{2}}", "all-gather.replica-groups-equal"),
+        ("all-gather(p), dimensions={0}, replica_groups={{}}", "all-gather.replica-groups-filled"),
+        ("all-gather(p), dimensions={0}, replica_groups={{},{0}}", "all-gather.replica-groups-filled"),
         ("all-gather(p), dimensions={0,1}", "all-gather.one-dimension"),
         ("all-gather(p), dimensions={1}", "all-gather.dimension-range"),
         ("all-gather(p), dimensions={0}, replica_groups={{0,1}}", "all-gather.group-size"),

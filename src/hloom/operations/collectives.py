@@ -85,12 +85,15 @@ class Collective(Operation):
         return group_mode(self.channel_id, getattr(self, "use_global_device_ids", None))
 
     def check_groups(self) -> None:
-        """Check that numbers are unique, groups are of one size, and global ids come with a channel."""
+        """Check that numbers are unique, groups have devices, of equal number, and global ids a channel."""
         groups = self.replica_groups.groups
         numbers = [n for group in groups for n in group]
         if len(set(numbers)) != len(numbers) or any(n < 0 for n in numbers):
             message = f"{self.replica_groups.text()} has a negative number or one twice"
             raise ShapeError(message, rule=f"{self.opcode}.replica-groups-distinct")
+        if not all(groups):
+            message = f"a group has one device or more, got {self.replica_groups.text()}"
+            raise ShapeError(message, rule=f"{self.opcode}.replica-groups-filled")
         if self.equal_groups and len({len(group) for group in groups}) > 1:
             message = f"groups of one size wanted, got {self.replica_groups.text()}"
             raise ShapeError(message, rule=f"{self.opcode}.replica-groups-equal")

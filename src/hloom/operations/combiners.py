@@ -264,8 +264,8 @@ def is_choice(computation: HloComputation, apply: Apply, live: Container[int]) -
 
 
 def _unsigned(values: Array) -> Array:
-    """Return floats with -0 as 0, and every NaN as one; integers as they are."""
-    if values.dtype.kind in "biu":
+    """Return floats with -0 as 0, and every NaN as one; integers and predicates as they are."""
+    if not ElementType.from_dtype(values.dtype).is_floating:
         return values
     unsigned: Array = values + values.dtype.type(0)
     unsigned[values != values] = math.nan

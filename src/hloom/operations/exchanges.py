@@ -144,7 +144,7 @@ class RaggedAllToAll(Collective):
             )
             raise ShapeError(message, rule="ragged-all-to-all.offsets")
         groups = self.replica_groups.groups
-        if groups and groups[0] and vectors[0].dimensions[0] % len(groups[0]):
+        if groups and vectors[0].dimensions[0] % len(groups[0]):
             message = f"{vectors[0].dimensions[0]} offsets for groups of {len(groups[0])} devices"
             raise ShapeError(message, rule="ragged-all-to-all.offset-count")
         return output
