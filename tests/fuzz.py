@@ -142,9 +142,9 @@ def _drawn(field: FieldDescriptor, value: Any, choose: random.Random) -> Any:
             near = [int(value or 0) + d for d in (-1, 1)] if not isinstance(value, list) else []
             number = choose.choice([*NUMBERS, *near, *near, *near])
             unsigned = field.cpp_type in (kinds.CPPTYPE_UINT32, kinds.CPPTYPE_UINT64)
-            wide = field.cpp_type in (kinds.CPPTYPE_INT64, kinds.CPPTYPE_UINT64)
+            end = 1 << (63 if field.cpp_type in (kinds.CPPTYPE_INT64, kinds.CPPTYPE_UINT64) else 31)
             number = abs(number) if unsigned else number
-            return number if wide or -(1 << 31) <= number < 1 << 31 else 0
+            return number if -end <= number < end else 0
 
 
 def try_fields(data: bytes) -> None:

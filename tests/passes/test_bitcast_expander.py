@@ -143,7 +143,7 @@ def test_bitcast_between_drawn_layouts() -> None:
     random = np.random.default_rng(0)
     for _ in range(60):
         before, after = drawn_layouts(random)
-        text = f"x = {before} parameter(0)\nROOT r = {after} bitcast(x)"
+        text = f"x = {before} parameter(0)\ny = {after} bitcast(x)\nROOT r = {before} bitcast(y)"
         expanded(text)
 
 

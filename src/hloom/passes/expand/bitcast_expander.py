@@ -10,7 +10,7 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast, BitcastConvert
-from hloom.operations.movement import Transpose
+from hloom.operations.movement import Reshape, Transpose
 from hloom.passes.expand.element_bits import reinterpret
 from hloom.passes.fuel import consume
 from hloom.passes.registry import register
@@ -50,12 +50,13 @@ def can_expand(bitcast: HloInstruction) -> bool:
 
 
 def expand(instruction: HloInstruction) -> None:
-    """Replace one bitcast."""
+    """Replace one bitcast; the new value has its layout, which another bitcast may read."""
     writer = Writer(instruction)
     (x,) = instruction.operands
     source, target = x.shape, instruction.shape
     if _places(source) == _places(target):
-        writer.replace(writer.reshape(x, target.dimensions))
+        same = source.dimensions == target.dimensions
+        writer.replace(x if same else writer.op(Reshape(), x, shape=target))
         return
     elements = reinterpret(writer, _to_memory(writer, x), _moved(source), _moved(target))
     writer.replace(_from_memory(writer, elements, target))
@@ -104,7 +105,7 @@ def _from_memory(writer: Writer, x: HloInstruction, target: Shape) -> HloInstruc
         x = writer.reshape(writer.resize(x, tiling.joined), tiling.bounds[tiling.added :])
     x = writer.resize(writer.reshape(x, form.padded), form.bounds)
     x = _transposed(writer, x, _inverse(form.major_to_minor))
-    return writer.op(BitcastConvert(), x, shape=target) if target.element_type is F16 else x
+    return writer.op(BitcastConvert() if target.element_type is F16 else Reshape(), x, shape=target)
 
 
 def _transposed(writer: Writer, x: HloInstruction, order: Sequence[int]) -> HloInstruction:
