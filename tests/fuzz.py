@@ -85,7 +85,7 @@ NUMBERS = (0, 1, -1, 2, 3, 4, 5, 7, 31, 64, 100, 1 << 20, -(1 << 31), (1 << 31) 
 
 
 def mutate_field(message: Message, choose: random.Random) -> None:
-    """Give one field of a proto, or of a message in it, another value; lists lose, gain or repeat elements."""
+    """Give one field of a proto, or of a message in it, another value; lists lose or repeat elements."""
     present = [field for field, _ in message.ListFields()]
     inner = [f for f in present if f.message_type is not None and not f.message_type.GetOptions().map_entry]
     if inner and choose.random() < 0.85:
