@@ -1,8 +1,8 @@
 """The binary interface of PJRT's C API: its functions, in order, and the fields of their arguments.
 
 Every function takes one pointer to a struct of arguments and returns a pointer to an error, null if it
-succeeds. The table follows ``xla/pjrt/c/pjrt_c_api.h`` of openxla/xla, version 0.114; functions and fields
-are only ever appended to it, so that an older caller reads a prefix.
+succeeds. The table follows ``xla/pjrt/c/pjrt_c_api.h`` of openxla/xla, version 0.116 (jaxlib 0.12); functions
+and fields are only ever appended to it, so that an older caller reads a prefix.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 MAJOR_VERSION: Final = 0
-MINOR_VERSION: Final = 114
+MINOR_VERSION: Final = 116
 """The version of the table below."""
 CLAIMED_VERSION: Final = 112
 """The version that the plug-in claims, jaxlib 0.10.2's: JAX then asks only for what that version had.

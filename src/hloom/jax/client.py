@@ -7,6 +7,7 @@ and ``unpinned_host``, which are all the machine's memory.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import re
 import struct
@@ -76,7 +77,10 @@ class Topology(Handle):
         self.client = client
         self.descriptions = Words([d.description.handle for d in client.devices])
         self.attributes = NamedValues({})
-        self.text = Text(f"{version()}, {len(client.devices)} devices")
+        text = f"{version()}, {len(client.devices)} devices"
+        self.text = Text(text)
+        self.fingerprint = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+        self.memory_kinds = Words(range(len(MEMORY_KINDS)), ctypes.c_int32)
 
 
 class Client(Handle):
@@ -117,15 +121,6 @@ def stop() -> None:
         client.drain()
 
 
-def after_fork() -> None:
-    """Reset workers and locks in a forked child, which has only the thread that forked."""
-    native().call("pjrt_unlock_all")
-    for client in clients:
-        for device in client.devices:
-            ctypes.memset(device.worker, 0, ctypes.sizeof(device.worker))
-
-
-os.register_at_fork(after_in_child=after_fork)
 platform_name: str = "hloom"
 """The platform's name for the next client."""
 
@@ -339,6 +334,17 @@ def _topology_serialize(args: Any) -> None:
 def _topology_attributes(args: Any) -> None:
     attributes = object_at(args.topology, Topology).attributes
     args.attributes, args.num_attributes = attributes.address, attributes.size
+
+
+@implements("TopologyDescription_Fingerprint")
+def _topology_fingerprint(args: Any) -> None:
+    args.fingerprint = object_at(args.topology, Topology).fingerprint
+
+
+@implements("TopologyDescription_GetMemorySpaceKindIds")
+def _topology_memory_kinds(args: Any) -> None:
+    kinds = object_at(args.topology, Topology).memory_kinds
+    args.memory_space_kind_ids, args.num_memory_space_kind_ids = kinds.address, kinds.size
 
 
 # -- devices

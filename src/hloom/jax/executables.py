@@ -99,8 +99,16 @@ class LoadedExecutable(Handle):
     @cached_property
     def output_memory_kinds(self) -> tuple[Words, Words]:
         """The memory kinds of the results: the addresses of their names, and the names' sizes."""
+        return self._memory_kinds(self.outputs)
+
+    @cached_property
+    def parameter_memory_kinds(self) -> tuple[Words, Words]:
+        """The memory kinds of the arguments, as those of the results."""
+        return self._memory_kinds(self.inputs)
+
+    def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[Words, Words]:
         offset = MemoryWords.kind.offset
-        memories = [self.devices[0].memories[leaf.memory] for leaf in self.outputs]
+        memories = [self.devices[0].memories[leaf.memory] for leaf in leaves]
         addresses = [ctypes.c_void_p.from_address(memory.handle + offset).value or 0 for memory in memories]
         return Words(addresses), Words([memory.words.kind_size for memory in memories], ctypes.c_size_t)
 
@@ -256,6 +264,12 @@ def _output_dimensions(args: Any) -> None:
 def _output_memory_kinds(args: Any) -> None:
     names, sizes = executable_at(args.executable).output_memory_kinds
     args.num_outputs, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
+
+
+@implements("Executable_ParameterMemoryKinds")
+def _parameter_memory_kinds(args: Any) -> None:
+    names, sizes = executable_at(args.executable).parameter_memory_kinds
+    args.num_parameters, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
 
 
 @implements("Executable_GetCostAnalysis")

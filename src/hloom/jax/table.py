@@ -14,6 +14,7 @@ from hloom.jax import serialization as serialization
 from hloom.jax.api import callback, callback_of, implementation
 from hloom.jax.client import stop
 from hloom.jax.custom_partitioning import custom_partitioner_extension
+from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.execution import install as install_execution
 from hloom.jax.layouts import layouts_extension
 from hloom.jax.native import native
@@ -22,6 +23,8 @@ from hloom.jax.transfers import install as install_transfers
 _HEAD_WORDS: Final = 5
 """The table begins with its size, its extensions, and a struct of three words for the version."""
 _VERSION_BYTES: Final = 24
+_LATER_FUNCTIONS: Final = 64
+"""Functions beyond the size that the table states: callers of later versions that call one get an error."""
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
@@ -34,10 +37,10 @@ class Table:
 
     def __init__(self, version: int, extension: int) -> None:
         """Build the table for a minor version of the interface, with the address of its first extension."""
-        count = len(abi.FUNCTIONS)
-        self._words = (ctypes.c_uint64 * (_HEAD_WORDS + count))()
+        count = _HEAD_WORDS + len(abi.FUNCTIONS)
+        self._words = (ctypes.c_uint64 * (count + _LATER_FUNCTIONS))()
         self.address = ctypes.addressof(self._words)
-        self._words[0] = ctypes.sizeof(self._words)
+        self._words[0] = 8 * count
         self._words[1] = extension
         self._words[2] = _VERSION_BYTES
         versions = (ctypes.c_int32 * 2).from_address(self.address + 32)
@@ -46,6 +49,9 @@ class Table:
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
             self._words[number] = symbols.get(f"PJRT_{name}") or self._python(name)
+        self._later = callback_of(_refuse_later, abi.Struct)
+        later = ctypes.cast(self._later, ctypes.c_void_p).value or 0
+        self._words[count:] = [later] * _LATER_FUNCTIONS
 
     def _python(self, name: str) -> int:
         self._callbacks[name] = callback(implementation(name), name)
@@ -61,8 +67,15 @@ class Table:
                 ends = name.endswith(("_Destroy", "_Delete"))
                 self._words[number] = symbols["pjrt_nothing" if ends else "pjrt_gone"]
         gone = symbols["pjrt_gone"]
+        self._words[-_LATER_FUNCTIONS:] = [gone] * _LATER_FUNCTIONS
         native().call("pjrt_set_transfers", gone, gone)
         native().call("pjrt_set_execute", gone, gone)
+
+
+def _refuse_later(_: Any) -> None:
+    """Refuse a function that was added to the interface after this table."""
+    version = f"{abi.MAJOR_VERSION}.{abi.MINOR_VERSION}"
+    raise PjrtError(UNIMPLEMENTED, f"hloom implements PJRT's interface up to version {version}")
 
 
 def capsule(table: Table) -> Any:
