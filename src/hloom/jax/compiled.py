@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.runtime.gang import Gang
+    from hloom.ir.instruction import HloInstruction
     from hloom.ir.module import HloModule, ModuleConfig
     from hloom.runtime.executable import Executable
     from hloom.shape.shape import Shape
@@ -230,6 +231,18 @@ class Compiled:
     def program(self) -> Program:
         """The program with its modules."""
         return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
+
+    @property
+    def calling(self) -> LoadedProgram | None:
+        """The native code of a program of one device that calls the host; None for others."""
+        alone = self.program.alone if self.native is None else None
+        return None if alone is None or alone.module is not alone.given else alone.loaded
+
+    @property
+    def host_calls(self) -> Sequence[HloInstruction]:
+        """The instructions of a program of one device that call the host."""
+        alone = self.program.alone
+        return () if self.calling is None or alone is None else alone.host_calls
 
     @cached_property
     def gang(self) -> Gang | None:

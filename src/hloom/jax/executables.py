@@ -11,7 +11,7 @@ from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax import abi
 from hloom.jax.api import implements
-from hloom.jax.callbacks import unbind
+from hloom.jax.callbacks import HostFunctions, unbind
 from hloom.jax.client import NOTHING, STOP, Device, NamedValues
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
     from hloom.jax.compiled import Compiled, Leaf
 
+PRED: Final = 1
+"""The type of the empty arrays that JAX gives for tokens."""
 LONG_WORK: Final = 2_000_000
 """Elementary operations, about 100 us, from which a worker runs a program."""
 
@@ -56,8 +58,15 @@ class LoadedExecutable(Handle):
         self.name = Text(interface.name)
         self.deleted = False
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
-        inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number, handle_of(leaf.order))]
+        inputs = [
+            word
+            for leaf in self.inputs
+            for word in (leaf.bytes, PRED if leaf.is_token else leaf.number, handle_of(leaf.order))
+        ]
         native = compiled.native
+        functions = None if native is not None else _host_functions(compiled, self.callbacks)
+        if functions is not None:
+            native = compiled.calling
         self.gang = gang = compiled.gang
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         outputs = [
@@ -75,10 +84,11 @@ class LoadedExecutable(Handle):
         if gang is not None:
             words.gang, words.long = gang.address, int(gang.work >= LONG_WORK or not gang.is_bounded)
         if native is not None:
-            self._context = Context(stop=STOP)
+            self._context = Context(stop=STOP, host=functions)
             words.program, words.context = native.address, self._context.address
             words.temp_bytes = native.memory.temp
-            words.long = int(native.facts.work >= LONG_WORK or not native.facts.is_bounded)
+            long = native.facts.work >= LONG_WORK or not native.facts.is_bounded
+            words.long = int(long and functions is None)
 
     @cached_property
     def device_handles(self) -> Words:
@@ -153,6 +163,12 @@ class LoadedExecutable(Handle):
             _dying[self.handle] = self
         else:
             super().drop()
+
+
+def _host_functions(compiled: Compiled, callbacks: Sequence[Any]) -> HostFunctions | None:
+    """Return the functions that a program of one device calls; None if it has other calls of the host."""
+    calls = compiled.host_calls if callbacks else ()
+    return HostFunctions(calls, callbacks) if calls and HostFunctions.serve(calls) else None
 
 
 def _output_words(leaf: Leaf, dimensions: int) -> Sequence[int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloom.jax import abi
 from hloom.jax.api import callback, status_of
-from hloom.jax.callbacks import bind
+from hloom.jax.callbacks import bind, take_error
 from hloom.jax.client import Device
 from hloom.jax.compiled import Leaf
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _GANG_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
+_KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
 _held: Final[list[Any]] = []
 
 
 def install() -> None:
     """Give native code the functions."""
-    functions = [callback(execute, "LoadedExecutable_Execute"), _GANG_ERROR(_gang_error)]
+    functions = [
+        callback(execute, "LoadedExecutable_Execute"),
+        _GANG_ERROR(_gang_error),
+        _KEPT_ERROR(_kept_error),
+    ]
     _held.extend(functions)
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
     native().call("pjrt_set_execute", *addresses)
@@ -41,6 +46,12 @@ def _gang_error(handle: int, status: int) -> int:
     gang = object_at(handle, LoadedExecutable).gang
     assert gang is not None
     return native().error(*status_of(gang.failure(status)))
+
+
+def _kept_error() -> int | None:
+    """Return the error of the callback that failed in this thread; None if none did."""
+    error = take_error()
+    return None if error is None else native().error(*status_of(error))
 
 
 def execute(args: Any) -> None:

@@ -69,7 +69,7 @@ class Table:
         gone = symbols["pjrt_gone"]
         self._words[-_LATER_FUNCTIONS:] = [gone] * _LATER_FUNCTIONS
         native().call("pjrt_set_transfers", gone, gone)
-        native().call("pjrt_set_execute", gone, gone)
+        native().call("pjrt_set_execute", gone, gone, symbols["pjrt_nothing"])
 
 
 def _refuse_later(_: Any) -> None:

@@ -92,7 +92,7 @@ def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
     arrays = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     counts = [f.constant(I64, len(shapes)) for shapes in (operands, results)]
     status = f.call(
-        I32, _FOREIGN_FUNCTION, f.constant(I64, number), _packed(program, arrays),
+        I32, _FOREIGN_FUNCTION, program.context, f.constant(I64, number), _packed(program, arrays),
         _external(program, "foreign", operation.custom_call_target), template, *counts,
     )  # fmt: skip
     f.return_if(status.compare("ne", 0), 1)

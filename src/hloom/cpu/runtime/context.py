@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Final
 
 from hloom.cpu.runtime.pool import pool_address
@@ -25,7 +26,9 @@ POLL_FUNCTION: Final = "hloom_poll"
 """Its name."""
 FIBER_WORD: Final = 7
 """The fiber of a device that shares a thread with others; 0 if it has a thread of its own."""
-_WORDS: Final = 8
+HOST_WORD: Final = 8
+"""The Python function that answers the host calls of the program; 0 for that of the thread's run."""
+_WORDS: Final = 9
 
 PARTICIPANT_WORDS: Final = 8
 """Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
@@ -52,8 +55,10 @@ class Context:
         table: int = 0,
         stop: ctypes.c_uint64 | None = None,
         fiber: int = 0,
+        host: Callable[[int, int], None] | None = None,
     ) -> None:
         self._stop = stop
+        self._host = host
         self._words = (ctypes.c_uint64 * _WORDS)()
         self._words[POOL_WORD] = pool_address()
         self._words[TABLE_WORD] = table
@@ -61,6 +66,7 @@ class Context:
         self._words[REPLICA_WORD], self._words[PARTITION_WORD] = device
         self._words[STOP_WORD] = 0 if stop is None else ctypes.addressof(stop)
         self._words[FIBER_WORD] = fiber
+        self._words[HOST_WORD] = 0 if host is None else id(host)
         self._words[POLL_WORD] = support().symbols[POLL_FUNCTION]
         self.address = ctypes.addressof(self._words)
 

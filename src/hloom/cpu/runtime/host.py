@@ -2,8 +2,8 @@
 
 Operations that communicate with other devices or with the host (collectives, infeed, send), that call
 Python functions (custom calls), or that have no kernel are evaluated by ``evaluate`` of the operation, on
-arrays that view native memory. Native code calls ``hloom_host(number, pointers)``: the number of the call in
-its program, and the addresses of the leaves of its operands and results. That calls a Python function
+arrays that view native memory. Native code calls ``hloom_host(context, number, pointers)``: the number of the
+call in its program, and the addresses of the leaves of its operands and results. That calls a Python function
 through Python's C interface (`native_code/host.ll`), so that any exception, one of a signal included, makes
 native code return immediately and is raised in the caller of the program.
 
@@ -71,7 +71,7 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     places = [program.pointer(o, index) for o in i.operands for index, _ in leaves(o.shape)]
     places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
     array = program.packed(places) if places else f.constant(PTR, 0)
-    status = f.call(I32, HOST_FUNCTION, f.constant(I64, number), array)
+    status = f.call(I32, HOST_FUNCTION, program.context, f.constant(I64, number), array)
     f.return_if(status.compare("ne", 0), 1)
 
 

@@ -1,4 +1,4 @@
-; Execution of programs that never call the host: at once in the caller's thread if they are short and their arguments
+; Execution of programs that call nothing but Python functions of their own: at once in the caller's thread if they are short and their arguments
 ; are there, else by the worker of the first device, a thread with a queue. The programs of several devices run as a gang
 ; (`gang.ll` of the run time); addresses, storages and events of its devices follow one another. Python answers everything
 ; else.
@@ -26,6 +26,7 @@
 
 @python.execute = internal global ptr null
 @python.gang.error = internal global ptr null
+@python.kept.error = internal global ptr null
 @arena.message = internal constant [37 x i8] c"not enough memory for the temporaries"
 @stopped.message = internal constant [33 x i8] c"the program was ended by a signal"
 
@@ -42,11 +43,12 @@ declare void @hloom_gang_wait(ptr)
 declare void @hloom_gang_leave(ptr)
 declare i32 @hloom_gang_run(ptr, ptr, i64, ptr, i64)
 
-; Set the functions of Python: one runs what native code does not, the other returns the error of a gang for its
-; executable and status.
-define void @pjrt_set_execute(ptr %execute, ptr %gang_error) nounwind {
+; Set the functions of Python: one runs what native code does not, one returns the error of a gang for its executable
+; and status, one that of a callback in this thread, or null.
+define void @pjrt_set_execute(ptr %execute, ptr %gang_error, ptr %kept_error) nounwind {
   store ptr %execute, ptr @python.execute
   store ptr %gang_error, ptr @python.gang.error
+  store ptr %kept_error, ptr @python.kept.error
   ret void
 }
 
@@ -133,16 +135,27 @@ see:
 done:
   ret ptr null
 
-; The handler of a signal raised an exception in this thread, or the program was stopped: clear the exception, which
-; belongs to no Python frame here, and have the signal handled again where Python runs next.
+; A function that the program called raised an exception, which Python has kept. Or the handler of a signal raised one in
+; this thread, which belongs to no Python frame here: have the signal handled again where Python runs next. Or the program
+; was stopped.
 ended:
   %state = call i32 @PyGILState_Ensure()
   %raised = call ptr @PyErr_Occurred()
   %any = icmp ne ptr %raised, null
-  br i1 %any, label %again, label %stopped
+  br i1 %any, label %clear, label %stopped
+
+clear:
+  call void @PyErr_Clear()
+  %take = load ptr, ptr @python.kept.error
+  %kept = call ptr %take()
+  %by.callback = icmp ne ptr %kept, null
+  br i1 %by.callback, label %failed, label %again
+
+failed:
+  call void @PyGILState_Release(i32 %state)
+  ret ptr %kept
 
 again:
-  call void @PyErr_Clear()
   call void @PyErr_SetInterrupt()
   br label %stopped
 
@@ -523,7 +536,16 @@ later.gang:
   br i1 %parted, label %python, label %queue
 
 place:
-  br i1 %queues, label %queue, label %now
+  br i1 %queues, label %may.queue, label %now
+
+; A program that calls Python runs in the thread of its caller: the function may wait for programs of the worker.
+may.queue:
+  %context.at = getelementptr %executable, ptr %executable, i64 0, i32 1
+  %context = load ptr, ptr %context.at
+  %host.at = getelementptr ptr, ptr %context, i64 8
+  %host = load ptr, ptr %host.at
+  %calls = icmp ne ptr %host, null
+  br i1 %calls, label %python, label %queue
 
 now:
   %error = call ptr @execute_now(ptr %executable, ptr %args, ptr %device.given)

@@ -8,14 +8,15 @@
 ; Call the function of a target on arrays, the operands before the results; without a function the host evaluates the
 ; call of this number. A template makes it a handler of XLA's typed FFI, whose error the host raises; without one it is
 ; called with its only result and its operands. Return 0, or 1 if an exception was raised.
-define i32 @hloom_foreign(i64 %number, ptr %arrays, ptr %cell, ptr %template, i64 %operands, i64 %results) nounwind {
+define i32 @hloom_foreign(ptr %context, i64 %number, ptr %arrays, ptr %cell, ptr %template, i64 %operands,
+                          i64 %results) nounwind {
 entry:
   %function = load atomic ptr, ptr %cell acquire, align 8
   %known = icmp ne ptr %function, null
   br i1 %known, label %choose, label %evaluate
 
 evaluate:
-  %evaluated = call i32 @hloom_host(i64 %number, ptr %arrays)
+  %evaluated = call i32 @hloom_host(ptr %context, i64 %number, ptr %arrays)
   ret i32 %evaluated
 
 choose:
@@ -80,6 +81,6 @@ failed:
   store ptr %error, ptr %answer
   store ptr %future, ptr %second
   %report = or i64 %number, 4294967296
-  %raised = call i32 @hloom_host(i64 %report, ptr %answer)
+  %raised = call i32 @hloom_host(ptr %context, i64 %report, ptr %answer)
   ret i32 %raised
 }

@@ -46,10 +46,25 @@ ended:
   ret i32 %status
 }
 
-; Run a host call of the program in this thread: its number, and the addresses of its operands and results.
-define i32 @hloom_host(i64 %number, ptr %pointers) nounwind {
-  %function = load ptr, ptr @host.function
+; Run a host call of the program with this context: its number, and the addresses of its operands and results.
+define i32 @hloom_host(ptr %context, i64 %number, ptr %pointers) nounwind {
+entry:
   %address = ptrtoint ptr %pointers to i64
+  %no.context = icmp eq ptr %context, null
+  br i1 %no.context, label %common, label %look
+
+look:
+  %own.at = getelementptr ptr, ptr %context, i64 8
+  %own = load ptr, ptr %own.at
+  %none = icmp eq ptr %own, null
+  br i1 %none, label %common, label %call
+
+common:
+  %thread.function = load ptr, ptr @host.function
+  br label %call
+
+call:
+  %function = phi ptr [ %own, %look ], [ %thread.function, %common ]
   %status = call i32 @call_python(ptr %function, i64 %number, i64 %address)
   ret i32 %status
 }

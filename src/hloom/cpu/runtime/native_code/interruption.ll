@@ -4,8 +4,8 @@
 ; exception. Python runs such handlers in the main thread only, and only when asked to; the exception stays
 ; set in the thread's state until the caller of the program finds it.
 
-; pool, table, participants, replica, partition, stop, poll, fiber
-%context = type { ptr, ptr, ptr, i64, i64, ptr, ptr, ptr }
+; pool, table, participants, replica, partition, stop, poll, fiber, host
+%context = type { ptr, ptr, ptr, i64, i64, ptr, ptr, ptr, ptr }
 
 @poll_nanoseconds = internal constant i64 100000000 ; between two looks for signals, each of which takes the GIL
 
