@@ -68,12 +68,6 @@ REACHES_FORWARD: set[tuple[str, str]] = {
     ("operations/structure.py", "wire"),
     ("runtime/executable.py", "debug"),
     ("runtime/executable.py", "sharding"),
-    # how notebooks show values
-    ("ir/module.py", "tools"),
-    ("cpu/loaded_program.py", "tools"),
-    ("cpu/runtime/profile.py", "tools"),
-    ("debug/tracing.py", "tools"),
-    ("runtime/executable.py", "tools"),
 }
 
 MAY_LOAD: dict[str, set[str]] = {

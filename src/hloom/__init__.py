@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from hloom.display import write_with
+
 if TYPE_CHECKING:
     from hloom import debug as debug
     from hloom import ops as ops
@@ -91,3 +93,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+write_with(lambda value: import_module("hloom.tools.notebook").html_of(value))

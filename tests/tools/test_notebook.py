@@ -9,8 +9,10 @@ import pytest
 
 import hloom
 from hloom import HloModule
+from hloom.display import Displayed
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
+from hloom.tools.notebook import _WRITERS  # pyright: ignore[reportPrivateUsage]
 
 
 def svg_of(html: str) -> ElementTree.Element:
@@ -58,6 +60,13 @@ def test_a_layout_is_shown_by_an_array_that_it_fits(text: str, example: str) -> 
     html = Layout.parse(text)._repr_html_()
     assert example in html
     assert svg_of(html).tag.endswith("svg")
+
+
+def test_every_class_that_notebooks_show_has_a_writer() -> None:
+    def below(cls: type) -> set[str]:
+        return {cls.__name__}.union(*map(below, cls.__subclasses__()))
+
+    assert below(Displayed) - {"Displayed"} <= set(_WRITERS)
 
 
 PROGRAM = """HloModule model

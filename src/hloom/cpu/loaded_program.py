@@ -17,13 +17,13 @@ from hloom.cpu.jit.program_facts import ProgramFacts
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.support import support
-from hloom.ir.entry_point import EntryPoint
+from hloom.display import Displayed
 
 ENTRY: Final = "hloom_run"
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Displayed):
     """Memory that a program needs, in bytes.
 
     Attributes:
@@ -40,13 +40,6 @@ class Memory:
     def peak(self) -> int:
         """Bytes in use while the program runs."""
         return self.argument + self.output + self.temp
-
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the parts: a table with bars."""
-        return _SHOW(self)
-
-
-_SHOW: Final[EntryPoint[[Memory], str]] = EntryPoint("hloom.tools.notebook:memory_html")
 
 
 class LoadedProgram:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from hloom.analysis.origin import op_name, source_line
 from hloom.debug.statistics import Statistics, flat, statistics_of, summary
+from hloom.display import Displayed
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
-from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
@@ -80,7 +80,7 @@ class Event:
 
 
 @dataclass(repr=False)
-class Trace:
+class Trace(Displayed):
     """The values of one run, in the order in which they were computed.
 
     Attributes:
@@ -100,10 +100,6 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace of {len(self.events)} values>"
 
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the values: a table of statistics."""
-        return _SHOW(self)
-
     @property
     def first_nan(self) -> Event | None:
         """Return the first value with a NaN."""
@@ -113,9 +109,6 @@ class Trace:
     def first_infinity(self) -> Event | None:
         """Return the first value with an infinity."""
         return next((e for e in self.events if e.has_infinity), None)
-
-
-_SHOW: Final[EntryPoint[[Trace], str]] = EntryPoint("hloom.tools.notebook:trace_html")
 
 
 def trace(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hloom.display import Displayed
 from hloom.errors import HloError, VerifyError
 from hloom.ir.computation import HloComputation
 from hloom.ir.entry_point import EntryPoint
@@ -69,7 +70,7 @@ class ModuleConfig:
     unmodelled: bytes = b""
 
 
-class HloModule:
+class HloModule(Displayed):
     """A program: computations, one of them the entry, and its configuration.
 
     Attributes:
@@ -92,10 +93,6 @@ class HloModule:
 
     def __repr__(self) -> str:
         return f"<HloModule {self.name}: {len(self._computations)} computations>"
-
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the module: its picture, or the beginning of the text of a large one."""
-        return SHOW(self)
 
     @property
     def computations(self) -> list[HloComputation]:
@@ -248,7 +245,6 @@ PRINT: Final[EntryPoint[[HloModule, PrintOptions | None], str]] = EntryPoint(
 READ_PROTO: Final[EntryPoint[[bytes], HloModule]] = EntryPoint("hloom.proto.reader:module_from_bytes")
 WRITE_PROTO: Final[EntryPoint[[HloModule], bytes]] = EntryPoint("hloom.proto.writer:module_to_bytes")
 VERIFY: Final[EntryPoint[[HloModule], None]] = EntryPoint("hloom.ir.verifier:verify")
-SHOW: Final[EntryPoint[[HloModule], str]] = EntryPoint("hloom.tools.notebook:module_html")
 CLONE: Final[EntryPoint[[HloModule], HloModule]] = EntryPoint("hloom.ir.cloning:clone_module")
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
 from hloom.shape.element_type import F32, F64, S32, ElementType
 from hloom.shape.shape import Shape

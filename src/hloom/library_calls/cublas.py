@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, largest_of
 from hloom.library_calls.emulation import LibraryCall, Results, Settings, emulates

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.arithmetic import softmax
 from hloom.library_calls.emulation import LibraryCall, Results, Settings, emulates, full

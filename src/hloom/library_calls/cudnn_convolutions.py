@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.ir.window import ConvolutionDimensionNumbers, Window
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type

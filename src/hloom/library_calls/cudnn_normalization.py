@@ -6,7 +6,7 @@ normalized array; for training the means and 1 / sqrt(variance + epsilon); a wor
 
 from __future__ import annotations
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.library_calls.arithmetic import normalized
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.shape.element_type import F32

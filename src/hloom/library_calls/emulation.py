@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, TypeAlias, cast
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
 from hloom.builder.embedding import embed
 from hloom.errors import HloError

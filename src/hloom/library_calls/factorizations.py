@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType

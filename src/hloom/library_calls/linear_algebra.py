@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from hloom import ops
+import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, normalized
 from hloom.library_calls.arithmetic import softmax as softmax_along

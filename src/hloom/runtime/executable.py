@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
 from hloom.cpu.jit.fingerprint import fingerprint
+from hloom.display import Displayed
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.evaluate.peers import Peers, Transport, owner_of, require_same_program
@@ -170,7 +171,7 @@ class _Running(threading.local):
 _running: Final = _Running()
 
 
-class Executable:
+class Executable(Displayed):
     """A program on its devices, returned by `compile`.
 
     A program of unbounded sizes (``f32[?]``) is compiled at the first run with arguments of given sizes;
@@ -211,10 +212,6 @@ class Executable:
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(m.name for m in self._modules))
         return f"<Executable {names} on {self.num_replicas} x {self.num_partitions} devices>"
-
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the executable: its arguments, results, memory, cost and program."""
-        return _SHOW(self)
 
     @property
     def host_timeout(self) -> float:
@@ -475,9 +472,6 @@ class Executable:
         """
         self._require_one_device()
         return _TRACE(self._modules[0], arguments)
-
-
-_SHOW: Final[EntryPoint[[Executable], str]] = EntryPoint("hloom.tools.notebook:executable_html")
 
 
 def _check_sizes(module: HloModule) -> None:

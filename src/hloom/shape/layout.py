@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from hloom.display import Displayed
 from hloom.errors import ShapeError
 from hloom.shape.element_type import ElementType
 
@@ -88,7 +88,7 @@ class SplitConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Displayed):
     """The physical form of an array.
 
     `minor_to_major` orders the dimensions from the fastest-varying one; `tiles` (or their sizes) are applied
@@ -164,10 +164,6 @@ class Layout:
 
     def __str__(self) -> str:
         return _layout_text(self)
-
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the layout: explained and drawn for an array that it fits."""
-        return import_module("hloom.tools.notebook").layout_html(self)
 
     @property
     def rank(self) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hloom.display import Displayed
 from hloom.errors import ShapeError
 from hloom.shape.element_type import BUFFER, OPAQUE, TOKEN, TUPLE, ElementType
 from hloom.shape.layout import Layout
@@ -28,7 +28,7 @@ _SHAPE_SIGN = re.compile(r"[\[(]")
 """A text with one of these is that of a shape, not the name of an element type."""
 
 
-class Shape:
+class Shape(Displayed):
     """The shape of an HLO value.
 
     An array has `dimensions` (the bound where a dimension is dynamic, `Shape.UNBOUNDED` where it has none),
@@ -133,10 +133,6 @@ class Shape:
 
     def __repr__(self) -> str:
         return f"Shape({str(self)!r})"
-
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the shape: its explanation, and the picture of an array's layout."""
-        return import_module("hloom.tools.notebook").shape_html(self)
 
     # Constructors.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -25,6 +25,11 @@ _LINES: Final = 60
 _EXAMPLE_SIZE: Final = 2
 _ROWS: Final = 50
 """Number of rows of a table."""
+
+
+def html_of(value: object) -> str:
+    """Return a value of a class that inherits `hloom.display.Displayed` as HTML."""
+    return _WRITERS[type(value).__name__](value)
 
 
 def module_html(module: HloModule) -> str:
@@ -160,3 +165,15 @@ def _beginning(text: str) -> str:
 
 def _pre(text: str) -> str:
     return f'<pre style="overflow: auto; margin: 4px 0 10px">{escape(text)}</pre>'
+
+
+_WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "Executable": executable_html,
+    "HloModule": module_html,
+    "Layout": layout_html,
+    "Memory": memory_html,
+    "Profile": profile_html,
+    "Shape": shape_html,
+    "Trace": trace_html,
+}
+"""By the names of classes, because most are not loaded when a value of another is shown."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hloom.codegen.llvm import I64, PTR, Function, Value
 from hloom.cpu.runtime.context import TABLE_WORD
-from hloom.ir.entry_point import EntryPoint
+from hloom.display import Displayed
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
@@ -109,7 +109,7 @@ class ProfileLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Displayed):
     """Times of the instructions of a program in one run.
 
     Attributes:
@@ -122,10 +122,6 @@ class Profile:
     seconds: float
     lines: tuple[ProfileLine, ...]
     devices: tuple[Profile, ...] = ()
-
-    def _repr_html_(self) -> str:
-        """Return how notebooks show the profile: a table."""
-        return _SHOW(self)
 
     @property
     def collectives(self) -> tuple[ProfileLine, ...]:
@@ -147,9 +143,6 @@ class Profile:
             words = f"us in collectives, {1e6 * waiting:.1f} us of which waiting for other devices"
             lines.insert(1, f"{1e6 * total:10.1f} {words}")
         return "\n".join(lines)
-
-
-_SHOW: Final[EntryPoint[[Profile], str]] = EntryPoint("hloom.tools.notebook:profile_html")
 
 
 def profile_lines(
