@@ -26,7 +26,7 @@ from hloom.errors import HloError
 from hloom.files import load_snapshot
 from hloom.ir.module import HloModule
 from hloom.shape.literal import Literal
-from hloom.sharding.partitioner import partition
+from hloom.sharding.partitioner import partitioned_program
 from hloom.text.options import PrintOptions
 from hloom.tools.diff_text import diff_text
 from hloom.tools.graph_picture import save_picture
@@ -175,7 +175,8 @@ def _shaped(module: HloModule, arguments: list[Any]) -> list[Any]:
 
 def _run(module: HloModule, backend: str, values: Values, bounds: list[Any]) -> None:
     devices = len(values.arguments)
-    program = module if devices == 1 or _is_local(module, values) else partition(module, devices).module
+    is_whole = devices > 1 and not _is_local(module, values)
+    program = partitioned_program(module, devices).module if is_whole else module
     executable = hloom.compile(program, backend, num_partitions=devices)  # XLA's protos do not have it
     found = executable.run([_shaped(program, arguments) for arguments in values.arguments])
     for ours, theirs in zip(found, values.results, strict=True):

@@ -13,7 +13,7 @@ from tests.sharding.runs import tile_of
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.sharding import partition
+from hloom.sharding import partitioned_program
 from hloom.tools.cli import main
 
 SUMMED = """HloModule m, num_partitions=2
@@ -77,7 +77,7 @@ def test_a_partitioned_program_shows_its_collectives() -> None:
     module = HloModule.from_text(SHARDED)
     exe = hloom.compile(module, num_partitions=2, use_spmd_partitioning=True)
     x = np.ones((8, 8), np.float32)
-    (tiling,) = partition(module, 2).parameters
+    (tiling,) = partitioned_program(module, 2).parameters
     profile = exe.profile([[tile_of(x, tiling, n)] for n in range(2)])
     (line,) = profile.collectives
     assert "all-to-all(" in line.text and 0 < line.waiting < line.seconds

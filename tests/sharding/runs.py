@@ -10,7 +10,7 @@ import numpy as np
 import hloom
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
-from hloom.sharding.partitioner import Partitioned, partition
+from hloom.sharding.partitioner import Partitioned, partitioned_program
 from hloom.sharding.tiling import Tiling
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ def joined(tiles: Sequence[Array], tiling: Tiling, dimensions: Sequence[int]) ->
 
 def partitioned_of(module: HloModule, devices: int) -> Partitioned:
     """Partition a program; the result is valid."""
-    partitioned = partition(module, devices)
+    partitioned = partitioned_program(module, devices)
     partitioned.module.verify()
     return partitioned
 

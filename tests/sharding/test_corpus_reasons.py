@@ -8,7 +8,7 @@ from tests.sharding_corpus import unreasoned
 
 from hloom.ir.module import HloModule
 from hloom.passes.registry import run
-from hloom.sharding.partitioner import partition
+from hloom.sharding.partitioner import partitioned_program
 from hloom.sharding.traffic import bytes_sent
 
 MISMATCHED_CALLS = """HloModule m
@@ -36,6 +36,6 @@ def test_a_reason_allows_what_it_says(name: str) -> None:
 
 def test_products_with_zero_are_simplified_before() -> None:
     module = HloModule.from_text(MISMATCHED_CALLS)
-    assert bytes_sent(partition(module, 4).module) == 8
+    assert bytes_sent(partitioned_program(module, 4).module) == 8
     run(module, "call-inliner,algsimp,dce")
-    assert bytes_sent(partition(module, 4).module) == 0
+    assert bytes_sent(partitioned_program(module, 4).module) == 0

@@ -13,7 +13,7 @@ import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding.meshes import mesh_of
-from hloom.sharding.partitioner import partition
+from hloom.sharding.partitioner import partitioned_program
 from hloom.sharding.tiling import Tiling
 
 ROWS = "{devices=[4,1]<=[4]}"
@@ -170,14 +170,14 @@ def test_loops_carry_tiles() -> None:
 
 def test_products_of_cut_dimensions_are_summed_over_devices() -> None:
     body = "ROOT r = f32[] dot(z, z), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
-    text = partition(module_of(body, ROWS), 4).module.to_text()
+    text = partitioned_program(module_of(body, ROWS), 4).module.to_text()
     assert "all-reduce" in text
     assert "all-gather" not in text
 
 
 def test_tiles_that_a_device_lacks_are_refused() -> None:
     with pytest.raises(HloError, match=r"\[sharding\.device\]"):
-        partition(module_of(PROGRAMS["elementwise"], ROWS), 2)
+        partitioned_program(module_of(PROGRAMS["elementwise"], ROWS), 2)
 
 
 REGION = """HloModule m
@@ -206,7 +206,7 @@ def test_regions_of_tiles_without_shardy() -> None:
 
 def test_a_tile_of_another_shape_is_refused() -> None:
     with pytest.raises(HloError, match=r"\[sharding\.manual-axes\]"):
-        partition(HloModule.from_text(REGION.replace("f32[4,4]", "f32[4,8]") % (SUM, 8)), 4)
+        partitioned_program(HloModule.from_text(REGION.replace("f32[4,4]", "f32[4,8]") % (SUM, 8)), 4)
 
 
 @pytest.mark.parametrize("sharding", UNREDUCED)
@@ -269,4 +269,4 @@ def test_open_dimensions_over_a_mesh_may_be_cut_further() -> None:
     assert partitioned.results[0].tiles == (2, 2)
     assert mesh_of(module) == {"x": 2, "y": 2}
     with pytest.raises(HloError, match=r"\[sharding\.device\]"):
-        partition(module, 2)
+        partitioned_program(module, 2)

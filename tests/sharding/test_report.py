@@ -15,7 +15,7 @@ import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.sharding import partition, report
+from hloom.sharding import partitioned_program, report
 from hloom.sharding.meshes import mesh_of, parse_mesh
 from hloom.sharding.topologies import Link
 from hloom.tools.cli import main
@@ -104,7 +104,7 @@ def test_programs_run_on_tiles() -> None:
     module = step()
     random = np.random.default_rng(0)
     given = [random.integers(-2, 3, s).astype(np.float32) for s in ((8, 16), (16, 16), (16,))]
-    cut = partition(module, 4)
+    cut = partitioned_program(module, 4)
     executable = hloom.compile(module, num_partitions=4, use_spmd_partitioning=True)
     results = executable.run(
         [[tile_of(a, t, n) for a, t in zip(given, cut.parameters, strict=True)] for n in range(4)]

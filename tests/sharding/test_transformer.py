@@ -12,7 +12,7 @@ from tests.jax_platform.process import run_program
 import hloom
 from agreement import within
 from hloom.debug.inputs import random_arguments
-from hloom.sharding import partition, report
+from hloom.sharding import partitioned_program, report
 from hloom.sharding.meshes import mesh_of
 from hloom.sharding.reporting import Report
 from hloom.sharding.tiles import cut
@@ -64,14 +64,14 @@ def test_the_bytes_of_a_report_are_those_of_the_program_that_runs() -> None:
     assert mesh_of(module) == {"data": 4, "model": 2}
     run = hloom.compile(module, num_partitions=8, use_spmd_partitioning=True)
     assert bytes_sent(hloom.HloModule.from_text(run.to_hlo())) == found.bytes_per_step
-    assert bytes_sent(partition(module, 8).module) == found.bytes_per_step
+    assert bytes_sent(partitioned_program(module, 8).module) == found.bytes_per_step
 
 
 def test_a_profile_shows_the_time_of_each_collective() -> None:
     program = lowered(2, 2, layers=2)
     module = hloom.HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
     run = hloom.compile(program, num_partitions=4, use_spmd_partitioning=True)
-    parameters = partition(module, 4).parameters
+    parameters = partitioned_program(module, 4).parameters
     whole = random_arguments(module, 0)
     profile = run.profile([cut(whole, parameters, device) for device in range(4)])
     wanted = {one.instruction.name for one in collectives(hloom.HloModule.from_text(run.to_hlo()))}

@@ -326,15 +326,13 @@ def compile_artifact(
         message = f"programs have one replica and any number of partitions, got {num_replicas}"
         raise PjrtError(UNIMPLEMENTED, message)
     from hloom.jax import custom_partitioning
-    from hloom.passes.collectives.all_reduce_combiner import AllReduceCombiner
     from hloom.runtime.executable import compile as compile_for_devices
-    from hloom.sharding.partitioner import partition
+    from hloom.sharding.partitioner import partitioned_program
 
     custom_partitioning.install(converted)
     if open_parameters:
         module.config.allow_spmd_sharding_propagation_to_parameters = open_parameters
-    partitioned = partition(module, num_partitions, even_results=True)
-    AllReduceCombiner().run(partitioned.module)
+    partitioned = partitioned_program(module, num_partitions, even_results=True)
     placements = lay_out(partitioned.module, stated)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)
     return Program(module, num_replicas, num_partitions, executable, placements, partitioned)

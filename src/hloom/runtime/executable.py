@@ -79,7 +79,7 @@ def compile(
         processes: processes among which the devices are divided, such as `hloom.runtime.mpi.world()`; all
             compile the same program. By default this process has all devices.
         use_spmd_partitioning: the program has shardings and computes whole arrays; each partition runs on its
-            tiles of the arguments (`hloom.sharding.partition` says which).
+            tiles of the arguments (`hloom.sharding.partitioned_program` says which).
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
@@ -100,12 +100,9 @@ def compile(
         message = f"{replicas} replicas and {partitions} partitions: both are at least 1"
         raise HloError(message, rule="compile.device-count")
     if use_spmd_partitioning:
-        from hloom.passes.collectives.all_reduce_combiner import AllReduceCombiner
-        from hloom.sharding.partitioner import partition
+        from hloom.sharding.partitioner import partitioned_program
 
-        modules = [partition(each, partitions).module for each in modules]
-        for each in modules:
-            AllReduceCombiner().run(each)
+        modules = [partitioned_program(each, partitions).module for each in modules]
     if one:
         modules *= replicas * partitions
     elif len(modules) != replicas * partitions:

@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hloom.sharding.partitioner import partition as partition
+    from hloom.sharding.partitioner import partitioned_program as partition
+    from hloom.sharding.partitioner import partitioned_program as partitioned_program
     from hloom.sharding.reporting import report as report
     from hloom.sharding.stored_arrays import StoredArray as StoredArray
     from hloom.sharding.stored_arrays import store as store
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "partition": "partitioner",
+    "partitioned_program": "partitioner",
     "report": "reporting",
     "StoredArray": "stored_arrays",
     "store": "stored_arrays",
@@ -28,11 +30,12 @@ _HOMES: Final = {
     "joined": "tiles",
 }
 
-__all__ = ["StoredArray", "cut", "joined", "partition", "report", "store", "stored"]
+__all__ = ["StoredArray", "cut", "joined", "partition", "partitioned_program", "report", "store", "stored"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the module of a name at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = import_module(f"{__name__}.{_HOMES[name]}")
+    return getattr(home, "partitioned_program" if name == "partition" else name)

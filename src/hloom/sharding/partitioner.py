@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
@@ -11,9 +11,11 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding_rule import Factor
+from hloom.operations.collectives import AllReduce
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
+from hloom.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from hloom.passes.expand.call_inliner import inline
 from hloom.passes.expand.rotation_calls import RotationCalls
 from hloom.passes.simplify.dead_code import DeadCodeElimination
@@ -82,8 +84,8 @@ class Partitioned:
     whole: Mapping[HloInstruction, Shape]
 
 
-def partition(module: HloModule, devices: int, *, even_results: bool = False) -> Partitioned:
-    """Return the program that each of some devices runs.
+def partitioned_program(module: HloModule, devices: int, *, even_results: bool = False) -> Partitioned:
+    """Return the program that each of some devices runs, ready to be compiled.
 
     Parameters are cut as their shardings say; the result as its sharding says, or else as it comes out.
     Operations are computed on tiles where the operands' tiles allow it, and on whole arrays elsewhere.
@@ -101,6 +103,7 @@ def partition(module: HloModule, devices: int, *, even_results: bool = False) ->
     take_elements(copy)
     RotationCalls().run(copy)
     DeadCodeElimination().run(copy)
+    _combine_collectives(copy, partitioner.resharder.causes)
     config = copy.config
     config.entry_layout = None
     config.aliases, config.buffer_donors = {}, []
@@ -114,6 +117,15 @@ def partition(module: HloModule, devices: int, *, even_results: bool = False) ->
         partitioner.decided,
         partitioner.whole,
     )
+
+
+def _combine_collectives(module: HloModule, causes: MutableMapping[HloInstruction, Cause]) -> None:
+    """Combine all-reduces; the cause of a combined one is that of the first of its operands."""
+    of_operand = {i.operands[0]: causes[i] for i in module.instructions() if i in causes and i.operands}
+    AllReduceCombiner().run(module)
+    for i in module.instructions():
+        if isinstance(i.operation, AllReduce) and i not in causes and i.operands[0] in of_operand:
+            causes[i] = of_operand[i.operands[0]]
 
 
 @dataclass(frozen=True, slots=True)

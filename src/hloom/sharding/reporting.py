@@ -21,7 +21,7 @@ from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
 from hloom.sharding.explaining import Conflict, Explainer, Why
 from hloom.sharding.memory import Memory, memory_of
 from hloom.sharding.meshes import axes_along, device_count, mesh_of, resized
-from hloom.sharding.partitioner import Partitioned, partition
+from hloom.sharding.partitioner import Partitioned, partitioned_program
 from hloom.sharding.replication import WholeArray, whole_arrays
 from hloom.sharding.suggesting import Costs, Suggestion, scatters, suggested_shardings
 from hloom.sharding.topologies import Link, links_of, memory_of_device
@@ -155,7 +155,7 @@ def report(
     module = resized(given, axes)
     named = axes or mesh_of(module)
     links = links_of(topology, named)
-    partitioned = partition(module, devices)
+    partitioned = partitioned_program(module, devices)
     explainer = Explainer(partitioned.module, named)
     executed, unknown_loops = executions(partitioned.module, devices)
     rows = [

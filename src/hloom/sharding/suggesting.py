@@ -25,7 +25,7 @@ from hloom.sharding.columns import Column
 from hloom.sharding.explaining import Why
 from hloom.sharding.memory import memory_of
 from hloom.sharding.meshes import cut_text, tiling_text
-from hloom.sharding.partitioner import partition
+from hloom.sharding.partitioner import partitioned_program
 from hloom.sharding.sliced_all_reduces import sliced_dimension
 from hloom.sharding.tiling import Tiling
 from hloom.sharding.traffic import Execution, executions
@@ -130,7 +130,7 @@ def suggested_shardings(
 
 
 def _costs(module: HloModule, devices: int) -> Costs:
-    partitioned = partition(module, devices)
+    partitioned = partitioned_program(module, devices)
     executed, _ = executions(partitioned.module, devices)
     sent = sum(one.sent.bytes * one.times for one in executed)
     return Costs(sent, memory_of(partitioned, module).peak_bytes)

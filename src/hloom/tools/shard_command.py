@@ -36,12 +36,12 @@ def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion)
     """
     from hloom.files import save
     from hloom.sharding.meshes import device_count, parse_mesh, resized
-    from hloom.sharding.partitioner import partition as partitioned
+    from hloom.sharding.partitioner import partitioned_program
     from hloom.text.options import PrintOptions
 
     module = load_program(file)
     axes = parse_mesh(mesh) if mesh else {}
-    found = partitioned(resized(module, axes), device_count(module, axes)).module
+    found = partitioned_program(resized(module, axes), device_count(module, axes)).module
     if output is not None:
         save(found, Path(output))
     else:

@@ -11,7 +11,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.custom_call import CustomCall
 from hloom.runtime.device import Device
 from hloom.runtime.executable import compile as compile_module
-from hloom.sharding.partitioner import partition
+from hloom.sharding.partitioner import partitioned_program
 from hloom.sharding.stored_arrays import store
 from hloom.sharding.tiles import cut, joined
 
@@ -41,7 +41,7 @@ class WholeProgram:
         self, module: HloModule, backend: str, devices: int, processes: Transport | None = None
     ) -> None:
         """Partition and compile a program."""
-        self._partitioned = partition(module, devices)
+        self._partitioned = partitioned_program(module, devices)
         self._executable = compile_module(
             self._partitioned.module, backend, num_partitions=devices, processes=processes
         )

@@ -20,11 +20,11 @@ def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
 
 
 def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
-    """Partition a program; raises HloError as `hloom.sharding.partition` does."""
+    """Partition a program; raises HloError as `hloom.sharding.partitioned_program` does."""
     from hloom.sharding.meshes import device_count, resized
-    from hloom.sharding.partitioner import partition
+    from hloom.sharding.partitioner import partitioned_program
 
-    return partition(resized(module, axes), device_count(module, axes))
+    return partitioned_program(resized(module, axes), device_count(module, axes))
 
 
 def sharding_part(module: HloModule, axes: Mapping[str, int], tries: int) -> dict[str, Any]:
