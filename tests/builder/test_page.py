@@ -87,14 +87,15 @@ BINARY = """
 """.split()  # noqa: SIM905
 UNARY = """
     Abs Ceil Cos Exp Floor Imag IsFinite Log LogicalNot Not Logistic PopulationCount Neg Real Rsqrt Sign
-    Sqrt Cbrt Tanh Round RoundNearestEven Sin Tan Expm1 Log1p Erf Clz Copy Conj
+    Sqrt Cbrt Tanh Round RoundNearestEven Sin Tan Exp2 Expm1 Log1p Log2 Erf Clz Copy Conj
 """.split()  # noqa: SIM905
 FURTHER = """
     Conditional CompositeCall CustomCall ConcatInDim ConvGeneral ConvGeneralDilated
     ConvWithGeneralDimensions AllGatherTuple AllReduceTuple AllToAllTuple AsyncStart AsyncUpdate
     AsyncDone AllGatherStart AllGatherDone AllReduceStart AllReduceDone CollectivePermuteStart
-    CollectivePermuteDone CopyStart CopyDone CreateToken InfeedWithToken OutfeedWithToken SendWithToken
-    RecvWithToken SendToHost RecvFromHost ReduceAll Scan ScaledDot DynamicReshape RemoveDynamicDimension
+    CollectivePermuteDone CollectiveReduce CopyStart CopyDone CreateToken InfeedWithToken
+    OutfeedWithToken SendWithToken RecvWithToken SendToHost RecvFromHost ReduceAll Scan ScaledDot
+    DynamicReshape RemoveDynamicDimension
     PadInDim SliceInDim StochasticConvertType Compare Mulhi AddDependency Parameter ConstantR0
     ConstantR1 ConstantR2 ConstantLiteral ConstantFromArray Fusion Bitcast RngGetAndUpdateState
 """.split()  # noqa: SIM905

@@ -29,6 +29,7 @@ EXPANDERS = {
     "copy-start": "synchronous-operations",
     "rng": "rng-expander",
     "scaled-dot": "scaled-dot-rewriter",
+    "shuffle": "shuffle_expander",
 }
 """Operations that never reach the emitter, with the pass that removes them."""
 

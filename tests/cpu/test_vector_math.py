@@ -27,7 +27,9 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     # the exact function, and a range of arguments to look at closely
     "exponential": (mpmath.exp, -100, 90),
     "exponential-minus-one": (mpmath.expm1, -20, 20),
+    "exp2": (lambda x: mpmath.power(2, x), -150, 130),
     "log": (mpmath.log, 0, 3),
+    "log2": (lambda x: mpmath.log(x, 2) if x else -mpmath.inf, 0, 3),
     "log-plus-one": (mpmath.log1p, -1, 3),
     "logistic": (_logistic, -90, 90),
     "sine": (mpmath.sin, -50, 50),

@@ -40,6 +40,8 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
     "cbrt": odd(math.cbrt),
     "exponential": guarded(math.exp, {}),
     "exponential-minus-one": guarded(math.expm1, {}),
+    "exp2": guarded(math.exp2, {}),
+    "log2": lambda v: guarded(math.log2, {})(v) if v else -INF,
     "log": lambda v: guarded(math.log, {})(v) if v else -INF,
     "log-plus-one": lambda v: guarded(math.log1p, {-1.0: -INF})(v),
     "logistic": lambda v: math.exp(v) / (1 + math.exp(v)) if v < 0 else 1 / (1 + math.exp(-v)),

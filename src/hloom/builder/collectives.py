@@ -274,15 +274,47 @@ def AllToAllTuple(
 
 @page_function(operand="operands", replica_group_ids="replica_groups")
 def CollectiveBroadcast(
-    operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: Any = None
+    operands: Operands,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    has_dynamic_root: bool = False,
 ) -> XlaOp:
-    """Broadcast the operand of the first device of each group; devices in no group get zeros."""
+    """Broadcast the operands of the first device of each group; devices in no group get zeros.
+
+    With `has_dynamic_root` the last operand has the place of the root of each of the others in its group.
+    """
     values = op_list(operands)
     return values[0].builder.emit(
         "collective-broadcast",
         values,
         replica_groups=_groups(replica_groups),
         channel_id=channel(channel_id),
+        has_dynamic_root=has_dynamic_root,
+    )
+
+
+@page_function(operand="operands", replica_group_ids="replica_groups")
+def CollectiveReduce(
+    operands: Operands,
+    computation: Computation,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    use_global_device_ids: bool | None = None,
+    has_dynamic_root: bool = False,
+) -> XlaOp:
+    """Reduce the operands across each group; its first device gets the result, the others zeros.
+
+    With `has_dynamic_root` the last operand has the place of the root of each of the others in its group.
+    """
+    values = op_list(operands)
+    return values[0].builder.emit(
+        "collective-reduce",
+        values,
+        computations=[computation],
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+        use_global_device_ids=use_global_device_ids,
+        has_dynamic_root=has_dynamic_root,
     )
 
 

@@ -25,6 +25,7 @@ from hloom.passes.expand.rotation_calls import RotationCalls
 from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.expand.sharding_remover import ShardingRemover
+from hloom.passes.expand.shuffle_expander import ShuffleExpander
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
 from hloom.passes.expand.small_triangular_solves import SmallTriangularSolves
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
@@ -78,6 +79,7 @@ EXPANSION: Final = Pipeline(
         ControlDependencyCalls(),
         MultiSliceCalls(),
         RotationCalls(),
+        ShuffleExpander(),
         ShardingRemover(),
         ScanExpander(keeps=is_elementwise),
         CallInliner(),

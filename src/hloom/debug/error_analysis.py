@@ -62,10 +62,10 @@ LINEAR: Final = frozenset({
     "all-gather", "all-to-all", "bitcast", "broadcast", "collective-broadcast", "collective-permute",
     "concatenate", "copy", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice",
     "gather", "get-dimension-size", "imag", "opt-barrier", "pad", "real", "reshape", "reverse", "select",
-    "set-dimension-size", "slice", "transpose", "complex",
+    "set-dimension-size", "shuffle", "slice", "transpose", "complex",
 })  # fmt: skip
 """Operations that change an error as they change the number."""
-SUMS_OF_DEVICES: Final = frozenset({"all-reduce", "reduce-scatter"})
+SUMS_OF_DEVICES: Final = frozenset({"all-reduce", "collective-reduce", "reduce-scatter"})
 SUMMED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 ROUNDED: Final = frozenset({
     *SUMS_OF_DEVICES,
@@ -80,8 +80,8 @@ ROUNDED: Final = frozenset({
 })  # fmt: skip
 """Operations of exact operands whose results have one right value (reductions: by their computations)."""
 MONOTONE: Final = frozenset({
-    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tan", "asin", "acos", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sqrt", "rsqrt", "cbrt",
+    "exponential", "exponential-minus-one", "exp2", "log", "log-plus-one", "log2", "logistic", "tan", "asin",
+    "acos", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sqrt", "rsqrt", "cbrt",
 })  # fmt: skip
 CORNERS: Final = frozenset({"power", "atan2"})
 PLACED: Final = frozenset({"scatter", "select-and-scatter"})

@@ -186,7 +186,9 @@ def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) ->
 # -- all-reduce
 
 
-class _Reducing(Collective):
+class Reducing(Collective):
+    """A collective that combines values of devices by a called computation."""
+
     __slots__ = ()
 
     def check_reducer(self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...]) -> None:
@@ -220,7 +222,7 @@ class _Reducing(Collective):
         ]
 
 
-class _AllReducing(_Reducing):
+class _AllReducing(Reducing):
     __slots__ = ()
     equal_groups: ClassVar[bool] = False
 
@@ -463,7 +465,7 @@ def second_of(opcode: str, start: Shape) -> Shape:
 
 
 @operation("reduce-scatter", "*operands", computations=["to_apply"])
-class ReduceScatter(_Reducing):
+class ReduceScatter(Reducing):
     """Reduces arrays across the devices of each group and scatters the result in equal parts.
 
     The device at place i of its group gets part i along the scatter dimension.

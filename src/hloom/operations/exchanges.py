@@ -1,6 +1,6 @@
-"""Collectives that move values between devices without computing: all-to-all, permutations, broadcasts.
+"""Collectives that exchange values between devices without computing: all-to-all, permutations.
 
-The pages "AllToAll", "RaggedAllToAll", "CollectivePermute" and "CollectiveBroadcast".
+The pages "AllToAll", "RaggedAllToAll" and "CollectivePermute".
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from hloom.ir.device_groups import (
     device_of,
     group_mode,
     integer_lists,
-    members_of,
     replica_groups,
     source_target_pairs,
 )
@@ -173,39 +172,6 @@ def copy_rows(source: Array, start: int, target: Array, place: int, count: int) 
     count = min(count, len(source) - start, len(target) - place)
     if count > ahead:
         target[place + ahead : place + count] = source[start + ahead : start + count]
-
-
-# -- collective-broadcast
-
-
-@operation("collective-broadcast", "operand")
-class CollectiveBroadcast(Collective):
-    """Every device gets the operand of the first device of its group; zeros where it is in no group.
-
-    Arguments:
-        operand: an array.
-        replica_groups, channel_id: the groups; with a channel of partitions, without one of replicas.
-    """
-
-    equal_groups: ClassVar[bool] = False
-    channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()
-
-    def infer(self, operand: Shape) -> Shape:
-        """Return the operand's shape."""
-        self.check_groups()
-        self.check_arrays([operand])
-        return operand
-
-    def begin(self, run: Run, *operands: Array) -> Pending:
-        """Contribute; a device in no group does not wait."""
-        if members_of(self.replica_groups.groups, self.group_mode, run.device) is None:
-            return Pending(lambda: np.zeros_like(operands[0]))
-        return Collective.begin(self, run, *operands)
-
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """Return the first member's operand."""
-        return values[0][0]
 
 
 # -- collective-permute

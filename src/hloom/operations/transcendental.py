@@ -87,6 +87,17 @@ class ExponentialMinusOne(Transcendental):
         return complex_functions.expm1(operand) if operand.dtype.kind == "c" else np.expm1(operand)
 
 
+@operation("exp2", "operand")
+class ExponentialBase2(Transcendental):
+    """2 to the power of the operand."""
+
+    never_negative_zero: ClassVar[bool] = True
+
+    def compute(self, operand: Array) -> Array:
+        """Compute complex numbers as e to the power of the operand times log 2."""
+        return np.exp(operand * math.log(2)) if operand.dtype.kind == "c" else np.exp2(operand)
+
+
 @operation("log", "operand")
 class Logarithm(Transcendental):
     """The natural logarithm."""
@@ -102,6 +113,15 @@ class LogarithmPlusOne(Transcendental):
     def compute(self, operand: Array) -> Array:
         """Compute complex numbers by parts."""
         return complex_functions.log1p(operand) if operand.dtype.kind == "c" else np.log1p(operand)
+
+
+@operation("log2", "operand")
+class LogarithmBase2(Transcendental):
+    """The logarithm to base 2."""
+
+    def compute(self, operand: Array) -> Array:
+        """Compute complex numbers as the natural logarithm divided by log 2."""
+        return np.log(operand) / math.log(2) if operand.dtype.kind == "c" else np.log2(operand)
 
 
 @operation("logistic", "operand")

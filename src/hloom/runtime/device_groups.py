@@ -8,7 +8,7 @@ from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.collectives import Collective
-from hloom.operations.exchanges import CollectiveBroadcast
+from hloom.operations.rooted_collectives import CollectiveBroadcast, CollectiveReduce
 
 
 def check_device_groups(modules: Sequence[HloModule], num_replicas: int, num_partitions: int) -> None:
@@ -44,7 +44,7 @@ def _check(
     if beyond:
         message = f"replica group number {beyond[0]} is out of range: there are {size} in mode {mode}"
         _refuse(i, message, "collective.device-range")
-    if not grouped or isinstance(i.operation, CollectiveBroadcast):
+    if not grouped or isinstance(i.operation, (CollectiveBroadcast, CollectiveReduce)):
         return
     for replica, partition in devices:
         numbers = {"cross_partition": partition, "flattened_id": replica * partitions + partition}

@@ -19,8 +19,9 @@ from hloom.operations.arithmetic import Add, Divide, Multiply, Remainder
 from hloom.operations.collectives import AllReduce, PartitionId, ReduceScatter
 from hloom.operations.conversion import Convert
 from hloom.operations.dynamic_slicing import DynamicSlice
-from hloom.operations.exchanges import CollectiveBroadcast, CollectivePermute
+from hloom.operations.exchanges import CollectivePermute
 from hloom.operations.movement import Pad, Reshape
+from hloom.operations.rooted_collectives import CollectiveBroadcast
 from hloom.operations.structure import AfterAll, Constant
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32, U32

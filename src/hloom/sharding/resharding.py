@@ -11,8 +11,9 @@ from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.collectives import AllGather
 from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.exchanges import AllToAll, CollectiveBroadcast
+from hloom.operations.exchanges import AllToAll
 from hloom.operations.movement import Concatenate, Transpose
+from hloom.operations.rooted_collectives import CollectiveBroadcast
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape

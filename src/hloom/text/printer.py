@@ -13,6 +13,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OpMetadata, frontend_attributes_text, quoted_or_json
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.ir.xla_version import V0_11
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.constants import constant_text
@@ -100,11 +101,14 @@ class _Printer:
         }
 
     def stack_frames(self, module: HloModule) -> str:
-        """Return the tables of the frames that instructions refer to, renumbered.
+        """Return the tables of frames; before 0.11 of those that instructions refer to, renumbered.
 
-        As in XLA the numbers follow the module's own order of computations and instructions, not the printed
-        one.
+        The new numbers follow the module's own order of computations and instructions, not the printed one.
         """
+        tables = module.config.stack_frames
+        if self.options.xla_version >= V0_11:
+            self.frames = {number: number for number in range(1, len(tables.frames) + 1)}
+            return tables.text() + "\n"
         numbers = (
             instruction.metadata.stack_frame_id
             for computation in module.computations

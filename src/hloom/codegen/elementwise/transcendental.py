@@ -46,8 +46,10 @@ _register("exponential", exponential.exponential, complex_exponential.exponentia
 _register(
     "exponential-minus-one", exponential.exponential_minus_one, complex_exponential.exponential_minus_one
 )
+_register("exp2", exponential.exponential_base_2, complex_exponential.exponential_base_2)
 _register("log", logarithm.logarithm, complex_exponential.logarithm)
 _register("log-plus-one", logarithm.logarithm_plus_one, complex_exponential.logarithm_plus_one)
+_register("log2", logarithm.logarithm_base_2, complex_exponential.logarithm_base_2)
 _register("logistic", exponential.logistic, complex_exponential.logistic)
 _register("sine", trigonometry.sine, complex_trigonometry.sine)
 _register("cosine", trigonometry.cosine, complex_trigonometry.cosine)

@@ -108,6 +108,17 @@ def _logistic(z: Pair, *, single: bool) -> Pair:
 # -- logarithms
 
 
+def exponential_base_2(z: Pair) -> Pair:
+    """Return 2^z = e^(z log 2)."""
+    return exponential((z[0] * math.log(2), z[1] * math.log(2)))
+
+
+def logarithm_base_2(z: Pair) -> Pair:
+    """Return log z / log 2."""
+    real, imag = logarithm(z)
+    return real * (1 / math.log(2)), imag * (1 / math.log(2))
+
+
 def logarithm(z: Pair) -> Pair:
     """Return the logarithm log |z| + i arg z."""
     return in_doubles(_logarithm, z)

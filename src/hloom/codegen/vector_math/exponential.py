@@ -6,6 +6,7 @@ polynomial q.
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 from hloom.codegen.llvm import Value
@@ -69,6 +70,10 @@ class Range(NamedTuple):
 RANGE: Final = {False: Range(-104.0, 89.0, 20.0, -103.98), True: Range(-746.0, 710.0, 40.0, -745.14)}
 
 
+RANGE_2: Final = {False: (-150.0, 129.0), True: (-1075.0, 1025.0)}
+"""Bounds below which 2^x is 0 (at them, half of the smallest number rounds to 0), above which infinite."""
+LOG_2_TAIL: Final = {False: -1.9046543250e-09, True: 2.3190468138462996e-17}
+"""log 2 less its nearest number."""
 _SQUARED_AWAY: Final = {False: 2.0**-60, True: 2.0**-500}
 """The square of smaller numbers is nearly subnormal."""
 
@@ -80,6 +85,20 @@ def exponential(x: Value) -> Value:
     lasts = x.compare("uge", limits.vanishing)
     fraction, multiple = exponential_parts(r, lasts.select(r.at_most(x, limits.highest), 0.0))
     return lasts.select(r.scale(fraction, multiple), 0.0)
+
+
+def exponential_base_2(x: Value) -> Value:
+    """Return 2^x = 2^n e^(r log 2), r = x - n, of which only the product with log 2 is rounded."""
+    r = Reals(x)
+    limits = RANGE_2[r.is_double]
+    lasts = x.compare("uge", limits[0])
+    bounded = lasts.select(r.at_most(x, limits[1]), 0.0)
+    multiple = r.nearest_multiple(bounded, 1.0)
+    fraction = bounded - multiple[0]
+    rest = fraction * math.log(2)
+    low = r.fma(fraction, LOG_2_TAIL[r.is_double], r.product_rest(fraction, r.constant(math.log(2)), rest))
+    tail = r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), low)
+    return lasts.select(r.scale((tail + rest) + 1.0, multiple), 0.0)
 
 
 def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Pair]:

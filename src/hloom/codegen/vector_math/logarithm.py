@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from hloom.codegen.llvm import F64, I32, I64, Value, make_type
-from hloom.codegen.vector_math.exponential import LOG_2
+from hloom.codegen.vector_math.exponential import LOG2_E, LOG_2
 from hloom.codegen.vector_math.reals import Pair, Reals, in_double, in_registers, itself_if_negligible
 
 _LOG_SINGLE: Final = (
@@ -33,6 +33,8 @@ _LOG_LONG: Final = (
 )  # fmt: skip
 _SQRT_HALF: Final = {False: 0x3F3504F3, True: 0x3FE6A09E667F3BCD}
 """The pattern of sqrt(1/2)."""
+LOG2_E_TAIL: Final = {False: 1.925963033500e-08, True: 2.0355273740931033e-17}
+"""1 / log 2 less its nearest number."""
 EXPONENT_UNIT: Final = {False: 2.0**23, True: 2.0**20}
 """Factor of exponents kept as floats: the upper bits of the pattern in place."""
 _LARGE: Final = 2.0**60
@@ -44,6 +46,18 @@ def logarithm(x: Value) -> Value:
     r = Reals(x)
     fraction, exponent = normalized(r, x)
     return _extended(x, x, log_parts(r, fraction, exponent))
+
+
+def logarithm_base_2(x: Value) -> Value:
+    """log2(x) = e + log(1 + f) / log 2, exact for powers of 2; NaN of negative numbers, -infinity of 0."""
+    r = Reals(x)
+    fraction, scaled = normalized(r, x)
+    exponent = scaled * (1.0 / EXPONENT_UNIT[r.is_double])
+    natural = log_parts(r, fraction, r.constant(0.0))
+    high = natural * LOG2_E
+    low = r.fma(natural, LOG2_E_TAIL[r.is_double], r.product_rest(natural, r.constant(LOG2_E), high))
+    total, rest = r.two_sum(exponent, high)
+    return _extended(x, x, total + (rest + low))
 
 
 def _extended(argument: Value, infinite: Value, result: Value) -> Value:

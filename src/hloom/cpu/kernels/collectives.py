@@ -34,6 +34,7 @@ from hloom.cpu.runtime.host import emit_host_call
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, ReduceScatter
 from hloom.operations.exchanges import AllToAll
+from hloom.operations.rooted_collectives import CollectiveBroadcast, has_first_root
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.shape import Shape
@@ -61,7 +62,9 @@ def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Run in native code if the context has a participant record for the call, else on the host."""
     i = plan.instruction
     f = program.function
-    if not all(o.shape.is_array for o in i.operands) or getattr(i.operation, "slice_sizes", ()):
+    operation = i.operation
+    apart = isinstance(operation, CollectiveBroadcast) and not has_first_root(i)
+    if apart or not all(o.shape.is_array for o in i.operands) or getattr(operation, "slice_sizes", ()):
         emit_host_call(program, plan)
         return
     number = len(program.host_calls)

@@ -47,7 +47,7 @@ FAILED: Final = 1 << 32
 """Added to the number of a call whose C function fails or answers later; see ``native_code/foreign.ll``."""
 HOST_OPERATIONS: Final = (
     "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
-    "bitcast", "collective-permute-done", "collective-permute-start",
+    "bitcast", "collective-permute-done", "collective-permute-start", "collective-reduce",
     "get-dimension-size", "infeed", "map", "outfeed", "ragged-all-to-all", "recv", "recv-done",
     "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip

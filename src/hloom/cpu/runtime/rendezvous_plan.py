@@ -30,6 +30,7 @@ from hloom.ir.device_groups import group_mode, members_of
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, Collective, ReduceScatter
 from hloom.operations.exchanges import AllToAll, CollectivePermute
+from hloom.operations.rooted_collectives import CollectiveBroadcast, has_first_root
 
 Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
 """Opcode, channel and participants."""
@@ -255,7 +256,7 @@ def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]
 def _fits(i: HloInstruction, count: int) -> bool:
     """Return true if the shapes are those of a group of ``count`` devices."""
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
-    pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=True)]
+    pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=False)]
     match i.operation:
         case AllGather(dimension=d):
             return all(given[d] * count == made[d] for given, made in pairs)
@@ -265,6 +266,8 @@ def _fits(i: HloInstruction, count: int) -> bool:
             return i.shape.dimensions[d] % count == 0
         case AllToAll():
             return len(i.operands) == count
+        case CollectiveBroadcast():
+            return has_first_root(i)
         case _:
             return True
 

@@ -1,0 +1,60 @@
+"""shuffle: rotation along dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import dims, enum
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.sharding_rule import Factor, parallel
+from hloom.ir.traits import ElementCost, Family, LayoutSource
+from hloom.operations.movement import require_array, require_dimensions
+from hloom.shape.shape import Shape
+
+
+@operation("shuffle", "operand")
+class Shuffle(Operation):
+    """Rotates elements along dimensions: element i of the result is element i + shift, modulo the extent.
+
+    Arguments:
+        dimensions: one or more dimensions.
+        mode: rotate, the only one.
+        shifts: the shift along each of ``dimensions``, of either sign and any size.
+    """
+
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    dimensions: tuple[int, ...] = dims()
+    mode: str = enum(("rotate",), default="rotate", proto="", always=True)
+    shifts: tuple[int, ...] = dims(proto="shuffle_mode.rotate.shifts")
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the dimensions that are not rotated."""
+        return parallel(call.shape, operands, self.dimensions)
+
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions and the shifts."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}} by {','.join(map(str, self.shifts))}",)
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Return (0,): each element is copied from the operand."""
+        return (0,)
+
+    def infer(self, operand: Shape) -> Shape:
+        """Return the operand's shape."""
+        require_array(self.opcode, operand)
+        require_dimensions(self.opcode, self.dimensions, operand)
+        if not self.dimensions or len(self.shifts) != len(self.dimensions):
+            message = f"{len(self.shifts)} shifts of {len(self.dimensions)} dimensions; one for each wanted"
+            raise ShapeError(message, rule="shuffle.shifts")
+        return operand
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Roll the axes."""
+        return np.roll(operand, tuple(-shift for shift in self.shifts), self.dimensions)
