@@ -62,7 +62,7 @@ class Block:
 
     def fill(self, length: int) -> None:
         """Append random statements."""
-        kinds = [self.read, self.update, self.update, self.scatter, self.guarded]
+        kinds = [self.read, self.update, self.update, self.scatter, self.guarded, self.accumulate]
         if self.depth:
             kinds += [self.branches, self.inner_loop]
         for _ in range(length):
@@ -132,6 +132,16 @@ class Block:
         self.lines += [
             f"{updated} = {ARRAY} dynamic-update-slice({x}, {u}, {at})",
             f"{new} = {ARRAY} select(odd, {updated}, {x})",
+        ]
+        self.define(number, new, [u], [x])
+
+    def accumulate(self) -> None:
+        """``x = x + update(zeros)``."""
+        number, u, at = self.array(), self.row(), self.start()
+        x, new, term = self.arrays[number], self.loops.name("x"), self.loops.name("term")
+        self.lines += [
+            f"{term} = {ARRAY} dynamic-update-slice(zeros, {u}, {at})",
+            f"{new} = {ARRAY} add({x}, {term})",
         ]
         self.define(number, new, [u], [x])
 
@@ -253,6 +263,8 @@ COMMON = [
     "bit = s32[] and(i, one)",
     "odd = pred[] compare(bit, one), direction=EQ",
     "third = s32[] remainder(i, c3)",
+    "nothing = f32[] constant(0)",
+    f"zeros = {ARRAY} broadcast(nothing), dimensions={{}}",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -106,12 +107,19 @@ def holds(wide: ElementType, narrow: ElementType) -> bool:
     )
 
 
-def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
-    """Return whether no element is -0, within ``depth`` operations; a sum is -0 only if both terms are."""
+def has_no_negative_zero(
+    i: HloInstruction, depth: int = 6, known: Callable[[HloInstruction, int], bool] = lambda _, __: False
+) -> bool:
+    """Return whether no element is -0, within ``depth`` operations; a sum is -0 only if both terms are.
+
+    ``known`` tells of other instructions whether they have none, also within a depth.
+    """
     if not i.shape.is_array or not i.shape.element_type.is_floating:
         return i.shape.is_array and not i.shape.element_type.is_complex
     if depth == 0:
         return False
+    if known(i, depth):
+        return True
     x = i.operands
     match i.operation:
         case Constant():
@@ -124,14 +132,14 @@ def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
         case Multiply():
             return x[0] is x[1]
         case Add():
-            return any(has_no_negative_zero(o, depth - 1) for o in x) and uniform(i)
+            return any(has_no_negative_zero(o, depth - 1, known) for o in x) and uniform(i)
         case Reduce():
-            return isinstance(combiner(i), Add) and has_no_negative_zero(x[1], depth - 1)
+            return isinstance(combiner(i), Add) and has_no_negative_zero(x[1], depth - 1, known)
         case SquareRoot():
-            return has_no_negative_zero(x[0], depth - 1)
+            return has_no_negative_zero(x[0], depth - 1, known)
         case operation:
             sources = operation.element_sources(len(x))
-            return bool(sources) and all(has_no_negative_zero(x[n], depth - 1) for n in sources)
+            return bool(sources) and all(has_no_negative_zero(x[n], depth - 1, known) for n in sources)
 
 
 def combiner(i: HloInstruction) -> Operation | None:

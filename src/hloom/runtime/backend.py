@@ -49,6 +49,7 @@ from hloom.ir.operation import Value
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
+    from hloom.buffers.copies import ArrayCopy
     from hloom.codegen.target import Target
     from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
@@ -112,6 +113,11 @@ class Program(Protocol):
     def cost(self) -> Cost:
         """Operations and bytes moved by a run; raises HloError if the backend does not offer them."""
         raise _not_offered("cost")
+
+    @property
+    def copies(self) -> tuple[ArrayCopy, ...]:
+        """The arrays that a run copies to preserve a value; raises HloError if the backend cannot tell."""
+        raise _not_offered("copies")
 
     @property
     def compile_profile(self) -> CompileProfile:

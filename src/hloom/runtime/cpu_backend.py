@@ -23,6 +23,7 @@ from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
+    from hloom.buffers.copies import ArrayCopy
     from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.gang import Gang
     from hloom.cpu.runtime.profile import Profile
@@ -88,6 +89,11 @@ class _Inspected(Program):
     def cost(self) -> Cost:
         """See `Program`."""
         return self.native.cost
+
+    @property
+    def copies(self) -> tuple[ArrayCopy, ...]:
+        """See `Program`."""
+        return self.native.program.copies
 
     @property
     def compile_profile(self) -> CompileProfile:

@@ -43,6 +43,7 @@ from hloom.stablehlo import Exported, Lowered, module_of
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
+    from hloom.buffers.copies import ArrayCopy
     from hloom.cpu.loaded_program import Memory
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.runtime.gang import Gang
@@ -393,6 +394,11 @@ class Executable(Displayed):
     def cost(self) -> Cost:
         """Operations and bytes moved by a run on the first device."""
         return self._programs[0].cost
+
+    @property
+    def copies(self) -> tuple[ArrayCopy, ...]:
+        """The arrays of more than 256 bytes that loops, branches and updates copy, each with its reason."""
+        return self._programs[0].copies
 
     @property
     def modules(self) -> tuple[HloModule, ...]:

@@ -242,3 +242,17 @@ def _padding_lines(found: ModuleStatistics, style: Any) -> list[str]:
         share = f"{100 * array.padding / array.size:.3g} %"
         lines.append(f"  {array.name}  {quantity(array.padding, 'B')}, {share} of {array.shape}")
     return lines
+
+
+def copies_text(module: HloModule) -> str:
+    """Return a line for each array that the compiled program copies to preserve a value."""
+    from hloom.buffers.copies import array_copies
+    from hloom.codegen.target import host
+    from hloom.cpu.jit.compilation import optimize
+    from hloom.cpu.program import KERNELS, assign_program
+    from hloom.plan.kernel import plan_program
+
+    optimized = optimize(module)
+    copies = array_copies(assign_program(optimized, plan_program(optimized, KERNELS, host())))
+    lines = [f"{copy.instruction} {copy}" for copy in copies]
+    return "".join(f"{line}\n" for line in lines or ["no array is copied"])

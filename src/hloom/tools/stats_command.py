@@ -24,22 +24,32 @@ from hloom.tools.terminal import styled
     show_default=True,
     help="Order of the tables: cost is the larger of arithmetic and 10 flops a byte.",
 )
-def stats(file: str, as_json: bool, depth: int, order: str) -> None:
+@click.option(
+    "--copies", is_flag=True, help="List the arrays that loops, branches and updates copy, and why."
+)
+def stats(file: str, as_json: bool, depth: int, order: str, copies: bool) -> None:
     """Count operations, arithmetic and bytes: by opcode, op_name scope and source line.
 
     Loops count as often as they run if that follows from the program, else by known_trip_count, else once.
     Calls of libraries (cuBLAS, cuDNN, oneDNN, LAPACK) count as what they compute. Arrays whose tiled layouts
     waste memory are listed, the worst first.
 
+    Loops and branches update arrays in place if an order of the reads and updates allows it. --copies
+    lists the copies that remain in the compiled program, with the instruction that needs the old value.
+
     \b
     Examples:
       hloom stats model.hlo
       hloom stats model.hlo --sort bytes
       hloom stats dump_folder --program train_step
+      hloom stats model.hlo --copies
       hloom stats model.hlo --json
     """
-    from hloom.tools.statistics import statistics_json, statistics_of, statistics_text
+    from hloom.tools.statistics import copies_text, statistics_json, statistics_of, statistics_text
 
+    if copies:
+        click.echo(copies_text(load_program(file)), nl=False)
+        return
     found = statistics_of(load_program(file))
     if as_json:
         click.echo(json.dumps(statistics_json(found), indent=1))

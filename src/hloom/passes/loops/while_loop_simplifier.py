@@ -122,12 +122,12 @@ def know_the_end(loop: Loop, count: TripCount) -> bool:
 
 
 def join_equal_elements(loop: Loop) -> bool:
-    """Two counters with equal initial value and step → one."""
+    """Two elements with the same initial and next value, or two counters with equal steps → one."""
     changed = False
     known: dict[tuple[object, ...], int] = {}
     for n in range(loop.count):
-        key = _counter_key(loop, n)
-        first = n if key is None else known.setdefault(key, n)
+        key = _counter_key(loop, n) or (loop.initial(n), loop.following[n])
+        first = known.setdefault(key, n)
         if first == n:
             continue
         for whole in (loop.state, loop.tested, loop.instruction):

@@ -18,9 +18,9 @@ _SMALL: Final = 4
 """An update is small if it has at most a quarter of the elements."""
 
 
-def is_small_update(update: HloInstruction) -> bool:
-    """Return whether an update replaces few elements."""
-    return update.operands[1].shape.element_count * _SMALL <= update.shape.element_count
+def is_small_part(u: HloInstruction, x: HloInstruction) -> bool:
+    """Return whether an array has much fewer elements than another."""
+    return u.shape.element_count * _SMALL <= x.shape.element_count
 
 
 @RULES.rewrites(Select)
@@ -40,7 +40,7 @@ def select_of_updates(i: HloInstruction, select: Select) -> HloInstruction | Non
         return None
     base = chains[0][common]
     selected = [(u, True) for u in chains[0][:common]] + [(u, False) for u in chains[1][: depth[base]]]
-    if not selected or not all(is_small_update(u) for u, _ in selected):
+    if not selected or not all(is_small_part(u.operands[1], u) for u, _ in selected):
         return None
     w, current = Writer(i), base
     for update, is_first in reversed(selected):

@@ -1,0 +1,292 @@
+"""in-place-accumulation: add a few elements to an array that a loop carries without a pass over all of it.
+
+Gradients of slices arrive as arrays of zeros with one slice in them, and loops add these up::
+
+    b + dynamic-update-slice(zeros, u, at)  →  dynamic-update-slice(b, slice(b, at) + u, at)
+
+An element of b outside the slice becomes ``b + 0``, which is b for all b but -0: ``-0 + 0`` is 0. So the
+rewrite is exact if b never holds -0. That is so if its initial value has none and the loop only adds: a sum
+is -0 only if both terms are. Otherwise the loop replaces -0 by 0: in its first iteration everywhere, in the
+others where the previous iteration wrote, as no others can be left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from hloom.analysis.instructions import splat
+from hloom.analysis.loops import Loop
+from hloom.analysis.negative_zeros import NegativeZeros
+from hloom.analysis.updates import origin
+from hloom.analysis.values import is_all, is_ieee, number
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.control_flow import Conditional
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.movement import Pad
+from hloom.operations.structure import GetTupleElement, Parameter, Tuple
+from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
+from hloom.passes.loops.while_loops import loops_of, rebuild
+from hloom.passes.registry import register
+from hloom.passes.rules.updates import is_small_part
+from hloom.passes.simplify.dead_code import remove_dead
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import PRED, S32
+from hloom.shape.shape import Shape
+
+
+class Window(NamedTuple):
+    """A part of an array: its start indices and sizes."""
+
+    starts: tuple[HloInstruction, ...]
+    sizes: tuple[int, ...]
+
+
+class Accumulation(NamedTuple):
+    """``op(x, update)`` where the update is neutral outside a window.
+
+    Attributes:
+        instruction: the operation.
+        x: the array; operand ``place`` of the operation.
+        update: an array of one number but for a window.
+        is_exact: whether the number is neutral for every x; else it is +0 in a sum.
+    """
+
+    instruction: HloInstruction
+    x: HloInstruction
+    place: int
+    update: HloInstruction
+    is_exact: bool
+
+    def parts(self, w: Writer) -> tuple[HloInstruction, Window]:
+        """Return the elements in the window, and the window."""
+        operation = self.update.operation
+        if isinstance(operation, Pad):
+            u = self.update.operands[0]
+            starts = tuple(w.scalar(p.low, S32) for p in operation.padding)
+            return u, Window(starts, u.shape.dimensions)
+        _, u, *starts = self.update.operands
+        return u, Window(tuple(starts), u.shape.dimensions)
+
+    def combine(self, w: Writer, old: HloInstruction, u: HloInstruction) -> HloInstruction:
+        """Apply the operation to the window's elements."""
+        pair = (u, old) if self.place else (old, u)
+        return w.op(self.instruction.operation, *pair)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class InPlaceAccumulation:
+    """``b + update(zeros, u, at)`` of a carried b → ``update(b, slice(b, at) + u, at)``. Bitwise."""
+
+    name: ClassVar[str] = "in-place-accumulation"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite in every computation that a loop or conditional runs."""
+        changed = False
+        zeros = NegativeZeros(module)
+        for computation in module.post_order():
+            found = [a for i in computation.post_order() if (a := accumulation_of(i)) is not None]
+            for a in found:
+                if (a.is_exact or zeros.has_none(a.x)) and consume(f"%{a.instruction.name}"):
+                    _rewrite(a)
+                    changed = True
+        for loop in loops_of(module):
+            for n in range(loop.count):
+                changed |= _clear(loop, n)
+        for computation in module.computations if changed else ():
+            remove_dead(computation)
+        return changed
+
+
+def accumulation_of(i: HloInstruction) -> Accumulation | None:
+    """Return an operation as an accumulation into an array that enters its computation, or None."""
+    if not i.operation.elementwise or len(i.operands) != 2 or not i.shape.is_static or not i.shape.rank:
+        return None
+    for place in (1, 0):
+        x, update = i.operands[1 - place], i.operands[place]
+        if x.shape != i.shape or update.shape != i.shape or not _carried(x):
+            continue
+        outside = _outside(update)
+        exact = None if outside is None else _is_neutral(i, place, outside)
+        if exact is not None:
+            return Accumulation(i, x, 1 - place, update, exact)
+    return None
+
+
+def _outside(update: HloInstruction) -> HloInstruction | None:
+    """Return the value of an array outside a small window, as an array or scalar; None for other arrays."""
+    match update.operation:
+        case DynamicUpdateSlice() if is_small_part(update.operands[1], update):
+            return update.operands[0]
+        case Pad(padding=padding) if is_small_part(update.operands[0], update):
+            plain = all(p.low >= 0 and p.high >= 0 and not p.interior for p in padding)
+            return update.operands[1] if plain and update.operands[0].shape.element_count else None
+        case _:
+            return None
+
+
+def _is_neutral(i: HloInstruction, place: int, outside: HloInstruction) -> bool | None:
+    """Return true if ``op(x, outside)`` is x, false if it is x but for zeros in a sum, else None."""
+    kind = i.shape.element_type
+    if splat(outside) is None or outside.shape.element_type is not kind or kind.is_complex:
+        return None
+    neutral = i.operation.neutral_element(kind)
+    if isinstance(i.operation, Subtract) and place == 1 and is_all(outside, 0.0):
+        return True
+    if i.operation.commutative and neutral is not None:
+        same = number(outside) == neutral
+        if same and (neutral != 0 or not kind.is_floating or is_all(outside, float(neutral))):
+            return True
+    return False if isinstance(i.operation, Add) and is_ieee(kind) and is_all(outside, 0.0) else None
+
+
+def _carried(x: HloInstruction) -> bool:
+    """Return whether an array is a parameter of a loop's body or a branch, or derives from one by updates."""
+    while True:
+        leaf, _ = origin(x)
+        if isinstance(leaf.operation, Parameter):
+            module = leaf.parent.module if leaf.parent is not None else None
+            return module is not None and leaf.parent is not module.entry
+        if isinstance(leaf.operation, DynamicUpdateSlice):
+            x = leaf.operands[0]
+            continue
+        inner = accumulation_source(leaf)
+        if inner is None:
+            return False
+        x = inner
+
+
+def accumulation_source(i: HloInstruction) -> HloInstruction | None:
+    """Return the array to which an elementwise operation adds a small window; None for others."""
+    if not i.operation.elementwise or len(i.operands) != 2:
+        return None
+    for place in (1, 0):
+        if _outside(i.operands[place]) is not None:
+            return i.operands[1 - place]
+    return None
+
+
+def _rewrite(a: Accumulation) -> None:
+    """``op(x, update(e, u, at))`` → ``update(x, op(slice(x, at), u), at)``."""
+    w = Writer(a.instruction)
+    u, window = a.parts(w)
+    new = a.combine(w, _slice(w, a.x, window), u)
+    w.replace(_update(w, a.x, new, window))
+
+
+def _slice(w: Writer, x: HloInstruction, window: Window) -> HloInstruction:
+    return w.op(DynamicSlice(dynamic_slice_sizes=window.sizes), x, *window.starts)
+
+
+def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: Window) -> HloInstruction:
+    return w.op(DynamicUpdateSlice(), x, new, *window.starts)
+
+
+# -- arrays that may hold -0
+
+
+def _clear(loop: Loop, n: int) -> bool:
+    """Rewrite the sums with +0 along the updates of one carried array, replacing -0 where they were left."""
+    steps = _chain(loop, n)
+    sums = [a for i in steps if (a := accumulation_of(i)) is not None]
+    if not sums or not all(consume(f"%{a.instruction.name}") for a in sums):
+        return False
+    w = Writer(loop.body.root)
+    left = _left(w, steps)
+    kinds = [start.shape.element_type for window in left for start in window.starts]
+    outside = Writer(loop.instruction)
+    initial = [outside.scalar(1, PRED), *(outside.scalar(0, kind) for kind in kinds)]
+    first, *starts = rebuild(loop, range(loop.count), initial)
+    numbers = iter(starts)
+    before = [Window(tuple(next(numbers) for _ in window.starts), window.sizes) for window in left]
+    _rewrite_chain(steps, first, before)
+    root = loop.body.root
+    following = [Writer(root).scalar(0, PRED), *(start for window in left for start in window.starts)]
+    for place, value in enumerate(following, loop.count - len(initial)):
+        root.replace_operand(place, value)
+    return True
+
+
+def _chain(loop: Loop, n: int) -> list[HloInstruction]:
+    """Return the updates and sums that make the next value of an element from this one, in order.
+
+    Empty if anything else does.
+    """
+    steps: list[HloInstruction] = []
+    x = loop.following[n]
+    while not (isinstance(x.operation, GetTupleElement) and x.operands[0] is loop.state):
+        a = accumulation_of(x)
+        if a is None and not isinstance(x.operation, DynamicUpdateSlice):
+            return []
+        steps.append(x)
+        x = x.operands[0] if a is None else a.x
+    return steps[::-1] if x.operation == GetTupleElement(index=n) else []
+
+
+def _left(w: Writer, steps: Sequence[HloInstruction]) -> list[Window]:
+    """Return the windows in which -0 may be after the updates and sums of an iteration."""
+    left: list[Window] = []
+    for i in steps:
+        a = accumulation_of(i)
+        if a is not None:
+            left = [a.parts(w)[1]]
+        else:
+            left.append(Window(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
+    return left
+
+
+def _rewrite_chain(steps: Sequence[HloInstruction], first: HloInstruction, before: Sequence[Window]) -> None:
+    """Rewrite the sums of an iteration; -0 may be in some windows, in the first iteration anywhere."""
+    windows, is_first = list(before), True
+    for i in steps:
+        a = accumulation_of(i)
+        if a is None:
+            windows.append(Window(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
+            continue
+        w = Writer(i)
+        u, window = a.parts(w)
+        new = a.combine(w, _slice(w, a.x, window), u)
+        clean = _without_negative_zeros(w, a.x, windows)
+        if is_first:
+            clean = _first_or_later(w, first, a.x, windows)
+        w.replace(_update(w, clean, new, window))
+        windows, is_first = [window], False
+
+
+def _without_negative_zeros(w: Writer, x: HloInstruction, windows: Sequence[Window]) -> HloInstruction:
+    """Return an array in which -0 is replaced by 0 in some windows."""
+    for window in windows:
+        there = _slice(w, x, window)
+        x = _update(w, x, w.op(Add(), there, w.full(0, there.shape)), window)
+    return x
+
+
+def _first_or_later(
+    w: Writer, first: HloInstruction, x: HloInstruction, windows: Sequence[Window]
+) -> HloInstruction:
+    """Replace -0 by 0: in the first iteration everywhere, later in some windows."""
+    starts = [start for window in windows for start in window.starts]
+    operand = w.op(Tuple(), x, *starts)
+    branches = [HloComputation(w.module.unique_name(name)) for name in ("everywhere", "in_windows")]
+    for branch in branches:
+        name, parameter = w.module.unique_name("given"), Parameter(parameter_number=0)
+        given = branch.add(HloInstruction(name, parameter, operand.shape), root=True)
+        w.module.add(branch)
+        inside = Writer(given)
+        array, *own = (inside.op(GetTupleElement(index=n), given) for n in range(len(starts) + 1))
+        numbers = iter(own)
+        parts = [Window(tuple(next(numbers) for _ in p.starts), p.sizes) for p in windows]
+        if branch is branches[0]:
+            branch.root = inside.op(
+                Add(), array, inside.full(0, Shape(x.shape.element_type, x.shape.dimensions))
+            )
+        else:
+            branch.root = _without_negative_zeros(inside, array, parts)
+    return w.op(Conditional(), first, operand, operand, shape=x.shape, computations=branches)
