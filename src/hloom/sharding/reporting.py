@@ -5,7 +5,7 @@ Bytes are exact: they are those of the partitioned program. Times are estimates 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -134,6 +134,7 @@ def report(
     topology: str | Mapping[str, Link] = "tpu-v5p",
     memory: int | None = None,
     tries: int = 0,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Return the report of a program with shardings.
 
@@ -145,6 +146,7 @@ def report(
         memory: bytes of a device; by default those of the topology.
         tries: the number of other shardings to try for suggestions, each of which takes as long as the
             report itself.
+        progress: called with a description of each try.
 
     Raises HloError by the rules ``report.program``, ``report.mesh``, ``report.topology`` and those of the
     partitioner.
@@ -179,7 +181,7 @@ def report(
         return made
     needs = [(row.why, row.bytes_per_step) for row in made.collectives]
     costs = Costs(made.bytes_per_step, made.peak_bytes)
-    found = suggested_shardings(module, devices, named, needs, costs, tries, made.fits is False)
+    found = suggested_shardings(module, devices, named, needs, costs, tries, made.fits is False, progress)
     return replace(made, suggestions=(*found, *made.suggestions))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -101,6 +101,7 @@ def suggested_shardings(
     costs: Costs,
     tries: int,
     crowded: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> list[Suggestion]:
     """Return shardings that cost less, those that save the most bytes first, at most one for each class.
 
@@ -112,10 +113,14 @@ def suggested_shardings(
         costs: those of the program as it is.
         tries: the number of programs to partition.
         crowded: the program does not fit: less memory is worth more bytes.
+        progress: called with a description of each try.
     """
     named = dict(axes) or {"devices": devices}
     found: dict[int, tuple[Costs, Suggestion]] = {}
-    for number, (one, placement) in _candidates(_classes(module, devices, needs), named, tries):
+    candidates = _candidates(_classes(module, devices, needs), named, tries)
+    for attempt, (number, (one, placement)) in enumerate(candidates, 1):
+        if progress is not None:
+            progress(f"sharding {attempt} of at most {tries}")
         tiling = _tiling(placement, named, devices)
         try:
             made = _costs(_changed(module, one, tiling), devices)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.program_argument import load_program, program_argument
+from hloom.tools.terminal import progress
 from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
@@ -96,8 +97,14 @@ def shard(
 
     capacity = parse_memory(memory) if memory else None
     found = report(
-        load_program(file), parse_mesh(mesh) if mesh else None, _topology(topology), capacity, tries * suggest
+        load_program(file),
+        parse_mesh(mesh) if mesh else None,
+        _topology(topology),
+        capacity,
+        tries * suggest,
+        progress,
     )
+    progress.done()
     click.echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
     if found.fits is False:
         sys.exit(DOES_NOT_FIT)

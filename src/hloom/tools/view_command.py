@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.program_argument import FILE_OR_FOLDER
-from hloom.tools.terminal import FILE
+from hloom.tools.terminal import FILE, progress
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
@@ -85,6 +85,7 @@ def view(
     if single is not None and run:
         more |= _timed(single, parts, seed, inputs)
     more |= sharding
+    progress.done()
     Path(output).write_text(html_page(page_parts(stages, more)), encoding="utf-8")
     shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *more]
     click.echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
@@ -102,7 +103,7 @@ def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[Hl
     for file in files:
         click.get_current_context().find_root().obj = file
         if Path(file).is_dir():
-            stages += folder_stages(dumped_programs(file, matching))
+            stages += folder_stages(dumped_programs(file, matching), progress)
             continue
         loaded = load_all(file)
         modules += loaded
@@ -121,7 +122,7 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, A
         click.echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
         return {}
     try:
-        passes, more = compiled_parts(module)
+        passes, more = compiled_parts(module, progress)
     except HloError as error:
         if must:
             raise
@@ -149,7 +150,7 @@ def _sharding(
     try:
         parts = partitioned(module, axes)
         stages.append(stage_of(parts.module, "after spmd-partitioner"))
-        return parts, sharding_part(module, axes, _TRIES if suggest else 0)
+        return parts, sharding_part(module, axes, _TRIES if suggest else 0, progress)
     except HloError as error:
         if mesh or suggest:
             raise

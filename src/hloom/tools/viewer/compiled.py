@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hloom.codegen.target import host
@@ -19,16 +19,20 @@ from hloom.tools.viewer.native_code import code_data
 from hloom.tools.viewer.program import Stage, stage_of
 
 
-def compiled_parts(module: HloModule) -> tuple[list[Stage], dict[str, Any]]:
+def compiled_parts(
+    module: HloModule, progress: Callable[[str], None] = lambda text: None
+) -> tuple[list[Stage], dict[str, Any]]:
     """Compile a module; return the program after each pass that changed it, and the parts of the result.
 
-    Raises HloError for a program that the backend cannot compile.
+    `progress` is called with the name of each pass. Raises HloError for a program that the backend cannot
+    compile.
     """
     stages: list[Stage] = []
     module.verify()
     given = static_module(module) if is_dynamic(module) else module
 
     def observe(item: Pass, program: HloModule) -> None:
+        progress(f"after {item.name}")
         stages.append(stage_of(program, f"after {item.name}", rewrites=rewrites))
         rewrites.clear()
 

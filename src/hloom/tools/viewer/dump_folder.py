@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hloom.dumps import DumpedProgram
@@ -13,13 +13,15 @@ _MOST_INSTRUCTIONS: Final = 400_000
 """Number of instructions in all stages of a page beyond which programs are shown at their ends only."""
 
 
-def folder_stages(programs: Sequence[DumpedProgram]) -> list[Stage]:
+def folder_stages(programs: Sequence[DumpedProgram], progress: Callable[[str], None]) -> list[Stage]:
     """Return the stages of the programs of a folder, the largest program first.
 
-    Beyond `_MOST_INSTRUCTIONS` of a page only the first and the last stage of a program are read.
+    `progress` is called with the name of each program. Beyond `_MOST_INSTRUCTIONS` of a page only the first
+    and the last stage of a program are read.
     """
     stages: list[Stage] = []
     for program in sorted(programs, key=lambda each: -each.byte_size):
+        progress(f"{program.name}, {len(program.stages)} stages")
         total = sum(len(stage.data["names"]) for stage in stages)
         stages += dumped_stages(program, ends_only=total > _MOST_INSTRUCTIONS)
     return stages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hloom.ir.module import HloModule
     from hloom.sharding.partitioner import Partitioned
@@ -27,10 +27,12 @@ def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
     return partitioned_program(resized(module, axes), device_count(module, axes))
 
 
-def sharding_part(module: HloModule, axes: Mapping[str, int], tries: int) -> dict[str, Any]:
+def sharding_part(
+    module: HloModule, axes: Mapping[str, int], tries: int, progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
     """Return the part `sharding`; see `hloom.sharding.report` for the arguments and for errors."""
     from hloom.sharding.reporting import report
 
-    data = report(module, axes, tries=tries).to_json()
+    data = report(module, axes, tries=tries, progress=progress).to_json()
     data["memory"].pop("timeline")
     return {"sharding": data}
