@@ -37,6 +37,7 @@ class Phase:
         name: the pass, or the part of the stage.
         runs: how often it ran.
         seconds: CPU time in all, of the threads that did the work.
+        done, total: how much of a run is done, in units of the phase; the total is 0 if unknown.
         before, after: instructions of the module when it first began and when it last ended; None for phases
             that do not rewrite a module.
     """
@@ -47,13 +48,16 @@ class Phase:
     seconds: float = 0.0
     before: int | None = None
     after: int | None = None
+    done: int = 0
+    total: int = 0
 
 
 @dataclass(slots=True)
 class _Running:
-    """A phase that runs; `inner` are the seconds of phases within it, which do not count twice."""
+    """A phase that runs in a thread; the seconds of phases within it, `inner`, do not count twice."""
 
     phase: Phase
+    thread: int
     inner: float = 0.0
 
 
@@ -64,14 +68,14 @@ class CompileProfile:
         phases: every phase.
         elapsed: seconds from the beginning to the end of the compilation; less than `seconds` if several
             threads worked.
-        current: the phase that began last.
-        done, total: how much of the current phase is done, in units of its own; the total is 0 if unknown.
+        start: the clock `time.perf_counter` at the beginning.
+        current: the phase that began last and runs; None between phases.
     """
 
     def __init__(self) -> None:
         self.elapsed = 0.0
+        self.start = time.perf_counter()
         self.current: Phase | None = None
-        self.done = self.total = 0
         self._phases: dict[tuple[str, str], Phase] = {}
         self._lock = threading.Lock()
 
@@ -121,16 +125,22 @@ class CompileProfile:
                 lines.append(f"  {name:<42} {phase.seconds:8.3f} s {share:5.1f} %{_sizes(phase)}")
         return "\n".join(lines)
 
+    def begin_with(self, earlier: CompileProfile) -> None:
+        """Add the phases of a recording that ended before this one began."""
+        self._phases = earlier._phases | self._phases
+        self.elapsed += earlier.elapsed
+
     def begin(self, stage: str, name: str, before: int | None) -> Phase:
         """Begin a phase; `end` ends it."""
         with self._lock:
             phase = self._phases.setdefault((stage, name), Phase(stage, name, before=before))
-            self.current, self.done, self.total = phase, 0, 0
+            self.current, phase.done, phase.total = phase, 0, 0
         return phase
 
-    def end(self, phase: Phase, seconds: float, after: int | None) -> None:
-        """Add a run to a phase."""
+    def end(self, phase: Phase, seconds: float, after: int | None, outer: Phase | None) -> None:
+        """Add a run to a phase; continue the one around it."""
         with self._lock:
+            self.current = outer
             phase.runs += 1
             phase.seconds += seconds
             phase.after = after
@@ -156,19 +166,14 @@ def active() -> CompileProfile | None:
 
 @contextmanager
 def recording() -> Generator[CompileProfile]:
-    """Record the phases of this thread; those within another recording belong to that one too."""
-    outer = _profile.get()
-    if outer is not None:
-        yield outer
-        return
+    """Record the phases of this thread, until the end of the block or another recording within it."""
     profile = CompileProfile()
     token = _profile.set(profile)
     _active.append(profile)
-    start = time.perf_counter()
     try:
         yield profile
     finally:
-        profile.elapsed = time.perf_counter() - start
+        profile.elapsed = time.perf_counter() - profile.start
         _active.remove(profile)
         _profile.reset(token)
 
@@ -181,7 +186,8 @@ def phase(stage: str, name: str, instructions: Callable[[], int] | None = None) 
         yield
         return
     outer = _running.get()
-    running = _Running(profile.begin(stage, name, instructions() if instructions is not None else None))
+    begun = profile.begin(stage, name, instructions() if instructions is not None else None)
+    running = _Running(begun, threading.get_ident())
     token = _running.set(running)
     start = time.thread_time()
     try:
@@ -189,14 +195,14 @@ def phase(stage: str, name: str, instructions: Callable[[], int] | None = None) 
     finally:
         seconds = time.thread_time() - start
         _running.reset(token)
-        if outer is not None:
+        if outer is not None and outer.thread == running.thread:
             outer.inner += seconds
         after = instructions() if instructions is not None else None
-        profile.end(running.phase, seconds - running.inner, after)
+        profile.end(begun, seconds - running.inner, after, None if outer is None else outer.phase)
 
 
-def advance(done: int, total: int = 0) -> None:
-    """Tell how far the current phase is."""
-    profile = _profile.get()
-    if profile is not None:
-        profile.done, profile.total = done, total
+def advance(done: int, total: int) -> None:
+    """Tell how far the phase of this thread is."""
+    running = _running.get()
+    if running is not None:
+        running.phase.done, running.phase.total = done, total

@@ -334,6 +334,13 @@ def test_draw_in_every_form(tmp_path: Path, program: Path) -> None:
     assert "draw.suffix" in refusal("draw", program, "--out", tmp_path / "graph.bmp")
 
 
+def test_stats_of_a_compilation(program: Path) -> None:
+    phases = json.loads(hloom("stats", program, "--compile", "--json").output)["compilation"]["phases"]
+    assert {"algsimp", "fusion", "generate code"} <= {row["name"] for row in phases}
+    lines = hloom("stats", program, "--compile").output.partition("\nCompilation\n")[2].splitlines()
+    assert [line for line in lines if line.startswith("    algsimp")] and " s of CPU time in " in lines[0]
+
+
 def test_stats(program: Path) -> None:
     assert json.loads(hloom("stats", program, "--json").output)["cost"]["flops"] == 4
     output = hloom("stats", program).output

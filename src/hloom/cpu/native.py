@@ -17,7 +17,7 @@ import numpy as np
 
 from hloom.analysis.in_flight import check_values_in_flight
 from hloom.codegen.target import OPTIMIZED, Target, host
-from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.cache import CodeCache, Entry, configured_cache, key_of
 from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.cpu.jit.program_facts import signature_of
 from hloom.cpu.loaded_program import LoadedProgram, cached_program
@@ -71,15 +71,18 @@ class NativeExecutable:
         dump: writes files about it, if they are wanted.
     """
 
-    def __init__(self, module: HloModule, flags: str = "", level: int = OPTIMIZED) -> None:
+    def __init__(
+        self, module: HloModule, flags: str = "", level: int = OPTIMIZED, *, cached: bool = True
+    ) -> None:
         """Compile a module; ``flags`` about dumps add to those of ``XLA_FLAGS``.
 
-        ``level`` is the optimization level of LLVM's code generator.
+        ``level`` is the optimization level of LLVM's code generator. If not ``cached``, the program is
+        compiled although it may be in the cache, and not stored there.
         """
         with recording() as self.compile_profile:
-            self._make(module, flags, level)
+            self._make(module, flags, level, configured_cache() if cached else None)
 
-    def _make(self, module: HloModule, flags: str, level: int) -> None:
+    def _make(self, module: HloModule, flags: str, level: int, cache: CodeCache | None) -> None:
         """Find the program in the cache, or compile it; load it."""
         self.given = module
         if is_dynamic(module):
@@ -90,12 +93,14 @@ class NativeExecutable:
         self.module = module
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
-        target, cache = host(), configured_cache()
-        with phase("loading", "look-up in the cache"):
-            parts = ("program", fingerprint(module), target.identity, f"level {level}", *replaced_targets())
-            self.key = key_of(*parts) if cache is not None else ""
-            self.dump = self._dump(flags)
-            found = cached_program(self.key) if self.key and self.dump is None else None
+        target = host()
+        self.key, found = "", None
+        self.dump = self._dump(flags)
+        if cache is not None:
+            with phase("loading", "look-up in the cache"):
+                parts = ("program", fingerprint(module), target.identity, f"level {level}")
+                self.key = key_of(*parts, *replaced_targets())
+                found = cached_program(self.key) if self.dump is None else None
         if found is not None and found.facts.signature != signature_of(module):
             found = None
         self.from_cache = found is not None

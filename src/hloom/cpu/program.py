@@ -50,7 +50,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.structure import Constant
-from hloom.phases import phase
+from hloom.phases import advance, phase
 from hloom.plan.identity import plan_key
 from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
@@ -212,6 +212,7 @@ class ProgramEmitter:
         self._sequences: dict[Key, KernelSequence] = {}
         self._sequence: KernelSequence | None = None
         self._loops = 0
+        self._emitted = 0
         self.calls: list[KernelCall] = []
         self.host_calls: list[HloInstruction] = []
         self.work = 0
@@ -340,6 +341,8 @@ class ProgramEmitter:
     def computation(self, computation: HloComputation) -> None:
         """Emit a computation in the order of its schedule."""
         for instruction in schedule(computation):
+            self._emitted += 1
+            advance(self._emitted, len(self.plans))
             self.instruction(instruction)
             self._bound_block()
 

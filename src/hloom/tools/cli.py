@@ -59,9 +59,11 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         from hloom.errors import HloError
+        from hloom.tools.compile_progress import compile_progress
 
         try:
-            return super().invoke(ctx)
+            with compile_progress(progress):
+                return super().invoke(ctx)
         except HloError as error:
             _fail(_described(error, ctx.obj if isinstance(ctx.obj, str) else ""))
         except BrokenPipeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import indent
 
 import click
 
@@ -27,7 +28,8 @@ from hloom.tools.terminal import styled
 @click.option(
     "--copies", is_flag=True, help="List the arrays that loops, branches and updates copy, and why."
 )
-def stats(file: str, as_json: bool, depth: int, order: str, copies: bool) -> None:
+@click.option("--compile", "compiles", is_flag=True, help="Compile, and tell where the time goes.")
+def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compiles: bool) -> None:
     """Count operations, arithmetic and bytes: by opcode, op_name scope and source line.
 
     Loops count as often as they run if that follows from the program, else by known_trip_count, else once.
@@ -37,6 +39,9 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool) -> Non
     Loops and branches update arrays in place if an order of the reads and updates allows it. --copies
     lists the copies that remain in the compiled program, with the instruction that needs the old value.
 
+    With --compile the program is compiled without the cache; the report tells the CPU seconds of every pass,
+    with the instructions before and after it, of planning, emission, LLVM and loading.
+
     \b
     Examples:
       hloom stats model.hlo
@@ -44,14 +49,26 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool) -> Non
       hloom stats dump_folder --program train_step
       hloom stats model.hlo --copies
       hloom stats model.hlo --json
+      hloom stats model.hlo --compile
     """
+    from hloom.cpu.native import NativeExecutable
+    from hloom.phases import phase, recording
     from hloom.tools.statistics import copies_text, statistics_json, statistics_of, statistics_text
 
+    with recording() as reading, phase("reading", "file"):
+        module = load_program(file)
     if copies:
-        click.echo(copies_text(load_program(file)), nl=False)
+        click.echo(copies_text(module), nl=False)
         return
-    found = statistics_of(load_program(file))
+    found = statistics_of(module)
+    profile = None
+    if compiles:
+        profile = NativeExecutable(module, cached=False).compile_profile
+        profile.begin_with(reading)
     if as_json:
-        click.echo(json.dumps(statistics_json(found), indent=1))
-    else:
-        click.echo(statistics_text(found, styled, depth, order), nl=False)
+        compilation = {"compilation": profile.to_json()} if profile is not None else {}
+        click.echo(json.dumps(statistics_json(found) | compilation, indent=1))
+        return
+    click.echo(statistics_text(found, styled, depth, order), nl=False)
+    if profile is not None:
+        click.echo(f"\n{styled('Compilation', 'title')}\n{indent(str(profile), '  ')}")
