@@ -59,6 +59,7 @@ class ElementwiseLoopFusion:
         """Fuse the loops of every computation."""
         changed = False
         for computation in module.post_order():
+            fused = False
             for instruction in list(computation):
                 count = instruction.annotation(TripCount)
                 loop = loop_of(instruction) if count is not None else None
@@ -67,7 +68,9 @@ class ElementwiseLoopFusion:
                 if consume(f"%{instruction.name}"):
                     carry_constants(loop)
                     fuse(loop, count)
-                    changed = True
+                    fused = changed = True
+            if fused:
+                remove_dead(computation)  # once: it visits every instruction
         return changed
 
     def fits(self, loop: Loop, count: TripCount) -> bool:
@@ -173,7 +176,6 @@ def fuse(loop: Loop, count: TripCount) -> None:
         else:
             new = loop.initial(number)
         user.replace_all_uses_with(new)
-    remove_dead(w.computation)
 
 
 class _Fused:
