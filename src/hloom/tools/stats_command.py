@@ -51,7 +51,6 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
       hloom stats model.hlo --json
       hloom stats model.hlo --compile
     """
-    from hloom.cpu.native import NativeExecutable
     from hloom.phases import phase, recording
     from hloom.tools.statistics import copies_text, statistics_json, statistics_of, statistics_text
 
@@ -63,6 +62,8 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
     found = statistics_of(module)
     profile = None
     if compiles:
+        from hloom.cpu.native import NativeExecutable
+
         profile = NativeExecutable(module, cached=False).compile_profile
         profile.begin_with(reading)
     if as_json:
