@@ -236,3 +236,19 @@ except RuntimeError as error:
 """
     wanted = "INVALID_ARGUMENT: Cannot convert a token-shape buffer to a numpy array.\n"
     assert run_program(HEAD + program, "cpu") == run_program(HEAD + program, "stock") == wanted
+
+
+def test_an_error_of_memory_names_the_bytes() -> None:
+    program = """
+import jax, jax.numpy as jnp
+def message(f):
+    try:
+        jax.jit(f)(jnp.float32(1)).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        return str(error)
+print(message(lambda x: jnp.broadcast_to(x, (1 << 43,))))
+print(message(lambda x: jnp.sort(jnp.broadcast_to(x, (1 << 43,)))[5:6]))
+"""
+    results, temporaries = run_program(program, "hloom").splitlines()
+    assert f"RESOURCE_EXHAUSTED: not enough memory for {4 << 43:,} bytes of results" in results
+    assert " bytes of temporaries of jit__lambda" in temporaries

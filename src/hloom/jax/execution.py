@@ -13,7 +13,7 @@ from hloom.jax.api import callback, status_of
 from hloom.jax.callbacks import bind, take_error
 from hloom.jax.client import Device
 from hloom.jax.compiled import Leaf
-from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, PjrtError
 from hloom.jax.executables import LoadedExecutable, executable_at
 from hloom.jax.handles import object_at, words_at
 from hloom.jax.memory_layouts import order_at
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
 
 Array = np.ndarray[Any, Any]
-_GANG_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
+_RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 _KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
+_NO_ARENA: Final = -1
+_MEMORY_ERRORS: Final = {_NO_ARENA: "temporaries", -2: "results"}
 _held: Final[list[Any]] = []
 
 
@@ -33,7 +35,7 @@ def install() -> None:
     """Give native code the functions."""
     functions = [
         callback(execute, "LoadedExecutable_Execute"),
-        _GANG_ERROR(_gang_error),
+        _RUN_ERROR(_run_error),
         _KEPT_ERROR(_kept_error),
     ]
     _held.extend(functions)
@@ -41,9 +43,20 @@ def install() -> None:
     native().call("pjrt_set_execute", *addresses)
 
 
-def _gang_error(handle: int, status: int) -> int:
-    """Return the error of a gang that ended with a status."""
-    gang = object_at(handle, LoadedExecutable).gang
+def _run_error(handle: int, status: int) -> int:
+    """Return the error of a run: of a gang that ended with a status, or of memory that is not there."""
+    executable = object_at(handle, LoadedExecutable)
+    if status in _MEMORY_ERRORS:
+        size = (
+            executable.compiled.temp_bytes
+            if status == _NO_ARENA
+            else sum(leaf.bytes for leaf in executable.outputs)
+        )
+        message = (
+            f"not enough memory for {size:,} bytes of {_MEMORY_ERRORS[status]} of {executable.interface.name}"
+        )
+        return native().error(RESOURCE_EXHAUSTED, message)
+    gang = executable.gang
     assert gang is not None
     return native().error(*status_of(gang.failure(status)))
 

@@ -25,9 +25,8 @@
 ; storages of inputs, storages of outputs, events of inputs
 
 @python.execute = internal global ptr null
-@python.gang.error = internal global ptr null
+@python.run.error = internal global ptr null
 @python.kept.error = internal global ptr null
-@arena.message = internal constant [37 x i8] c"not enough memory for the temporaries"
 @stopped.message = internal constant [33 x i8] c"the program was ended by a signal"
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
@@ -45,9 +44,9 @@ declare i32 @hloom_gang_run(ptr, ptr, i64, ptr, i64)
 
 ; Set the functions of Python: one runs what native code does not, one returns the error of a gang for its executable
 ; and status, one that of a callback in this thread, or null.
-define void @pjrt_set_execute(ptr %execute, ptr %gang_error, ptr %kept_error) nounwind {
+define void @pjrt_set_execute(ptr %execute, ptr %run_error, ptr %kept_error) nounwind {
   store ptr %execute, ptr @python.execute
-  store ptr %gang_error, ptr @python.gang.error
+  store ptr %run_error, ptr @python.run.error
   store ptr %kept_error, ptr @python.kept.error
   ret void
 }
@@ -101,7 +100,7 @@ together:
                                                i32 1, label %ended ]
 
 gang.error:
-  %function = load ptr, ptr @python.gang.error
+  %function = load ptr, ptr @python.run.error
   %error.gang = call ptr %function(ptr %executable, i32 %gang.status)
   ret ptr %error.gang
 
@@ -165,8 +164,15 @@ stopped:
   ret ptr %error
 
 no.memory:
-  %error.memory = call ptr @pjrt_error(i64 8, ptr @arena.message, i64 37)
+  %error.memory = call ptr @memory_error(ptr %executable, i32 -1)
   ret ptr %error.memory
+}
+
+; Return the error of memory that is not there: -1 for the temporaries, -2 for the results.
+define internal ptr @memory_error(ptr %executable, i32 %what) nounwind {
+  %function = load ptr, ptr @python.run.error
+  %error = call ptr %function(ptr %executable, i32 %what)
+  ret ptr %error
 }
 
 ; -- workers
@@ -592,7 +598,6 @@ python:
   ret ptr %answer
 }
 
-@results.message = internal constant [32 x i8] c"not enough memory for the result"
 
 ; Return a device of an executable, by its number: the given one, if that is not null.
 define internal ptr @device_of(ptr %executable, ptr %given, i64 %number) nounwind {
@@ -748,7 +753,7 @@ undo: ; the program may have begun to write over donated arguments
   ret ptr %error
 
 no.memory:
-  %error.memory = call ptr @pjrt_error(i64 8, ptr @results.message, i64 32)
+  %error.memory = call ptr @memory_error(ptr %executable, i32 -2)
   ret ptr %error.memory
 }
 
@@ -849,6 +854,6 @@ send:
 no.memory:
   call void @free(ptr %task)
   call void @pjrt_drop_event(ptr %event)
-  %error = call ptr @pjrt_error(i64 8, ptr @results.message, i64 32)
+  %error = call ptr @memory_error(ptr %executable, i32 -2)
   ret ptr %error
 }
