@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hloom.ir.module import HloModule
 from hloom.ir.xla_version import XlaVersion
+from hloom.text.options import PrintOptions
 
 
 def installed_version() -> XlaVersion:
     """Return the version of the installed jaxlib, whose printer is compared with."""
     pytest.importorskip("jaxlib")
     return XlaVersion.parse(version("jaxlib"))
+
+
+def as_read_by_xla(module: HloModule) -> str:
+    """Return the text that the installed XLA prints after it has read a module.
+
+    XLA numbers the stack frames of what it reads anew, and drops those that no instruction refers to.
+    """
+    module = module.clone()
+    instructions = [i for c in module.computations for i in c.in_id_order() if i.metadata is not None]
+    tables, numbers = module.config.stack_frames.used(
+        i.metadata.stack_frame_id for i in instructions if i.metadata and i.metadata.stack_frame_id
+    )
+    for i in instructions:
+        assert i.metadata is not None
+        i.metadata = replace(i.metadata, stack_frame_id=numbers.get(i.metadata.stack_frame_id, 0))
+    module.config.stack_frames = tables
+    return module.to_text(PrintOptions(xla_version=installed_version()))
 
 
 def run(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:

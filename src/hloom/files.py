@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError, ParseError
+from hloom.foreign import HINT
 from hloom.ir.module import HloModule
 from hloom.shape.literal import Literal
 from hloom.stablehlo import holds_stablehlo
@@ -36,7 +37,7 @@ _BYTE_ORDER_MARKS: Final = (
 )
 """UTF-32's marks come first: the little-endian one begins with UTF-16's."""
 _NEVER_IN_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
+_PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*+[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _from_text(path: str | Path, data: bytes) -> list[HloModule]:
 
     modules = parse_modules(data.decode("utf-8", "surrogateescape"))
     if not modules:
-        raise ParseError(f"{path} holds no program", rule="file.empty")
+        raise ParseError(f"{path} holds no program: it is empty; {HINT}", rule="file.empty")
     return modules
 
 

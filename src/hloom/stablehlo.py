@@ -25,6 +25,8 @@ _TEXT: Final = re.compile(
     rb"(?:\s|//[^\n]*(?:\n|\Z)|[#!][\w.]+\s*=[^\n]*\n)*"
     rb'(?:"builtin\.module"|module\b[^{]*\{|(?:func\.)?func\b[^{]*@|"?(?:stablehlo|mhlo|vhlo|chlo|sdy)\.)'
 )
+_POSITION: Final = re.compile(r"-:(?P<line>\d+):(?P<column>\d+): (?:error: )?")
+"""A place in a text that MLIR read from no file."""
 _DIALECTS: Final = re.compile(rb"\b(?:stablehlo|mhlo|vhlo|chlo|func)\.\w|\bfunc\s+@")
 
 
@@ -95,9 +97,29 @@ def module_from_stablehlo(data: bytes) -> HloModule:
             return_tuple=False,
         )
     except (RuntimeError, ValueError) as error:
-        message = f"jaxlib does not convert this program of StableHLO to HLO: {error}"
-        raise HloError(message, rule="stablehlo.conversion") from error
+        raise _refusal(program, str(error)) from error
     return HloModule.from_proto(made.as_serialized_hlo_module_proto())
+
+
+def _refusal(program: bytes, reason: str) -> HloError:
+    """Return the error for a program that jaxlib refuses, at the position in its text if the reason has one.
+
+    MLIR calls the text ``-``.
+    """
+    message = "jaxlib does not convert this program of StableHLO to HLO: "
+    at = _POSITION.search(reason)
+    if at is None or program.startswith(_BYTECODE):
+        return HloError(message + reason, rule="stablehlo.conversion")
+    line, column = int(at["line"]), int(at["column"])
+    lines = program.decode("utf-8", "replace").split("\n")
+    rest = _POSITION.sub(lambda other: f"{other['line']}:{other['column']}: ", reason[at.end() :]).strip()
+    return HloError(
+        message + rest.replace("<unknown>:0: error: ", "").replace("\n", "; "),
+        rule="stablehlo.conversion",
+        line=line,
+        column=column,
+        source_line=lines[line - 1] if line <= len(lines) else None,
+    )
 
 
 def to_stablehlo(module: HloModule) -> str:

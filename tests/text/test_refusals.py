@@ -13,7 +13,7 @@ BODY = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  q = f32[2] "
 
 # Rule and text; « stands before the place that the error names.
 REFUSED = [
-    ("text.syntax", "«"),
+    ("text.no-hlo", "«"),
     ("text.syntax", "HloModule m«"),
     ("text.syntax", "HloModule «f32 ENTRY e { p = f32[] parameter(0) }"),
     ("text.attribute", "HloModule m, «foo=1 ENTRY e { p = f32[] parameter(0) }"),

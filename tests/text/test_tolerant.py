@@ -69,7 +69,7 @@ def rules_at(text: str) -> list[tuple[int, str]]:
         (broken(('{op_name="x = y"}', '{op_name="x = y}')), [(8, "text.syntax")]),
         (broken(("to_apply=%sum\n}\n", "to_apply=%sum\n")), [(19, "text.syntax")]),
         (broken(('"x = y"}\n}\n', '"x = y"}\n')), [(10, "text.syntax")]),
-        ("", [(1, "text.syntax")]),
+        ("", [(1, "text.no-hlo")]),
         ("}{", [(1, "text.single-instruction"), (1, "text.syntax")]),
     ],
 )

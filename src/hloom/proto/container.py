@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from hloom.errors import ParseError
+from hloom.foreign import bytes_refusal
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
 
 Container: TypeAlias = HloModuleProto | HloProto | HloSnapshot | HloUnoptimizedSnapshot
@@ -30,10 +31,7 @@ def parse_container(data: bytes) -> Container:
             continue
         if _is_module(held_module(message)):
             return _unoptimized(data) if _is_unoptimized(message) else message
-    message = (
-        "these bytes are not a HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot with a program"
-    )
-    raise ParseError(message, rule="proto.no-module")
+    raise ParseError(bytes_refusal(data), rule="proto.no-module")
 
 
 def held_module(container: Container) -> HloModuleProto:

@@ -8,6 +8,7 @@ from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError, Message
 
 from hloom.errors import ParseError
+from hloom.foreign import HINT
 from hloom.ir.module import HloModule
 from hloom.proto.container import Container, parse_container
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
@@ -32,8 +33,10 @@ def container_from_json(text: str) -> Container:
             raise ParseError(f"this is not the JSON of a program: {error}", rule="proto.json") from None
         if message.ByteSize():
             return _told_apart(message)
-    reasons = "; ".join(dict.fromkeys(str(failure).split("\n")[0] for failure in failures)) or "it is empty"
-    raise ParseError(f"this is not the JSON of a program: {reasons}", rule="proto.json")
+    # the kind whose fields the text has got furthest into tells most
+    reason = max((str(failure).split("\n")[0] for failure in failures), key=len, default="it is empty")
+    message = f"this is no HLO text, proto or StableHLO, but JSON of something else ({reason}); {HINT}"
+    raise ParseError(message, rule="proto.json")
 
 
 def _told_apart(message: Container) -> Container:
@@ -65,7 +68,7 @@ def container_from_text(text: str) -> Container:
     lines, number = text.split("\n"), furthest.GetLine()
     source = lines[number - 1] if number and number <= len(lines) else None
     raise ParseError(
-        f"this is not a proto of a program: {furthest}",
+        f"this is no HLO text, StableHLO, nor the text of a proto with a program: {furthest}",
         rule="proto.text-form",
         line=number,
         column=furthest.GetColumn() if number else None,

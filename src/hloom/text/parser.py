@@ -11,6 +11,7 @@ from typing import Final, cast
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError, ParseError
+from hloom.foreign import is_like_hlo, text_refusal
 from hloom.ir.collector import collector_paused
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import Cursor
@@ -100,10 +101,8 @@ class ModuleParser:
         if cursor.match(_HEADER):
             self.header(module)
             self.all_computations()
-        elif self.is_headerless():
-            self.all_computations()
         else:
-            self.single_instruction(module)
+            self.without_header(module, start)
         self.assemble(module)
         module.name = module.name or f"module_{module.entry.name}"
         self.finish_config(module, start)
@@ -117,6 +116,19 @@ class ModuleParser:
         cursor.skip()
         if _FILE_NAMES.match(cursor.text, cursor.position):
             module.config.stack_frames = StackFrames.parse(cursor)
+
+    def without_header(self, module: HloModule, start: int) -> None:
+        """Parse computations or a single instruction; say what the text is if it is no HLO at all."""
+        cursor = self.cursor
+        try:
+            if self.is_headerless():
+                self.all_computations()
+            else:
+                self.single_instruction(module)
+        except ParseError as error:
+            if error.rule not in ("text.syntax", "text.opcode") or is_like_hlo(cursor.text):
+                raise
+            raise cursor.error(text_refusal(cursor.text), rule="text.no-hlo", position=start) from error
 
     def is_headerless(self) -> bool:
         """Return whether computations start here: ``ENTRY``, or any word before an opening brace."""

@@ -1,0 +1,70 @@
+"""What a file is that holds no program: the words for errors about HTML, JSON, pictures, source code …"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HINT: Final = "programs are what XLA_FLAGS=--xla_dump_to=FOLDER and jax.jit(f).lower(x).as_text('hlo') write"
+
+_BINARIES: Final = (
+    (b"\x7fELF", "an ELF object file"),
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"%PDF", "a PDF document"),
+    (b"PK\x03\x04", "a zip archive (.npz, .whl, .keras …)"),
+    (b"\x93NUMPY", "a numpy array"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"BC\xc0\xde", "LLVM bitcode"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"(\xb5/\xfd", "a zstd archive"),
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x03", "a Python pickle"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
+    (b"SQLite format", "an SQLite database"),
+    (b"MZ", "a Windows program"),
+)
+_TEXTS: Final = (
+    (re.compile(r"\A\s*<(?:!doctype|html|head|body|\?xml|svg)\b", re.I), "an HTML or XML document"),
+    (re.compile(r"\A\s*[{\[]\s*[\"\]}\[{]"), "JSON"),
+    (re.compile(r"\A#!"), "a script"),
+    (re.compile(r"^(?:; ModuleID\b|define\s.*@|target (?:triple|datalayout)\b)", re.M), "LLVM IR"),
+    (re.compile(r"^\s*(?:module\b.*\{|func\.func\b|\"?[a-z]\w*\.\w+\"?\(|%\w+ = [a-z]\w*\.\w)", re.M),
+     "MLIR of other dialects than StableHLO"),
+    (re.compile(r"^(?:import \w|from [\w.]+ import |def \w+\(.*:|class \w+.*:|@\w+|async def )", re.M),
+     "Python source code"),
+    (re.compile(r"^\s*(?:#include\b|#pragma\b|(?:int|void|template|namespace|using)\b.*[;{<])", re.M),
+     "C or C++ source code"),
+    (re.compile(r"\A\s*(?:#+ \S|```|---\n)"), "Markdown"),
+)  # fmt: skip
+_HLO: Final = re.compile(
+    r"\bHloModule\b|\bENTRY\b|\bROOT\b"
+    r"|(?<![\w.])(?:pred|token|opaque|bf16|[suf]\d{1,3}|f\d{1,2}e\d\w*|c64|c128)\["
+    r"|%[A-Za-z_][\w.\-]*\s*="
+)
+_SHOWN: Final = 40
+
+
+def is_like_hlo(text: str) -> bool:
+    """Return whether a text has a word, a type or a name of HLO, so that its own errors tell more."""
+    return _HLO.search(text) is not None
+
+
+def text_refusal(text: str) -> str:
+    """Return the message for a text that is no HLO: what it looks like, and where programs come from."""
+    if not text.strip():
+        return f"the text is empty; {HINT}"
+    seen = next((name for pattern, name in _TEXTS if pattern.search(text)), "")
+    if not seen:
+        first = text.strip().split("\n")[0]
+        seen = f"text that begins with {first[:_SHOWN]!r}"
+    return f"this is no HLO text, proto or StableHLO, but {seen}; {HINT}"
+
+
+def bytes_refusal(data: bytes) -> str:
+    """Return the message for bytes in which there is no program."""
+    seen = next((name for mark, name in _BINARIES if data.startswith(mark)), "")
+    seen = seen or f"{len(data)} bytes that begin with {data[:8].hex(' ')}"
+    return f"this is no HLO text, StableHLO, nor a proto with a program, but {seen}; {HINT}"
