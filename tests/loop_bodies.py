@@ -299,8 +299,10 @@ def random_loop(seed: int) -> tuple[str, bool]:
     ])  # fmt: skip
     lines = ["k = s32[] parameter(0)", "zero = s32[] constant(0)"]
     lines += [f"p{n} = {shape} parameter({n + 1})" for n, shape in enumerate(elements)]
+    lines += ["nothing = f32[] constant(0)", f"zeros = {ARRAY} broadcast(nothing), dimensions={{}}"]
+    initial = [draw.choice(["zeros", f"p{n}", f"p{n}"]) for n in range(count)]
     lines += [
-        f"first = {state} tuple(zero, k, {', '.join(f'p{n}' for n in range(len(elements)))})",
+        f"first = {state} tuple(zero, k, {', '.join(initial)}, p{count})",
         f"w = {state} while(first), condition=condition, body=body",
         *(f"g{n} = {shape} get-tuple-element(w), index={n + 2}" for n, shape in enumerate(elements)),
         f"ROOT r = ({', '.join(elements)}) tuple({', '.join(f'g{n}' for n in range(len(elements)))})",

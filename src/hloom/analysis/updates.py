@@ -34,7 +34,7 @@ SMALL: Final = 256
 """Maximum size in bytes of arrays whose updates may copy them: they do not change the order."""
 _LEAST: Final = 4
 """A read that is materialized before the update has at most a quarter of the updated elements."""
-_NEAREST: Final = 512
+_NEAREST: Final = 64
 """Maximum number of instructions that are searched for those on which an update depends."""
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from hloom.analysis.instructions import splat
 from hloom.analysis.loops import Loop
@@ -52,16 +52,23 @@ class Accumulation(NamedTuple):
 
     Attributes:
         instruction: the operation.
-        x: the array; operand ``place`` of the operation.
-        update: an array of one number but for a window.
+        place: the operand number of x.
         is_exact: whether the number is neutral for every x; else it is +0 in a sum.
     """
 
     instruction: HloInstruction
-    x: HloInstruction
     place: int
-    update: HloInstruction
     is_exact: bool
+
+    @property
+    def x(self) -> HloInstruction:
+        """Return the array."""
+        return self.instruction.operands[self.place]
+
+    @property
+    def update(self) -> HloInstruction:
+        """Return the array of one number but for a window."""
+        return self.instruction.operands[1 - self.place]
 
     def parts(self, w: Writer) -> tuple[HloInstruction, Window]:
         """Return the elements in the window, and the window."""
@@ -89,14 +96,16 @@ class InPlaceAccumulation:
 
     def run(self, module: HloModule) -> bool:
         """Rewrite in every computation that a loop or conditional runs."""
+        finder = Accumulations()
+        found = [a for c in module.post_order() for i in c.post_order() if (a := finder.of(i)) is not None]
+        if not found:
+            return False
         changed = False
         zeros = NegativeZeros(module)
-        for computation in module.post_order():
-            found = [a for i in computation.post_order() if (a := accumulation_of(i)) is not None]
-            for a in found:
-                if (a.is_exact or zeros.has_none(a.x)) and consume(f"%{a.instruction.name}"):
-                    _rewrite(a)
-                    changed = True
+        for a in found:
+            if (a.is_exact or zeros.has_none(a.x)) and consume(f"%{a.instruction.name}"):
+                _rewrite(a)
+                changed = True
         for loop in loops_of(module):
             for n in range(loop.count):
                 changed |= _clear(loop, n)
@@ -105,19 +114,47 @@ class InPlaceAccumulation:
         return changed
 
 
-def accumulation_of(i: HloInstruction) -> Accumulation | None:
-    """Return an operation as an accumulation into an array that enters its computation, or None."""
-    if not i.operation.elementwise or len(i.operands) != 2 or not i.shape.is_static or not i.shape.rank:
+class Accumulations:
+    """Finds accumulations into arrays that enter their computation."""
+
+    def __init__(self) -> None:
+        self._carried: dict[HloInstruction, bool] = {}
+
+    def of(self, i: HloInstruction) -> Accumulation | None:
+        """Return an operation as an accumulation; None if it is none."""
+        if not i.operation.elementwise or len(i.operands) != 2 or not i.shape.is_static or not i.shape.rank:
+            return None
+        for place in (1, 0):
+            x, update = i.operands[1 - place], i.operands[place]
+            if x.shape != i.shape or update.shape != i.shape:
+                continue
+            outside = _outside(update)
+            exact = None if outside is None else _is_neutral(i, place, outside)
+            if exact is not None and self.is_carried(x):
+                return Accumulation(i, 1 - place, exact)
         return None
-    for place in (1, 0):
-        x, update = i.operands[1 - place], i.operands[place]
-        if x.shape != i.shape or update.shape != i.shape or not _carried(x):
-            continue
-        outside = _outside(update)
-        exact = None if outside is None else _is_neutral(i, place, outside)
-        if exact is not None:
-            return Accumulation(i, x, 1 - place, update, exact)
-    return None
+
+    def is_carried(self, x: HloInstruction) -> bool:
+        """Return whether an array is a parameter of a body or a branch, or derives from one by updates."""
+        path: list[HloInstruction] = []
+        while x not in self._carried:
+            path.append(x)
+            source, _ = origin(x)
+            inner = (
+                source.operands[0] if isinstance(source.operation, DynamicUpdateSlice) else _summand(source)
+            )
+            if inner is None:
+                self._carried[x] = isinstance(source.operation, Parameter) and not _is_argument(source)
+            else:
+                x = inner
+        self._carried.update(dict.fromkeys(path, self._carried[x]))
+        return self._carried[x]
+
+
+def _is_argument(parameter: HloInstruction) -> bool:
+    """Return whether a parameter is one of the program."""
+    computation = parameter.parent
+    return computation is None or computation.module is None or computation is computation.module.entry
 
 
 def _outside(update: HloInstruction) -> HloInstruction | None:
@@ -147,23 +184,7 @@ def _is_neutral(i: HloInstruction, place: int, outside: HloInstruction) -> bool 
     return False if isinstance(i.operation, Add) and is_ieee(kind) and is_all(outside, 0.0) else None
 
 
-def _carried(x: HloInstruction) -> bool:
-    """Return whether an array is a parameter of a loop's body or a branch, or derives from one by updates."""
-    while True:
-        leaf, _ = origin(x)
-        if isinstance(leaf.operation, Parameter):
-            module = leaf.parent.module if leaf.parent is not None else None
-            return module is not None and leaf.parent is not module.entry
-        if isinstance(leaf.operation, DynamicUpdateSlice):
-            x = leaf.operands[0]
-            continue
-        inner = accumulation_source(leaf)
-        if inner is None:
-            return False
-        x = inner
-
-
-def accumulation_source(i: HloInstruction) -> HloInstruction | None:
+def _summand(i: HloInstruction) -> HloInstruction | None:
     """Return the array to which an elementwise operation adds a small window; None for others."""
     if not i.operation.elementwise or len(i.operands) != 2:
         return None
@@ -195,11 +216,10 @@ def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: Window) -
 def _clear(loop: Loop, n: int) -> bool:
     """Rewrite the sums with +0 along the updates of one carried array, replacing -0 where they were left."""
     steps = _chain(loop, n)
-    sums = [a for i in steps if (a := accumulation_of(i)) is not None]
-    if not sums or not all(consume(f"%{a.instruction.name}") for a in sums):
+    sums = [i for i, a in steps if a is not None]
+    if not sums or not all(consume(f"%{i.name}") for i in sums):
         return False
-    w = Writer(loop.body.root)
-    left = _left(w, steps)
+    left = _left(Writer(loop.body.root), steps)
     kinds = [start.shape.element_type for window in left for start in window.starts]
     outside = Writer(loop.instruction)
     initial = [outside.scalar(1, PRED), *(outside.scalar(0, kind) for kind in kinds)]
@@ -214,27 +234,31 @@ def _clear(loop: Loop, n: int) -> bool:
     return True
 
 
-def _chain(loop: Loop, n: int) -> list[HloInstruction]:
+Steps: TypeAlias = list[tuple[HloInstruction, Accumulation | None]]
+"""Updates (None) and sums, each of the value before it."""
+
+
+def _chain(loop: Loop, n: int) -> Steps:
     """Return the updates and sums that make the next value of an element from this one, in order.
 
     Empty if anything else does.
     """
-    steps: list[HloInstruction] = []
+    steps: Steps = []
+    finder = Accumulations()
     x = loop.following[n]
     while not (isinstance(x.operation, GetTupleElement) and x.operands[0] is loop.state):
-        a = accumulation_of(x)
+        a = finder.of(x)
         if a is None and not isinstance(x.operation, DynamicUpdateSlice):
             return []
-        steps.append(x)
+        steps.append((x, a))
         x = x.operands[0] if a is None else a.x
     return steps[::-1] if x.operation == GetTupleElement(index=n) else []
 
 
-def _left(w: Writer, steps: Sequence[HloInstruction]) -> list[Window]:
+def _left(w: Writer, steps: Steps) -> list[Window]:
     """Return the windows in which -0 may be after the updates and sums of an iteration."""
     left: list[Window] = []
-    for i in steps:
-        a = accumulation_of(i)
+    for i, a in steps:
         if a is not None:
             left = [a.parts(w)[1]]
         else:
@@ -242,20 +266,20 @@ def _left(w: Writer, steps: Sequence[HloInstruction]) -> list[Window]:
     return left
 
 
-def _rewrite_chain(steps: Sequence[HloInstruction], first: HloInstruction, before: Sequence[Window]) -> None:
+def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[Window]) -> None:
     """Rewrite the sums of an iteration; -0 may be in some windows, in the first iteration anywhere."""
     windows, is_first = list(before), True
-    for i in steps:
-        a = accumulation_of(i)
+    for i, a in steps:
         if a is None:
             windows.append(Window(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
             continue
         w = Writer(i)
         u, window = a.parts(w)
         new = a.combine(w, _slice(w, a.x, window), u)
-        clean = _without_negative_zeros(w, a.x, windows)
         if is_first:
             clean = _first_or_later(w, first, a.x, windows)
+        else:
+            clean = _without_negative_zeros(w, a.x, windows)
         w.replace(_update(w, clean, new, window))
         windows, is_first = [window], False
 
