@@ -229,7 +229,9 @@ class Block:
         chance = self.loops.draw.random()
         if chance < 0.25:
             self.loops.draw.shuffle(final)
-        elif chance < 0.32:
+        elif chance < 0.30:  # an array, and its value before this iteration
+            final[-1] = "b0"
+        elif chance < 0.36:
             final = [self.version() for _ in final]
         self.loops.in_place &= self.has_order(final)
         return final

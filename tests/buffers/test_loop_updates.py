@@ -144,3 +144,15 @@ def test_a_copy_names_the_instruction_that_needs_the_value() -> None:
     assert f"{copy.instruction} {copy}\n" in copies_text(module)
     one = HloModule.from_text("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }")
     assert copies_text(one) == "no array is copied\n"
+
+
+PREVIOUS = KEPT.replace("tuple(next, b, c)", "tuple(next, c, a)")
+
+
+def test_a_previous_value_is_kept_by_the_same_updates_later() -> None:
+    module = HloModule.from_text(PREVIOUS)
+    program = NativeExecutable(module)
+    (copy,) = copies_in_loops(program)
+    assert copy.text == "the result in branch 0"  # that of the first iteration
+    x = np.random.default_rng(0).normal(size=4096).astype(np.float32)
+    agreement.same(program.run([x]), Evaluator().run(module.entry, [x]))

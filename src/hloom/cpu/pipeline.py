@@ -42,6 +42,7 @@ from hloom.passes.layout.dot_decomposer import DotDecomposer
 from hloom.passes.layout.product_views import ProductViews
 from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
+from hloom.passes.loops.previous_values import PreviousValueUpdates
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -142,6 +143,7 @@ CPU_PIPELINE: Final = Pipeline(
         CANONICALIZATION,
         SIMPLIFICATION,
         InPlaceAccumulation(),
+        PreviousValueUpdates(),
         WhileLoopDotLayout(),
         WhileLoopInvariantCodeMotion(),
         CommonSubexpressionElimination(),

@@ -31,7 +31,7 @@ from hloom.operations.movement import Pad
 from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
-from hloom.passes.loops.while_loops import loops_of, rebuild
+from hloom.passes.loops.while_loops import carry, loops_of
 from hloom.passes.registry import register
 from hloom.passes.rules.updates import is_small_part
 from hloom.passes.simplify.dead_code import remove_dead
@@ -219,18 +219,16 @@ def _clear(loop: Loop, n: int) -> bool:
     sums = [i for i, a in steps if a is not None]
     if not sums or not all(consume(f"%{i.name}") for i in sums):
         return False
-    left = _left(Writer(loop.body.root), steps)
+    body = Writer(loop.body.root)
+    left = _left(body, steps)
     kinds = [start.shape.element_type for window in left for start in window.starts]
     outside = Writer(loop.instruction)
     initial = [outside.scalar(1, PRED), *(outside.scalar(0, kind) for kind in kinds)]
-    first, *starts = rebuild(loop, range(loop.count), initial)
+    following = [body.scalar(0, PRED), *(start for window in left for start in window.starts)]
+    first, *starts = carry(loop, initial, following)
     numbers = iter(starts)
     before = [Window(tuple(next(numbers) for _ in window.starts), window.sizes) for window in left]
     _rewrite_chain(steps, first, before)
-    root = loop.body.root
-    following = [Writer(root).scalar(0, PRED), *(start for window in left for start in window.starts)]
-    for place, value in enumerate(following, loop.count - len(initial)):
-        root.replace_operand(place, value)
     return True
 
 

@@ -108,6 +108,21 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
     return inside
 
 
+def carry(
+    loop: Loop, initial: Sequence[HloInstruction], following: Sequence[HloInstruction]
+) -> list[HloInstruction]:
+    """Add elements to the state of a loop, with values before it and after each iteration.
+
+    Returns:
+        The elements in the body.
+    """
+    count = loop.count
+    inside = rebuild(loop, range(count), initial)
+    for number, value in enumerate(following, count):
+        loop.body.root.replace_operand(number, value)
+    return inside
+
+
 def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> None:
     """Renumber the get-tuple-elements of a parameter; those of dropped elements are dead."""
     whole.shape = shape

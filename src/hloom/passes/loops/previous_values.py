@@ -1,0 +1,106 @@
+"""previous-value-updates: keep the previous value of an updated array by updating another array later.
+
+A loop that returns both an array with a few new elements and the array without them would copy the whole
+array in every iteration::
+
+    a, b = dynamic-update-slice(a, u, at), a
+
+From the second iteration on, b lacks only the elements that the previous iteration wrote. So the loop carries
+u and at, and writes these into b; the first iteration copies a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.analysis.loops import Loop, element_number
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Conditional
+from hloom.operations.dynamic_slicing import DynamicUpdateSlice
+from hloom.operations.structure import GetTupleElement, Parameter, Tuple
+from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
+from hloom.passes.loops.while_loops import carry, loops_of
+from hloom.passes.registry import register
+from hloom.passes.rules.updates import is_small_part
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import PRED
+
+_LEAST: Final = 256
+"""Minimum number of elements of an array that is worth a branch."""
+_MOST: Final = 8
+"""Maximum number of updates that are made again."""
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class PreviousValueUpdates:
+    """``a, b = update(a, u, at), a`` → ``b`` is updated as ``a`` was in the iteration before. Bitwise."""
+
+    name: ClassVar[str] = "previous-value-updates"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite the elements of every loop."""
+        changed = False
+        for loop in loops_of(module):
+            for number in range(loop.count):
+                changed |= _update_later(loop, number)
+        return changed
+
+
+def _update_later(loop: Loop, number: int) -> bool:
+    """Rewrite one element that takes the old value of another; return whether it was."""
+    old = loop.following[number]
+    source = element_number(old, loop.state)
+    if source is None or source == number or old.shape.element_count < _LEAST:
+        return False
+    updates = _updates(loop, source)
+    if not updates or not consume(f"%{loop.instruction.name}"):
+        return False
+    values = [x for update in updates for x in update.operands[1:]]
+    outside, w = Writer(loop.instruction), Writer(loop.body.root)
+    initial = [outside.scalar(1, PRED), *(outside.full(0, x.shape) for x in values)]
+    first, *before = carry(loop, initial, [w.scalar(0, PRED), *values])
+    b = w.op(GetTupleElement(index=number), loop.state)
+    operand = w.op(Tuple(), old, b, *before)
+    branches = [_branch(w, operand, updates, is_first) for is_first in (True, False)]
+    following = w.op(Conditional(), first, operand, operand, shape=old.shape, computations=branches)
+    loop.body.root.replace_operand(number, following)
+    return True
+
+
+def _updates(loop: Loop, number: int) -> list[HloInstruction]:
+    """Return the updates of few elements that make the next value of an element, in order; else none."""
+    updates: list[HloInstruction] = []
+    x = loop.following[number]
+    while isinstance(x.operation, DynamicUpdateSlice) and len(updates) < _MOST:
+        if not is_small_part(x.operands[1], x):
+            return []
+        updates.append(x)
+        x = x.operands[0]
+    return updates[::-1] if element_number(x, loop.state) == number else []
+
+
+def _branch(
+    w: Writer, operand: HloInstruction, updates: Sequence[HloInstruction], is_first: bool
+) -> HloComputation:
+    """Return the branch that takes the other array, or that makes the updates with carried operands."""
+    branch = HloComputation(w.module.unique_name("copied" if is_first else "updated"))
+    parameter = HloInstruction(w.module.unique_name("given"), Parameter(parameter_number=0), operand.shape)
+    branch.add(parameter, root=True)
+    w.module.add(branch)
+    inside = Writer(parameter)
+    elements = [
+        inside.op(GetTupleElement(index=n), parameter) for n in range(len(operand.shape.tuple_shapes))
+    ]
+    x = elements[0] if is_first else elements[1]
+    operands = iter(elements[2:])
+    for update in () if is_first else updates:
+        x = inside.op(DynamicUpdateSlice(), x, *(next(operands) for _ in update.operands[1:]))
+    branch.root = x
+    return branch
