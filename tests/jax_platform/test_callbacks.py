@@ -82,7 +82,7 @@ seldom = jax.jit(lambda x: jax.lax.cond(x[0] < 0, lambda: jax.pure_callback(fail
 nested = jax.jit(lambda x: jax.pure_callback(lambda a: pure(a), shape(4), x))
 for call in pure, ordered, many, seldom, nested:
     print(call(small).tolist())
-print(float(pure(large).sum() - large.sum()) == 400000, float(ordered(large)[-1]))
+print(bool((pure(large) == large + 2).all()), float(ordered(large)[-1]))
 pure(large + 5), pure(large * 3)
 print([float(a[1]) for a in kept if a.size == 200000], [a.tolist() for a in kept[:2]])
 for _ in range(2):
