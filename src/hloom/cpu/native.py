@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.host import HostCalls
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
-    from hloom.cpu.timed_program import TimedProgram
+    from hloom.cpu.timed_program import RecordedProgram, Recording, TimedProgram
     from hloom.evaluate.devices import VirtualDevice
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
@@ -122,6 +122,7 @@ class NativeExecutable:
         self._address = found.address
         self._timing = threading.Lock()
         self._timed: TimedProgram | None = None
+        self._recorded: RecordedProgram | None = None
 
     def _compile(self, target: Target, level: int) -> Entry:
         """Verify, optimize and compile the module."""
@@ -309,6 +310,33 @@ class NativeExecutable:
             if self._timed is None:
                 self._timed = TimedProgram(self.optimized)
             return self._timed
+
+    @property
+    def recorded(self) -> RecordedProgram:
+        """Return the program that records its instructions; several threads may ask for it."""
+        from hloom.cpu.timed_program import RecordedProgram
+
+        with self._timing:
+            if self._recorded is None:
+                self._recorded = RecordedProgram(self.optimized)
+            return self._recorded
+
+    def record(
+        self,
+        arguments: Sequence[Array | None],
+        host_calls: HostCalls | None = None,
+        device: VirtualDevice | None = None,
+    ) -> tuple[list[Array], Recording]:
+        """Run, alone or on a device; return the leaves of the result, and when which instruction ran."""
+        recorded = self.recorded
+        table = recorded.table()
+        participants = host_calls.table if host_calls is not None else 0
+        stop = device.world.stop_word if device is not None else None
+        number = device.world.devices.index(device) if device is not None else 0
+        identity = device.id if device is not None else (0, 0)
+        context = Context(identity, participants=participants, table=table.ctypes.data, stop=stop)
+        results = self._run(recorded.address, arguments, context, host_calls)
+        return results, recorded.recording(table, number, threading.get_native_id())
 
     def profile(
         self,

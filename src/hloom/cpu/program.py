@@ -166,19 +166,19 @@ def emit_program(
     module: HloModule,
     target: Target | None = None,
     *,
-    timed: bool = False,
+    timer: type[Timer] | None = None,
     interruptible: bool = True,
     on_kernel: Callable[[Module], None] | None = None,
 ) -> NativeProgram:
     """Emit the native program of an (optimized, flat) module, by default for this machine.
 
-    A timed program adds up what each instruction takes; see `hloom.cpu.runtime.profile`. An interruptible one
+    A ``timer`` measures each instruction; see `hloom.cpu.runtime.profile`. An interruptible program
     polls for signals and failures of other devices; see `hloom.cpu.runtime.interruption`. ``on_kernel`` is
     called with the module so far after every kernel.
     """
     with phase("emission", "kernels and calls"):
         emitter = ProgramEmitter(
-            module, target, timed=timed, interruptible=interruptible, on_kernel=on_kernel
+            module, target, timer=timer, interruptible=interruptible, on_kernel=on_kernel
         )
         return emitter.run()
 
@@ -191,7 +191,7 @@ class ProgramEmitter:
         module: HloModule,
         target: Target | None = None,
         *,
-        timed: bool = False,
+        timer: type[Timer] | None = None,
         interruptible: bool = True,
         on_kernel: Callable[[Module], None] | None = None,
     ) -> None:
@@ -219,7 +219,7 @@ class ProgramEmitter:
         self.is_bounded = True
         self._polls = PollEmitter(self.function, self.context) if interruptible else None
         self._packed = StackMemory(self.function, PTR, 0, self.module.alignment)
-        self.timer = Timer(self.function, self.context) if timed else None
+        self.timer = timer(self.function, self.context) if timer is not None else None
 
     def run(self) -> NativeProgram:
         """Emit everything."""

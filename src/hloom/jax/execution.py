@@ -18,10 +18,12 @@ from hloom.jax.executables import LoadedExecutable, executable_at
 from hloom.jax.handles import object_at, words_at
 from hloom.jax.memory_layouts import order_at
 from hloom.jax.native import native
+from hloom.jax.profiler import Trace, current_trace
 from hloom.jax.transfers import dimensions_of, elements_of, head_of, logical, new_buffer, wait_for
 
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
+    from hloom.cpu.timed_program import Recording
 
 Array = np.ndarray[Any, Any]
 _RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -135,8 +137,13 @@ def _run(
     ]
     if executable.callbacks and not executable.bound:
         executable.bound = bind(program.host_calls, executable.callbacks)
+    trace = current_trace()
     if isinstance(program, NativeExecutable):
-        found = [_run_alone(program, arguments[0])]
+        found = [_run_alone(program, arguments[0], trace)]
+    elif trace is not None:
+        recorded: list[tuple[Any, Recording]] = program.record(cast("Any", arguments))
+        trace.recordings.extend(recording for _, recording in recorded)
+        found = [_flat(result) for result, _ in recorded]
     else:
         structured: list[Any] = program.run(arguments)
         found = [_flat(result) for result in structured]
@@ -146,8 +153,15 @@ def _run(
     ]
 
 
-def _run_alone(program: NativeExecutable, arguments: Sequence[Array | None]) -> list[Array | None]:
-    return list(program.run(arguments, program.host() if program.calls_host else None))
+def _run_alone(
+    program: NativeExecutable, arguments: Sequence[Array | None], trace: Trace | None
+) -> list[Array | None]:
+    host = program.host() if program.calls_host else None
+    if trace is None:
+        return list(program.run(arguments, host))
+    results, recording = program.record(arguments, host)
+    trace.recordings.append(recording)
+    return list(results)
 
 
 def _flat(value: Any) -> list[Any]:

@@ -50,6 +50,7 @@ _PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
     "pjrt_set_transfers": (None, _POINTER, _POINTER),
     "pjrt_set_layouts": (None, _POINTER),
     "pjrt_set_execute": (None, _POINTER, _POINTER, _POINTER),
+    "pjrt_set_tracing": (None, _SIZE),
     "pjrt_drain": (None, _POINTER),
     "pjrt_set_sweeper": (None, _POINTER),
     "pjrt_take_destroyed": (_POINTER,),

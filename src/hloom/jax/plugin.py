@@ -69,6 +69,7 @@ def register(*, as_cpu: bool = False) -> None:
     own_client.set_platform(name)
     capsule = table.capsule(table.table())
     private.load_plugin()(name, capsule)
+    private.register_profiler()(capsule)
     if as_cpu:
         private.backend_factories().pop("cpu", None)
     private.register_backend_factory()(

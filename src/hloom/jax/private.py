@@ -127,6 +127,7 @@ plugin_is_loaded: Final = Private(_CLIENT, "pjrt_plugin_loaded")
 load_plugin: Final = Private(_CLIENT, "load_pjrt_plugin_with_c_api")
 
 # -- functions and types in C that JAX registers for a platform
+register_profiler: Final = Private("jaxlib._profiler", "register_plugin_profiler")
 register_custom_call_handler: Final = Private(_CLIENT, "register_custom_call_handler")
 register_custom_type_handler: Final = Private(_CLIENT, "register_custom_type_handler")
 register_custom_call_target: Final = Private(_JAXLIB, "register_custom_call_target")

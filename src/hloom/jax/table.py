@@ -18,6 +18,8 @@ from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.execution import install as install_execution
 from hloom.jax.layouts import layouts_extension
 from hloom.jax.native import native
+from hloom.jax.profiler import profiler_extension
+from hloom.jax.profiler import release as release_profiler
 from hloom.jax.transfers import install as install_transfers
 
 _HEAD_WORDS: Final = 5
@@ -67,6 +69,7 @@ class Table:
                 ends = name.endswith(("_Destroy", "_Delete"))
                 self._words[number] = symbols["pjrt_nothing" if ends else "pjrt_gone"]
         gone = symbols["pjrt_gone"]
+        release_profiler()
         self._words[-_LATER_FUNCTIONS:] = [gone] * _LATER_FUNCTIONS
         native().call("pjrt_set_transfers", gone, gone)
         native().call("pjrt_set_execute", gone, gone, symbols["pjrt_nothing"])
@@ -91,7 +94,7 @@ def table() -> Table:
     """Return the table; the first call creates it."""
     install_transfers()
     install_execution()
-    extensions = custom_partitioner_extension(layouts_extension(), callback_of)
+    extensions = custom_partitioner_extension(profiler_extension(layouts_extension()), callback_of)
     made = Table(abi.CLAIMED_VERSION, extensions)
     atexit.register(made.release)
     return made

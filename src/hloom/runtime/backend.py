@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hloom.codegen.target import Target
     from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
+    from hloom.cpu.timed_program import Recording
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
 
@@ -79,6 +80,10 @@ class DeviceProgram(Protocol):
     def profile(self, arguments: Sequence[Value]) -> Profile:
         """Run, and return the time of every instruction; raises HloError unless the backend measures it."""
         raise _not_offered("profile")
+
+    def record(self, arguments: Sequence[Value]) -> tuple[Value, Recording]:
+        """Run, and return the result with the times of all instructions; raises HloError like `profile`."""
+        raise _not_offered("record")
 
 
 class Program(Protocol):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.gang import Gang
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
+    from hloom.cpu.timed_program import Recording
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
 
@@ -185,6 +186,14 @@ class CompiledDeviceProgram(DeviceProgram):
     def profile(self, arguments: Sequence[Value]) -> Profile:
         """See `DeviceProgram`."""
         return self._native.profile(self._leaves(arguments), self._device, self._host)
+
+    def record(self, arguments: Sequence[Value]) -> tuple[Value, Recording]:
+        """See `DeviceProgram`."""
+        leaves, recording = self._native.record(self._leaves(arguments), self._host, self._device)
+        result = joined(self._result, iter(leaves))
+        if self._given is not None:
+            result = actual(result, self._given.root.shape)
+        return result, recording
 
     def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray[Any, Any] | None]:
         """Return the arrays that native code takes."""

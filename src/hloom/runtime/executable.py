@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.runtime.gang import Gang
     from hloom.cpu.runtime.profile import Profile
+    from hloom.cpu.timed_program import Recording
     from hloom.debug.tracing import Trace
     from hloom.phases import CompileProfile
 
@@ -454,6 +455,14 @@ class Executable(Displayed):
 
         profiles = self._run_together(lambda program, bound: program.profile(bound), values)
         return profiles[0] if len(profiles) == 1 else of_devices(profiles)
+
+    def record(self, arguments: Sequence[Sequence[Any]]) -> list[tuple[Any, Recording]]:
+        """Run like `run`; return the result of each device and the times of its instructions."""
+        values = [
+            self._bound(device, module, own)
+            for device, module, own in zip(self._world.devices, self._modules, arguments, strict=True)
+        ]
+        return self._run_together(lambda program, bound: program.record(bound), values)
 
     def _arguments_of_devices(self, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Return the arguments of each device; raises EvaluationError by the rule ``run.device-count``."""

@@ -17,6 +17,7 @@ from hloom.cpu.jit.parts import PartStream
 from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import NativeProgram, emit_program
+from hloom.cpu.runtime.profile import Timer
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
@@ -55,16 +56,16 @@ def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | Non
 
 
 def compile_module(
-    module: HloModule, target: Target, *, timed: bool = False, level: int = OPTIMIZED
+    module: HloModule, target: Target, *, timer: type[Timer] | None = None, level: int = OPTIMIZED
 ) -> tuple[NativeProgram, Entry]:
     """Return the program of an optimized module, and its object code with the facts that callers need.
 
-    A timed program measures its instructions; see `hloom.cpu.runtime.profile`. ``level`` is the optimization
+    A ``timer`` measures the instructions; see `hloom.cpu.runtime.profile`. ``level`` is the optimization
     level of LLVM's code generator.
     """
     stream = PartStream(CodeQueue(target, available_cores(), level))
     with deep_recursion():
-        program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
+        program = emit_program(module, target, timer=timer, on_kernel=stream.offer)
     with phase("emission", "text for LLVM"):
         objects = stream.finish(program.module)
     facts = ProgramFacts(

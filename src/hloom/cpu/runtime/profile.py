@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 TIMED_WORDS: Final = 3
 """Words of the table for an instruction."""
+RECORDS_AT: Final = 2
+RECORD_WORDS: Final = 3
+"""Words of a recorded program's table before its records, and of a record."""
 
 
 class Timer:
@@ -74,6 +77,45 @@ class Timer:
         table = f.load(PTR, f.offset(self.context, TABLE_WORD, PTR))
         place = f.offset(table, at, I64)
         f.store(f.load(I64, place) + more, place)
+
+
+class Recorder(Timer):
+    """Emits a record of each measurement, in the order in which they end.
+
+    The table has the number of records, the number for which there is room, and the records: the number of
+    the instruction (-1 for the whole run), and the times at which it began and ended. More records are
+    counted, and share the place behind the others.
+    """
+
+    def finish(self) -> None:
+        """See `Timer`."""
+        assert self._start is not None
+        self._record(-1, self._start)
+
+    @contextmanager
+    def measure(self, name: str) -> Generator[None]:
+        """See `Timer`."""
+        number = len(self.names)
+        self.names.append(name)
+        start = self.function.call(I64, "hloom_clock")
+        yield
+        self._record(number, start)
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Record nothing of its own."""
+        yield
+
+    def _record(self, number: int, start: Value) -> None:
+        f = self.function
+        end = f.call(I64, "hloom_clock")
+        table = f.load(PTR, f.offset(self.context, TABLE_WORD, PTR))
+        count, room = f.load(I64, table), f.load(I64, f.offset(table, 1, I64))
+        place = count.compare("slt", room).select(count, room)
+        record = f.offset(f.offset(table, RECORDS_AT, I64), place * RECORD_WORDS, I64)
+        for word, value in enumerate((f.constant(I64, number), start, end)):
+            f.store(value, f.offset(record, word, I64))
+        f.store(count + 1, table)
 
 
 @dataclass(frozen=True, slots=True)
