@@ -172,3 +172,21 @@ def test_a_folder_without_dumps_of_passes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HloError, match="xla_dump_hlo_pass_re") as caught:
         pass_dumps(tmp_path)
     assert caught.value.rule == "bisect.dumps"
+
+
+def test_dumps_that_cannot_be_read_are_named_and_left_out(tmp_path: Path) -> None:
+    text = "HloModule m\n\nENTRY e {\n  p = f32[2]{0} parameter(0)\n  ROOT r = f32[2]{0} negate(p)\n}\n"
+    names = [f"module_0000.m.{n:04}.pipeline.after_a{n}.before_a{n + 1}.txt" for n in range(4)]
+    for name in names:
+        (tmp_path / name).write_text(text)
+    for name in names[:3:2]:
+        (tmp_path / name).write_text(text.replace("negate", "negat"))
+    result = hloom_bisect(tmp_path)
+    assert result.exit_code == 0, result.output
+    for name in names[:3:2]:
+        assert f"note: not run: {tmp_path / name}:5:22: unknown opcode 'negat'" in result.output
+    for name in names[1::2]:
+        (tmp_path / name).write_text("HloModule m")
+    with pytest.raises(HloError) as caught:
+        bisect_dumps(pass_dumps(tmp_path)[0], lambda module: random_arguments(module, 0))
+    assert caught.value.rule == "bisect.unreadable"

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 import hloom
 from hloom import HloModule
 from hloom.dumps import largest_program
+from hloom.errors import HloError
 from hloom.tools.cli import main
 from hloom.tools.viewer.compiled import compiled_parts
-from hloom.tools.viewer.dump_folder import dumped_stages
+from hloom.tools.viewer.dump_folder import dumped_stages, folder_stages
 from viewer.conftest import Viewed
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
@@ -147,8 +148,28 @@ def test_a_folder_of_dumps_is_shown_pass_by_pass(
 
 def test_the_stages_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = dumped(tmp_path / "dump", monkeypatch)
-    texts = [stage.data["text"] for stage in dumped_stages(largest_program(folder))]
+    texts = [stage.data["text"] for stage in dumped_stages(largest_program(folder), no_errors)]
     assert len(texts) == len(set(texts)) > 3
+
+
+def no_errors(path: Path, error: HloError) -> None:
+    raise AssertionError(f"{path}: {error}")
+
+
+def test_files_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = dumped(tmp_path / "dump", monkeypatch)
+    program = largest_program(folder)
+    unread: list[Path] = []
+    wrong = program.stages[0].path
+    wrong.write_text(wrong.read_text().replace(" parameter(", " parametre("))
+    stages = dumped_stages(program, lambda path, error: unread.append(path))
+    assert unread == [wrong]
+    assert stages[0].title == program.stages[1].title
+    for stage in program.stages:
+        stage.path.write_text("nothing")
+    with pytest.raises(HloError) as caught:
+        folder_stages([program], lambda name: None, lambda path, error: None)
+    assert caught.value.rule == "view.unreadable"
 
 
 def test_a_menu_switches_between_the_programs_of_a_folder(

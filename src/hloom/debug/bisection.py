@@ -14,7 +14,7 @@ from hloom.debug.agreement import Comparison
 from hloom.debug.backends import run_one
 from hloom.debug.checking import Culprit, compared, first_difference
 from hloom.debug.tolerance import Tolerance
-from hloom.dumps import DumpedProgram, dumped_programs
+from hloom.dumps import DumpedProgram, DumpedStage, dumped_programs
 from hloom.errors import HloError
 from hloom.files import load
 from hloom.ir.module import HloModule
@@ -191,32 +191,60 @@ def bisect_dumps(
     *,
     tolerance: Tolerance | None = None,
     progress: Progress | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Bisection | None:
     """Return the first of XLA's passes after which a program has another result, or None.
 
     Args:
         program: a program with dumps of its passes; see `pass_dumps`.
         arguments: draws the arguments for the first program.
+        note: called for each dump that could not be read or run, if there is no result that names them.
 
-    Raises HloError for a first program that cannot be run, and by ``check.no-bound``.
+    Raises HloError for a first program that cannot be run, by ``bisect.unreadable`` if none can be read, and
+    by ``check.no-bound``.
     """
-    first = load(program.passes[0].path)
+    skipped: list[str] = []
+    passes = list(program.passes)
+    first = _first_readable(program, passes, skipped)
     judge = _Judge(first, arguments(first), tolerance or Tolerance())
-    before, skipped = first, list[str]()
-    for number, stage in enumerate(program.passes[1:], 1):
+    before = first
+    for number, stage in enumerate(passes, 1):
         path = stage.path
         if progress is not None:
-            progress(f"dump {number} of {len(program.passes) - 1}, {path.name}")
+            progress(f"dump {number} of {len(passes)}, {path.name}")
         try:
             after = load(path)
             found = judge.compare(run_one("evaluator", after, judge.arguments))
         except HloError as error:
             if error.rule == "check.no-bound":
                 raise
-            skipped.append(f"{path.name}: {str(error).splitlines()[0]}")
+            skipped.append(_in_file(path, error))
             continue
         wrong = [c for c in found if c.wrong]
         if wrong:
             return Bisection(stage.after, "", 0, 0, before, after, wrong, skipped=tuple(skipped))
         before = after
+    for reason in skipped:
+        (note or _ignore)(reason)
     return None
+
+
+def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: list[str]) -> HloModule:
+    """Return the first program of the stages that can be read; remove it and those before it."""
+    while passes:
+        path = passes.pop(0).path
+        try:
+            return load(path)
+        except HloError as error:
+            skipped.append(_in_file(path, error))
+    message = f"no dump of {program.name} can be read: {'; '.join(skipped)}"
+    raise HloError(message, rule="bisect.unreadable")
+
+
+def _in_file(path: Path, error: HloError) -> str:
+    """Return the first line of an error with the file in front: ``file:line:column: message``."""
+    return f"{path}:{'' if error.line else ' '}{str(error).splitlines()[0]}"
+
+
+def _ignore(reason: str) -> None:
+    """Do nothing."""

@@ -101,9 +101,16 @@ def _dumps(folder: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[s
         return random_arguments(module, options["seed"] or 0)
 
     return {
-        program.name: bisect_dumps(program, arguments, tolerance=tolerance, progress=progress)
+        program.name: bisect_dumps(
+            program, arguments, tolerance=tolerance, progress=progress, note=_note_unread
+        )
         for program in pass_dumps(folder, options["program"])
     }
+
+
+def _note_unread(reason: str) -> None:
+    progress.done()
+    click.echo(f"note: not run: {reason}", err=True)
 
 
 # -- output

@@ -27,7 +27,7 @@ from hloom.tools.program_argument import (
 from hloom.tools.reduce_command import reduce
 from hloom.tools.shard_command import partition, shard
 from hloom.tools.stats_command import stats
-from hloom.tools.terminal import progress, styled
+from hloom.tools.terminal import described, progress, styled
 from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
 from hloom.tools.xla_version_option import XLA_VERSION
@@ -35,7 +35,6 @@ from hloom.tools.xla_version_option import XLA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hloom.errors import HloError
     from hloom.ir.xla_version import XlaVersion
 
 
@@ -65,7 +64,7 @@ class Commands(click.Group):
             with compile_progress(progress):
                 return super().invoke(ctx)
         except HloError as error:
-            _fail(_described(error, ctx.obj if isinstance(ctx.obj, str) else ""))
+            _fail(described(error, ctx.obj if isinstance(ctx.obj, str) else ""))
         except BrokenPipeError:
             raise  # click exits silently if the reader has closed the pipe
         except OSError as error:
@@ -88,17 +87,6 @@ def _fail(message: str) -> NoReturn:
 
 def _complain(message: str) -> None:
     click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
-
-
-def _described(error: HloError, source: str) -> str:
-    """Return the error's message with the file in front and the rule colored."""
-    text = str(error)
-    rule = f" [{error.rule}]"
-    if error.rule and rule in text:
-        text = text.replace(rule, " " + click.style(f"[{error.rule}]", fg="yellow"))
-    if not source or text.startswith(source):
-        return text
-    return f"{source}:{'' if error.line else ' '}{text}"
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -234,7 +222,7 @@ def verify(files: tuple[str, ...]) -> None:
                     click.echo(click.style("ok  ", fg="green") + f"{path}: {words}")
         except HloError as error:
             progress.done()
-            _complain(_described(error, path))
+            _complain(described(error, path))
             invalid += 1
     progress.done()
     if len(paths) > 1:

@@ -6,9 +6,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from hloom.errors import HloError
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
     "title": {"bold": True},
@@ -56,6 +59,17 @@ def table(rows: Sequence[Sequence[str]], roles: Sequence[str] = (), indent: int 
 
 _PERIOD: Final = 10.0
 """Seconds between the lines of `progress` in a pipe or a file."""
+
+
+def described(error: HloError, source: str) -> str:
+    """Return the error's message with the file in front and the rule colored."""
+    text = str(error)
+    rule = f" [{error.rule}]"
+    if error.rule and rule in text:
+        text = text.replace(rule, " " + click.style(f"[{error.rule}]", fg="yellow"))
+    if not source or text.startswith(source):
+        return text
+    return f"{source}:{'' if error.line else ' '}{text}"
 
 
 class Progress:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.program_argument import FILE_OR_FOLDER
-from hloom.tools.terminal import FILE, progress
+from hloom.tools.terminal import FILE, described, progress
 
 if TYPE_CHECKING:
+    from hloom.errors import HloError
     from hloom.ir.module import HloModule
     from hloom.sharding.partitioner import Partitioned
     from hloom.tools.viewer.program import Stage
@@ -103,13 +104,18 @@ def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[Hl
     for file in files:
         click.get_current_context().find_root().obj = file
         if Path(file).is_dir():
-            stages += folder_stages(dumped_programs(file, matching), progress)
+            stages += folder_stages(dumped_programs(file, matching), progress, _note_unread)
             continue
         loaded = load_all(file)
         modules += loaded
         title = Path(file).stem if len(files) > 1 else ""
         stages += [stage_of(module, title or module.name) for module in loaded]
     return stages, modules
+
+
+def _note_unread(path: Path, error: HloError) -> None:
+    progress.done()
+    click.echo(f"left out: {described(error, str(path))}", err=True)
 
 
 def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, Any]:

@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from hloom.dumps import DumpedProgram
+from hloom.errors import HloError
 from hloom.files import load
 from hloom.tools.viewer.program import Stage, stage_of
 
+Unread: TypeAlias = Callable[[Path, HloError], None]
+"""What is done with a file that cannot be read, and why it cannot."""
 _MOST_INSTRUCTIONS: Final = 400_000
 """Number of instructions in all stages of a page beyond which programs are shown at their ends only."""
 
 
-def folder_stages(programs: Sequence[DumpedProgram], progress: Callable[[str], None]) -> list[Stage]:
+def folder_stages(
+    programs: Sequence[DumpedProgram], progress: Callable[[str], None], unread: Unread
+) -> list[Stage]:
     """Return the stages of the programs of a folder, the largest program first.
 
-    `progress` is called with the name of each program. Beyond `_MOST_INSTRUCTIONS` of a page only the first
+    `progress` is called with the name of each program, `unread` for each file that cannot be read. Raises
+    HloError (``view.unreadable``) if there is no other. Beyond `_MOST_INSTRUCTIONS` of a page only the first
     and the last stage of a program are read.
     """
     stages: list[Stage] = []
     for program in sorted(programs, key=lambda each: -each.byte_size):
         progress(f"{program.name}, {len(program.stages)} stages")
         total = sum(len(stage.data["names"]) for stage in stages)
-        stages += dumped_stages(program, ends_only=total > _MOST_INSTRUCTIONS)
+        stages += dumped_stages(program, unread, ends_only=total > _MOST_INSTRUCTIONS)
+    if not stages:
+        names = ", ".join(program.name for program in programs)
+        raise HloError(f"no file of {names} can be read", rule="view.unreadable")
     return stages
 
 
-def dumped_stages(program: DumpedProgram, *, ends_only: bool = False) -> list[Stage]:
+def dumped_stages(program: DumpedProgram, unread: Unread, *, ends_only: bool = False) -> list[Stage]:
     """Return the stages of a dumped program, without those that equal their predecessor."""
     stages: list[Stage] = []
     for dumped in (program.stages[0], program.stages[-1]) if ends_only else program.stages:
-        stage = stage_of(load(dumped.path), dumped.title, program=program.name)
+        try:
+            stage = stage_of(load(dumped.path), dumped.title, program=program.name)
+        except HloError as error:
+            unread(dumped.path, error)
+            continue
         if not stages or stage.data["text"] != stages[-1].data["text"]:
             stages.append(stage)
     return stages
