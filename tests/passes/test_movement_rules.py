@@ -7,6 +7,10 @@ import pytest
 from hloom.passes.rules import broadcasting, joining, reshaping, slicing, updates
 from rule_checks import ANYTHING, Example, check, check_refused
 
+SCATTER = (
+    "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+    "to_apply=sum"
+)
 EXAMPLES = {
     "reshape_to_the_same": [Example("x: T[4,6]", "r = T[4,6] reshape(x)", ANYTHING)],
     "reshape_twice": [Example("x: T[4,6]", "a = T[24] reshape(x); r = T[2,12] reshape(a)", ANYTHING)],
@@ -179,6 +183,14 @@ EXAMPLES = {
                 "a = f32[9] dynamic-update-slice(x, u, i); j = s32[] add(i, i);"
                 "b = f32[9] dynamic-update-slice(a, v, j); c = f32[9] dynamic-update-slice(x, v, i);"
                 "r = f32[9] select(p, b, c)"),
+        *(
+            Example(f"x: f32[12], u: f32[3], i: {kind}[3], q: pred[]",
+                    f"a = f32[12] scatter(x, i, u), {SCATTER};"
+                    f"p = {p}; r = f32[12] select(p, {pair})")
+            for kind, p, pair in (
+                ("s32", "pred[12] broadcast(q), dimensions={}", "a, x"), ("u8", "pred[] not(q)", "x, a")
+            )
+        ),
     ],
     # pad, concatenate
     "pad_of_nothing": [

@@ -7,6 +7,8 @@ from typing import Final
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.gather_scatter import Scatter
+from hloom.operations.movement import Broadcast
 from hloom.passes.rewriting import Family
 from hloom.passes.writing import Writer
 
@@ -28,7 +30,7 @@ def select_of_updates(i: HloInstruction, select: Select) -> HloInstruction | Non
     """``select(p, update(x, u, at), x)`` → ``update(x, select(p, u, slice(x, at)), at)``; also of chains.
 
     The updates of both operands are made, each with the elements that are there already where it is not
-    selected.
+    selected. A scatter that is not selected has indices out of bounds, whose updates are dropped.
     """
     p, *operands = i.operands
     if any(o.shape != i.shape for o in operands) or not i.shape.is_static:
@@ -40,23 +42,68 @@ def select_of_updates(i: HloInstruction, select: Select) -> HloInstruction | Non
         return None
     base = chains[0][common]
     selected = [(u, True) for u in chains[0][:common]] + [(u, False) for u in chains[1][: depth[base]]]
-    if not selected or not all(is_small_part(u.operands[1], u) for u, _ in selected):
+    scalar = _scalar(p)
+    if not selected or not all(_can_guard(u, scalar) for u, _ in selected):
         return None
     w, current = Writer(i), base
     for update, is_first in reversed(selected):
-        _, u, *starts = update.operands
-        cut = DynamicSlice(dynamic_slice_sizes=u.shape.dimensions)
-        there = w.op(cut, current, *starts)
-        here = w.op(cut, p, *starts) if p.shape.rank else p
-        new = w.op(Select(), here, u, there) if is_first else w.op(Select(), here, there, u)
-        current = w.op(DynamicUpdateSlice(), current, new, *starts)
+        if isinstance(update.operation, Scatter):
+            assert scalar is not None
+            current = _guarded_scatter(w, update, current, scalar, is_first)
+        else:
+            current = _guarded_update(w, update, current, p, is_first)
     return current
+
+
+def _scalar(p: HloInstruction) -> HloInstruction | None:
+    """Return the scalar that all elements of a predicate are; None if they may differ."""
+    if p.shape.rank and isinstance(p.operation, Broadcast):
+        p = p.operands[0]
+    return None if p.shape.rank else p
+
+
+def _can_guard(update: HloInstruction, p: HloInstruction | None) -> bool:
+    """Return whether an update is small, and a scatter has indices that can be moved out of bounds."""
+    if not isinstance(update.operation, Scatter):
+        return is_small_part(update.operands[1], update)
+    moved, kind = update.operation.scatter_dims_to_operand_dims, update.operands[1].shape.element_type
+    if p is None or not moved or not is_small_part(update.operands[2], update):
+        return False
+    return kind.is_signed or kind.limits[1] >= update.shape.dimensions[moved[0]]
+
+
+def _guarded_update(
+    w: Writer, update: HloInstruction, x: HloInstruction, p: HloInstruction, is_first: bool
+) -> HloInstruction:
+    """Write the new elements where the predicate has the given value, the existing ones elsewhere."""
+    _, u, *starts = update.operands
+    cut = DynamicSlice(dynamic_slice_sizes=u.shape.dimensions)
+    there = w.op(cut, x, *starts)
+    here = w.op(cut, p, *starts) if p.shape.rank else p
+    new = w.op(Select(), here, u, there) if is_first else w.op(Select(), here, there, u)
+    return w.op(DynamicUpdateSlice(), x, new, *starts)
+
+
+def _guarded_scatter(
+    w: Writer, scatter: HloInstruction, x: HloInstruction, p: HloInstruction, is_first: bool
+) -> HloInstruction:
+    """Move the indices of a scatter out of bounds, where it drops updates, unless it is selected."""
+    _, indices, updates = scatter.operands
+    kind = indices.shape.element_type
+    outside = w.full(-1 if kind.is_signed else kind.limits[1], indices.shape)
+    pair = (indices, outside) if is_first else (outside, indices)
+    chosen = w.op(Select(), p, *pair)
+    computations = scatter.called_computations
+    return w.op(scatter.operation, x, chosen, updates, shape=scatter.shape, computations=computations)
 
 
 def _updates_above(x: HloInstruction) -> list[HloInstruction]:
     """Return a value and those that it updates, the last of them first; updates have no other users."""
     chain = [x]
-    while isinstance(x.operation, DynamicUpdateSlice) and len(x.users) == 1 and len(chain) <= _MOST:
+    while len(x.users) == 1 and len(chain) <= _MOST:
+        one_scatter = isinstance(x.operation, Scatter) and len(x.operands) == 3
+        if not one_scatter and not isinstance(x.operation, DynamicUpdateSlice):
+            break
         x = x.operands[0]
         chain.append(x)
     return chain
