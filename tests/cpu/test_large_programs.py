@@ -12,7 +12,6 @@ import hloom
 from evaluation import parse
 from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
-from hloom.cpu.jit.compilation import deep_recursion
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import ENTRY, LONGEST_BLOCK, emit_program
 from hloom.ir.cloning import clone_module
@@ -52,8 +51,7 @@ def _with_tuple(lines: list[str], results: list[str]) -> str:
 def optimized(text: str) -> HloModule:
     """A module after all passes."""
     module = clone_module(parse(text))
-    with deep_recursion():
-        CPU_PIPELINE.run(module)
+    CPU_PIPELINE.run(module)
     return module
 
 
@@ -66,8 +64,7 @@ def test_passes_take_work_proportional_to_the_size(name: str) -> None:
         module = clone_module(parse(PROGRAMS[name](n)))
         return lambda: CPU_PIPELINE.run(module)
 
-    with deep_recursion():
-        assert growth(task, 300) < LINEAR
+    assert growth(task, 300) < LINEAR
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -76,8 +73,7 @@ def test_assignment_and_emission_take_work_proportional_to_the_size(name: str) -
         module = optimized(PROGRAMS[name](n))
         return lambda: emit_program(module, host())
 
-    with deep_recursion():
-        assert growth(task, 300) < LINEAR
+    assert growth(task, 300) < LINEAR
 
 
 def test_blocks_of_the_entry_have_a_limited_length() -> None:

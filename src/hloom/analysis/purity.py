@@ -22,6 +22,4 @@ def is_free(i: HloInstruction) -> bool:
 
 def communicates(i: HloInstruction) -> bool:
     """Return whether an instruction, or a computation it calls, communicates with devices or the host."""
-    if i.operation.communicates:
-        return True
-    return any(communicates(inner) for c in i.called_computations for inner in c.instructions)
+    return i.operation.communicates or any(c.operation.communicates for c in i.called_instructions())

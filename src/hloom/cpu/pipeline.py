@@ -34,6 +34,7 @@ from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.facts import FLAT
 from hloom.passes.fusion.fusion import Fusion
+from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
 from hloom.passes.fusion.tree_reduction_rewriter import TreeReductionRewriter
 from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
@@ -154,6 +155,7 @@ CPU_PIPELINE: Final = Pipeline(
         Fusion(products=ends_in_more),
         ProductViews(has_kernel),
         ScatterFusion(applies_expressions),
+        FusionLimiter(),
         DeadCodeElimination(),
         HloMemoryScheduler(),
     ],

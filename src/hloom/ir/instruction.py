@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hloom.errors import HloError
@@ -100,10 +100,18 @@ class HloInstruction:
     @property
     def has_side_effect(self) -> bool:
         """Return whether it, or a computation it calls, must run even if its result is unused."""
-        operation = self.operation
-        if operation.side_effect or getattr(operation, "custom_call_has_side_effect", False):
-            return True
-        return any(i.has_side_effect for c in self.called_computations for i in c.instructions)
+        return _acts(self.operation) or any(_acts(i.operation) for i in self.called_instructions())
+
+    def called_instructions(self) -> Iterator[HloInstruction]:
+        """Yield the instructions of the called computations, and of those that they call."""
+        called = dict.fromkeys(self.called_computations)
+        waiting = list(called)
+        while waiting:
+            for i in waiting.pop().instructions:
+                yield i
+                fresh = [c for c in i.called_computations if c not in called]
+                called.update(dict.fromkeys(fresh))
+                waiting.extend(fresh)
 
     def replace_operand(self, index: int, new: HloInstruction) -> None:
         """Use ``new`` as operand number ``index``."""
@@ -264,6 +272,11 @@ def is_identical(a: HloInstruction, b: HloInstruction, *, layout: bool = True) -
         x is y for x, y in zip(a.operands, b.operands, strict=True)
     )
     return bool(same) and a.called_computations == b.called_computations
+
+
+def _acts(operation: Operation) -> bool:
+    """Return whether an operation itself must run even if its result is unused."""
+    return operation.side_effect or getattr(operation, "custom_call_has_side_effect", False)
 
 
 def replace_uses(replacements: Mapping[HloInstruction, HloInstruction]) -> None:

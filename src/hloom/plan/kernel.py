@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.analysis.updates import is_alias
+from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -20,6 +21,8 @@ from hloom.plan.evaluations import recomputation
 from hloom.plan.iteration import planned_space, read_where_written
 from hloom.plan.space import Space
 
+MOST_NESTED: Final = 128
+"""Maximum depth of loops and branches."""
 LEAST_REPORTED: Final = 1.05
 """Smallest recomputation that a plan's text shows."""
 SCALAR_RESULTS: Final = 8
@@ -131,9 +134,25 @@ class HeroKernels(Protocol[T_contra]):
 
 def plan_program(module: HloModule, kernels: HeroKernels[T], target: T) -> dict[HloInstruction, KernelPlan]:
     """Plan every instruction of the entry and of the computations that it runs."""
+    check_nesting(module)
     return {
         i: plan_kernel(i, kernels, target) for c in program_computations(module.entry) for i in c.instructions
     }
+
+
+def check_nesting(module: HloModule) -> None:
+    """Reject loops and branches inside each other beyond the limit; emission enters them one by one."""
+    depths: dict[HloComputation, int] = {}
+    for computation in module.post_order():
+        inside = [i for i in computation.instructions if _runs_inside(i)]
+        depths[computation] = max([1 + depths[c] for i in inside for c in i.called_computations], default=0)
+        if depths[computation] > MOST_NESTED:
+            deepest = max(inside, key=lambda i: max(depths[c] for c in i.called_computations))
+            message = (
+                f"{depths[computation]} loops and branches are inside each other; at most {MOST_NESTED} are "
+                f"compiled. Write the inner ones as one loop over all their iterations"
+            )
+            raise HloError(message, rule="cpu.nesting-depth", instruction=deepest.name)
 
 
 def program_computations(entry: HloComputation) -> Iterator[HloComputation]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable
 
 from hloom.codegen.target import OPTIMIZED, Target
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
@@ -23,35 +19,12 @@ from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 from hloom.phases import phase
 
-DEEPEST: Final = 20_000
-"""Recursion limit while compiling: expressions are walked from their roots."""
-
-_depth_lock = threading.Lock()
-_depths: list[int] = []
-
-
-@contextmanager
-def deep_recursion() -> Generator[None]:
-    """Raise the recursion limit; the last of several threads restores it."""
-    with _depth_lock:
-        _depths.append(sys.getrecursionlimit())
-        sys.setrecursionlimit(max(DEEPEST, _depths[0]))
-    try:
-        yield
-    finally:
-        with _depth_lock:
-            before = _depths[0]
-            _depths.pop()
-            if not _depths:
-                sys.setrecursionlimit(before)
-
 
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
     """Return a copy of the module after all passes; ``observe`` is called after each."""
-    with deep_recursion():
-        with phase("passes", "copy"):
-            optimized = clone_module(module)
-        CPU_PIPELINE.run(optimized, observe)
+    with phase("passes", "copy"):
+        optimized = clone_module(module)
+    CPU_PIPELINE.run(optimized, observe)
     return optimized
 
 
@@ -64,8 +37,7 @@ def compile_module(
     level of LLVM's code generator.
     """
     stream = PartStream(CodeQueue(target, available_cores(), level))
-    with deep_recursion():
-        program = emit_program(module, target, timer=timer, on_kernel=stream.offer)
+    program = emit_program(module, target, timer=timer, on_kernel=stream.offer)
     with phase("emission", "text for LLVM"):
         objects = stream.finish(program.module)
     facts = ProgramFacts(

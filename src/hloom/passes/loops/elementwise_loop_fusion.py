@@ -26,6 +26,7 @@ from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
+from hloom.plan.evaluations import evaluated_elements
 from hloom.shape.shape import Shape
 
 
@@ -45,11 +46,13 @@ class ElementwiseLoopFusion:
 
     Attributes:
         most_members: maximum number of instructions in the body.
+        most_evaluated: maximum number of elements that an iteration evaluates for each result.
         most_carried: maximum number of carried arrays, which must fit in registers.
         most_iterations: maximum trip count, because a kernel cannot be interrupted.
     """
 
     most_members: int = 200
+    most_evaluated: int = 256
     most_carried: int = 12
     most_iterations: int = 1 << 22
     name: ClassVar[str] = "elementwise-loop-fusion"
@@ -90,6 +93,9 @@ class ElementwiseLoopFusion:
             return False
         (dimensions,) = sizes
         if 0 in dimensions or not is_elementwise(loop, dimensions):
+            return False
+        following = [loop.following[n] for n in carried_arrays(loop)]
+        if sum(evaluated_elements(following, loop.body.post_order()).values()) > self.most_evaluated:
             return False
         picked = [u for u in loop.instruction.users if u.users or u.is_root]
         used = {element_number(u, loop.instruction) for u in picked}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hloom.codegen.target import host
-from hloom.cpu.jit.compilation import deep_recursion, optimize
+from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import KERNELS, assign_program, emit_program
 from hloom.ir.module import HloModule
 from hloom.passes.expand.dynamic_form import is_dynamic
@@ -40,8 +40,7 @@ def compiled_parts(
         optimized = optimize(given, observe)
     plans = plan_program(optimized, KERNELS, host())
     assignment = assign_program(optimized, plans)
-    with deep_recursion():
-        program = emit_program(optimized, host())
+    program = emit_program(optimized, host())
     return stages, {"memory": memory_data(assignment), "code": code_data(program)}
 
 
