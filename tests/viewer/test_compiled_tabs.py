@@ -263,6 +263,24 @@ def test_no_kernel_lies_above_its_roof(view: Callable[..., Path], viewed: Viewed
     assert viewed.page.locator("path.roof").count() == 3
 
 
+def test_the_timeline_has_every_instruction_of_every_thread(
+    view: Callable[..., Path], viewed: Viewed
+) -> None:
+    """A click where an instruction ran goes to it."""
+    viewed.open(view(PROGRAM, options=("--random", "0")), "#tab=time")
+    (thread,) = viewed.page.evaluate("hloom.parts('time').then((time) => time.threads)")
+    ran = [thread["names"][number] for number, _, _ in thread["records"]]
+    names = [name.removeprefix("%") for name in viewed.texts(".times td:first-child")]
+    assert sorted(ran) == sorted(names)
+    assert all(0 <= start <= end for _, start, end in thread["records"])
+    number, start, end = max(thread["records"], key=lambda record: record[2] - record[1])
+    whole = max(end for _, _, end in thread["records"])
+    box = viewed.page.locator(".timeline").bounding_box()
+    x = 110 + (start + end) / 2 / whole * (box["width"] - 118)
+    viewed.page.locator(".timeline").click(position={"x": x, "y": 30})
+    viewed.page.wait_for_selector(f"#details h2:has-text('%{thread['names'][number]}')")
+
+
 @pytest.mark.parametrize("tab", ["graph", "text", "passes", "memory", "time"])
 def test_narrow_screens_hold_every_tab(view: Callable[..., Path], viewed: Viewed, tab: str) -> None:
     viewed.page.set_viewport_size({"width": 480, "height": 800})

@@ -51,4 +51,6 @@ def time_part(module: HloModule, arguments: Sequence[Sequence[Any]]) -> dict[str
 
     executable = compile(module)
     one = len(executable.devices) == 1
-    return {"time": time_data(executable.profile(*arguments[0]) if one else executable.profile(arguments))}
+    profile = executable.profile(*arguments[0]) if one else executable.profile(arguments)
+    recordings = [recording for _, recording in executable.record(arguments)]
+    return {"time": time_data(profile, recordings)}

@@ -1,6 +1,6 @@
 // The memory: live bytes over the schedule, and every temporary as a box of time and offset.
 
-import { element, partOfShape, quantity } from "viewer/words.js";
+import { element, hashOf, partOfShape, quantity } from "viewer/words.js";
 
 const TOP = 130;
 const LEFT = 74;
@@ -98,7 +98,7 @@ export class MemoryView {
       if (box.last < this.range[0] || box.first > this.range[1]) continue;
       const [x, y, w, h] = this.placed(box);
       const live = box.first <= this.at && this.at <= box.last;
-      pen.fillStyle = color(`--box-${hash(nameIn(box)) % 6}`);
+      pen.fillStyle = color(`--box-${hashOf(nameIn(box)) % 6}`);
       pen.globalAlpha = live ? 1 : 0.55;
       pen.fillRect(x, y, w, h);
       pen.strokeStyle = color("--panel");
@@ -198,10 +198,4 @@ function valueIn(box) {
 
 function nameIn(box) {
   return valueIn(box)[0];
-}
-
-function hash(text) {
-  let found = 7;
-  for (const letter of text.replace(/[.\d]+$/, "")) found = (found * 31 + letter.charCodeAt(0)) >>> 0;
-  return found;
 }

@@ -1,7 +1,8 @@
-// The time: a flame chart by op_name (by opcode, where there is none), a table of instructions, and the roofline of the machine.
+// The time: a flame chart by op_name (by opcode, where there is none), a timeline, the roofline of the machine, and a table.
 
 import { heat } from "viewer/colors.js";
 import { scopeParts } from "viewer/scopes.js";
+import { Timeline } from "viewer/timeline.js";
 import { cut, duration, element, quantity, svg } from "viewer/words.js";
 
 const ROW = 21;
@@ -40,7 +41,7 @@ export class TimeView {
     place.append(
       element("div", { class: "bar-of-tab" }, element("b", {}, `${duration(data.seconds)} in all${data.devices > 1 ? ` on ${data.devices} devices, in the mean:` : ""}`),
         element("span", { class: "hint" }, `${duration(this.total)} in instructions; this machine: ${quantity(data.flops, "flop/s")} in numpy's f32 matrix product, copies of ${data.levels.map(([name, , rate]) => `${quantity(rate, "B/s")} in ${name}`).join(", ")}`)),
-      element("div", { class: "scrolled" }, this.flames, this.roofline(), this.table));
+      element("div", { class: "scrolled" }, this.flames, this.timeline(), this.roofline(), this.table));
     this.showFlames(this.tree());
     this.showTable();
   }
@@ -86,6 +87,15 @@ export class TimeView {
     };
     draw(top, 0, WIDTH, 0);
     this.flames.replaceChildren(svg("svg", { viewBox: `0 0 ${WIDTH} ${(deepest + 1) * ROW}`, width: "100%" }, boxes));
+  }
+
+  // -- timeline
+
+  timeline() {
+    const { threads } = this.data;
+    if (!threads.some(({ records }) => records.length)) return element("div");
+    const words = "One run, by thread. The wheel scales, a double click shows all.";
+    return element("div", {}, new Timeline(threads, { reveal: this.reveal }).place, element("div", { class: "hint" }, words));
   }
 
   // -- roofline

@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from hloom.cpu.runtime.profile import Profile
+from hloom.cpu.timed_program import Recording
 
 _SIDE: Final = 256
 _LEVELS: Final = {"L2": 1 << 18, "L3": 1 << 22, "memory": 1 << 26}
 """Bytes of a copy, source and target together, that each level of the memory holds."""
+_MOST_RECORDS: Final = 20_000
+"""Number of a thread's records that the page holds."""
 _TIMES: Final = 60
 """Short measurements, many times: the least of them is undisturbed even on a busy machine."""
 
 
-def time_data(profile: Profile) -> dict[str, Any]:
-    """Return the time, runs, flops, bytes and waiting of every instruction, and the machine's limits."""
+def time_data(profile: Profile, recordings: Sequence[Recording]) -> dict[str, Any]:
+    """Return the time, runs, flops, bytes and waiting of each instruction, limits, and a run by thread."""
     lines = [[i.name, i.seconds, i.runs, i.flops, i.bytes, i.waiting] for i in profile.lines]
     flops, levels = machine_limits()
     devices = max(1, len(profile.devices))
     limits = {"flops": flops, "levels": [[name, _LEVELS[name], rate] for name, rate in levels.items()]}
-    return {"seconds": profile.seconds, "devices": devices, "lines": lines, **limits}
+    threads = _threads(recordings)
+    return {"seconds": profile.seconds, "devices": devices, "lines": lines, "threads": threads, **limits}
+
+
+def _threads(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
+    """Return when instructions ran on each device, in seconds since the first; outer ones come first."""
+    ran = [recording.records[recording.records[:, 0] >= 0] for recording in recordings]
+    begin = min((int(records[:, 1].min()) for records in ran if len(records)), default=0)
+    threads: list[dict[str, Any]] = []
+    for recording, records in zip(recordings, ran, strict=True):
+        ordered = sorted(records.tolist(), key=lambda record: (record[1], -record[2]))[:_MOST_RECORDS]
+        threads.append(
+            {
+                "title": f"device {recording.device}, thread {recording.thread}",
+                "names": [instruction.name for instruction in recording.instructions],
+                "records": [[number, (a - begin) / 1e9, (b - begin) / 1e9] for number, a, b in ordered],
+            }
+        )
+    return threads
 
 
 def machine_limits() -> tuple[float, dict[str, float]]:

@@ -50,6 +50,13 @@ function elementsOf(shape) {
   return found;
 }
 
+/** Return a number that names of one stem share: add.1 and add.2. */
+export function hashOf(name) {
+  let found = 7;
+  for (const letter of name.replace(/[.\d]+$/, "")) found = (found * 31 + letter.charCodeAt(0)) >>> 0;
+  return found;
+}
+
 /** Cut a text in its middle. */
 export function cut(text, most) {
   if (text.length <= most) return text;
