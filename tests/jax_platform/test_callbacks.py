@@ -11,6 +11,8 @@ from jax.experimental.buffer_callback import ExecutionStage, buffer_callback
 def double(context, out, x):
     print(context.stage == ExecutionStage.EXECUTE, x.shape, x.dtype, x.ndim, x.writeable, out.writeable)
     np.asarray(out)[...] = np.from_dlpack(x) * 2
+    print("versioned" in repr(x.__dlpack__()), "versioned" in repr(x.__dlpack__(max_version=(1, 0))))
+    print(np.from_dlpack(x).flags.writeable, np.from_dlpack(out).flags.writeable)
 
 shape = jax.ShapeDtypeStruct((2, 2), np.float32)
 print(jax.jit(lambda x: buffer_callback(double, shape)(x) + 1)(jnp.ones((2, 2))))

@@ -75,8 +75,9 @@ def test_executables_that_call_python_are_not_serialized() -> None:
     program = """
 import jax, jax.numpy as jnp
 f = jax.jit(lambda x: jax.pure_callback(lambda a: a * 3, x, x))
+executable = f.lower(jnp.ones(3)).compile().runtime_executable()
 try:
-    f.lower(jnp.ones(3)).compile().runtime_executable().serialize()
+    executable.client.deserialize_executable(executable.serialize(), jax.devices())
 except jax.errors.JaxRuntimeError as error:
     print("calls Python functions" in str(error))
 """
@@ -122,3 +123,29 @@ print(hits.count("/jax/compilation_cache/cache_hits"))
     second = run_program(program, "cpu", **folder).splitlines()
     assert first[0] == second[0]
     assert (first[1], second[1]) == ("0", "2")
+
+
+def test_jax_keeps_programs_with_callbacks_in_its_compilation_cache(tmp_path: Path) -> None:
+    program = """
+import os, jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_raise_persistent_cache_errors", True)
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
+def f(x):
+    y = jax.pure_callback(lambda a: np.asarray(a) * int(os.environ["FACTOR"]), x, x)
+    return jax.pure_callback(lambda a: np.asarray(a) - 1, x, y)
+x = np.arange(3.0, dtype=np.float32)
+print(jax.jit(f)(x))
+print(hits.count("/jax/compilation_cache/cache_hits"))
+"""
+    folder = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "HLOOM_CACHE_DIR": str(tmp_path / "hloom")}
+    first, second = (
+        run_program(program, "cpu", FACTOR=factor, **folder).splitlines() for factor in ("2", "5")
+    )
+    assert (first[0], second[0]) == ("[-1.  1.  3.]", "[-1.  4.  9.]")
+    stock = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "stock")}
+    assert [run_program(program, "stock", FACTOR="2", **stock).splitlines()[1] for _ in range(2)] == [
+        first[1],
+        second[1],
+    ]

@@ -18,6 +18,7 @@ class Buffer:
     """An operand or a result as the function gets it; it has the attributes of JAX's ``Buffer``."""
 
     def __init__(self, array: Array, *, writeable: bool) -> None:
+        self._memory = array
         self._array = array.view()
         self._array.flags.writeable = writeable
 
@@ -45,7 +46,9 @@ class Buffer:
         return np.array(self._array, dtype, copy=copy)
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        return self._array.__dlpack__(**keywords)
+        """Return a capsule; before version 1.0, capsules cannot say that an operand is only read."""
+        is_versioned = (keywords.get("max_version") or (0, 0)) >= (1, 0)
+        return (self._array if is_versioned else self._memory).__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._array.__dlpack_device__()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -80,11 +80,12 @@ class KnownPrograms:
         return LoadedExecutable(compiled, asked.devices(client), options, ())
 
 
-def compile_program(client: Client, artifact: bytes, options: bytes) -> LoadedExecutable:
+def compile_program(
+    client: Client, artifact: bytes, options: bytes, callbacks: Sequence[Any]
+) -> LoadedExecutable:
     """Compile a module of StableHLO, or return the one compiled before. Raises PjrtError, HloError."""
     asked = Options.parsed(options)
     devices = asked.devices(client)
-    callbacks = take_callbacks(artifact)
     key = _key(identity_of(artifact), asked)
     # A program with callbacks or states is another one each time; one that is dumped, or whose compilation
     # calls the client, is compiled anew.
@@ -160,4 +161,5 @@ def _compile(args: Any) -> None:
         raise PjrtError(UNIMPLEMENTED, f"programs have the format 'mlir', got {form!r}")
     code = ctypes.string_at(program.code, program.code_size)
     options = ctypes.string_at(args.compile_options, args.compile_options_size)
-    args.executable = compile_program(object_at(args.client, Client), code, options).handle
+    client = object_at(args.client, Client)
+    args.executable = compile_program(client, code, options, take_callbacks(code)).handle

@@ -25,6 +25,7 @@ from hloom.jax import private
 _CALLBACKS: Final = "hloom.callbacks"
 _IDENTITY: Final = "hloom.identity"
 _CALLBACKS_MARK: Final = re.compile(rb"hloom-callbacks-(\d+);")
+_CALLBACKS_AT_END: Final = re.compile(_CALLBACKS_MARK.pattern + rb"\Z")
 _IDENTITY_MARK: Final = re.compile(rb"hloom-identity-([0-9a-f]{64});")
 _LOCATION: Final = re.compile(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _USE: Final = re.compile(r" loc\(#(loc\d*)\)$", re.MULTILINE)
@@ -38,6 +39,12 @@ def take_callbacks(artifact: bytes) -> Sequence[Any]:
     """Return the functions of a module on its way to the compiler."""
     found = _CALLBACKS_MARK.search(artifact)
     return _waiting.pop(int(found[1]), ()) if found is not None else ()
+
+
+def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
+    """Return a serialized executable and the functions whose mark follows it."""
+    found = _CALLBACKS_AT_END.search(data)
+    return (data, ()) if found is None else (data[: found.start()], _waiting.pop(int(found[1]), ()))
 
 
 def identity_of(artifact: bytes) -> bytes:
@@ -80,7 +87,45 @@ class Programs(Protocol):
 
 
 def install(platform_version: str, programs: Programs) -> None:
-    """Wrap JAX's compile function for clients of this version of the platform."""
+    """Wrap the functions of JAX that compile and that read its cache, for clients of this version."""
+    _wrap_compile(platform_version, programs)
+    _wrap_cache(platform_version)
+
+
+def _wrap_cache(platform_version: str) -> None:
+    original = private.read_cached()
+    if getattr(original, "hloom", False):
+        return
+
+    def read_cached(
+        cache_key: str, compile_options: Any, backend: Any, executable_devices: Any, host_callbacks: Any = ()
+    ) -> Any:
+        if host_callbacks and platform_version in backend.platform_version:
+            backend, host_callbacks = _Loader(backend, host_callbacks), ()
+        rest = (host_callbacks,) if host_callbacks else ()  # versions before 0.11 have no such parameter
+        return original(cache_key, compile_options, backend, executable_devices, *rest)
+
+    read_cached.hloom = True  # type: ignore[attr-defined]
+    private.read_cached.set(read_cached)
+
+
+class _Loader:
+    """A proxy of a client that loads executables with Python functions."""
+
+    def __init__(self, client: Any, functions: Sequence[Any]) -> None:
+        self._client = client
+        self._functions = functions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
+        """Load an executable; the mark of the functions follows its bytes."""
+        marked = data + _enqueued(self._functions).encode()
+        return self._client.deserialize_executable(marked, devices, options)
+
+
+def _wrap_compile(platform_version: str, programs: Programs) -> None:
     original = private.compile_and_load()
     if getattr(original, "hloom", False):
         return

@@ -158,6 +158,11 @@ compile_and_load: Final = Private(
     "backend_compile_and_load",
     parameters=("backend", "module", "executable_devices", "options", "host_callbacks"),
 )
+read_cached: Final = Private(
+    "jax._src.compilation_cache",
+    "get_executable_and_time",
+    parameters=("cache_key", "compile_options", "backend", "executable_devices"),
+)
 make_ir_context: Final = Private(_MLIR, "make_ir_context")
 thread_pool: Final = Private(_MLIR, "global_thread_pool")
 ir: Final = Private("jaxlib.mlir.ir")

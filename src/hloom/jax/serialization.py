@@ -22,7 +22,7 @@ from hloom.jax.compiled import Compiled, Interface
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import LoadedExecutable, executable_at
 from hloom.jax.handles import Handle, Text, object_at
-from hloom.jax.handover import identity_in, is_describing
+from hloom.jax.handover import identity_in, is_describing, split_callbacks
 
 _FORMAT: Final = "jax executable"
 """The key of the entry."""
@@ -37,10 +37,7 @@ class Serialized(Handle):
 
 
 def serialize(executable: LoadedExecutable) -> bytes:
-    """Return an executable as bytes; raises PjrtError for one that calls Python functions."""
-    if executable.callbacks:
-        message = f"{executable.interface.name} calls Python functions, which cannot be serialized"
-        raise PjrtError(UNIMPLEMENTED, message)
+    """Return an executable as bytes, without the Python functions that it calls."""
     compiled = executable.compiled
     cache = configured_cache()
     code = cache.get(compiled.program_key) if cache is not None and compiled.program_key else None
@@ -49,6 +46,7 @@ def serialize(executable: LoadedExecutable) -> bytes:
         "program": compiled.program_key,
         "compiler": _compiler(),
         "interface": compiled.interface.to_json(),
+        "callbacks": len(executable.callbacks),
         "code": None if code is None else code.facts,
     }
     content = [compiled.artifact, executable.options, compiled.optimized_program]
@@ -56,7 +54,12 @@ def serialize(executable: LoadedExecutable) -> bytes:
 
 
 def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
-    """Load an executable; options replace its own if there are any. Raises PjrtError for other bytes."""
+    """Load an executable; options replace its own if there are any.
+
+    Raises PjrtError for other bytes, and for an executable that calls Python functions if none follow it; see
+    `hloom.jax.handover`.
+    """
+    data, callbacks = split_callbacks(data)
     identity = identity_in(data)
     if identity is not None:
         return KnownPrograms().load(client, identity, options)
@@ -65,9 +68,12 @@ def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
         message = "these bytes are not an executable that hloom serialized, or they are damaged"
         raise PjrtError(INVALID_ARGUMENT, message)
     artifact, own_options, *_ = entry.parts
+    if len(callbacks) != entry.facts.get("callbacks"):
+        message = "this executable calls Python functions, which are not serialized"
+        raise PjrtError(UNIMPLEMENTED, message)
     if entry.facts.get("compiler") == _compiler():
         _keep(entry)
-    return compile_program(client, artifact, options or own_options)
+    return compile_program(client, artifact, options or own_options, callbacks)
 
 
 def _keep(entry: Entry) -> None:
