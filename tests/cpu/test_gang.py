@@ -244,6 +244,16 @@ def test_the_stop_word_ends_all_devices(text: str) -> None:
     assert found.value.rule == "devices.ended"
 
 
+def test_devices_without_address_space_for_stacks_have_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hloom.cpu.runtime.gang._STACK_BYTES", 1 << 60)
+    executable = compiled(MEAN, 2)
+    assert executable.gang() is None
+    values = rows(2)
+    results = executable.run(values)
+    monkeypatch.undo()
+    same(run(executable, gang_of(executable), values), results)
+
+
 def test_programs_that_call_the_host_are_no_gang() -> None:
     text = MEAN.replace("n = f32[64] negate(r)", "k = token[] after-all()\n  n = f32[64] negate(r)").replace(
         "ROOT t", "o = token[] outfeed(n, k), outfeed_shape=f32[64]\n  ROOT t"

@@ -213,10 +213,16 @@ class Gang:
 def gang_of(
     natives: Sequence[NativeExecutable], shape: tuple[int, int], stop: ctypes.c_uint64 | None = None
 ) -> Gang | None:
-    """Return the gang of programs; None if one calls the host, or the C library switches no stacks."""
+    """Return the gang of programs; None if one calls the host.
+
+    Devices that meet also need a C library that switches stacks, and address space for their stacks.
+    """
     if any(native.calls_host for native in natives) and not _switches_stacks():
         return None
-    gang = Gang(natives, shape, stop)
+    try:
+        gang = Gang(natives, shape, stop)
+    except OSError:
+        return None
     return gang if gang.is_native else None
 
 
@@ -226,12 +232,12 @@ def _switches_stacks() -> bool:
 
 
 def _stack() -> mmap.mmap:
-    """Return memory for a stack whose lowest page is protected."""
+    """Return memory for a stack whose lowest page is protected; raises OSError if there is none."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE | mmap.MAP_STACK
     memory = mmap.mmap(-1, _STACK_BYTES + mmap.PAGESIZE, flags)
     guard = _address_of(memory)
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), 0):
-        raise EvaluationError("no memory for the stack of a device", rule="evaluate.memory")
+        raise OSError("no guard page for the stack of a device")
     return memory
 
 
