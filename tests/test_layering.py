@@ -243,3 +243,9 @@ def test_files_stay_short_enough_to_read() -> None:
     tests = Path(__file__).parent
     lines = {file: len(file.read_text().splitlines()) for file in [*source_files(), *tests.rglob("*.py")]}
     assert not {str(file): count for file, count in lines.items() if count > 600}
+
+
+def test_the_plug_in_registers_one_fork_hook() -> None:
+    """The plug-in has one hook: a second one would run in an order that depends on imports."""
+    files = [f.name for f in (SOURCE / "jax").glob("*.py") if "register_at_fork" in f.read_text()]
+    assert files == ["forks.py"]

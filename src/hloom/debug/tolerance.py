@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.debug.bounded import finite, is_inexact_type, parts_of
+from hloom.debug.bounded import NoBound, finite, is_inexact_type, parts_of
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.debug.floating import ulp, wide
 from hloom.debug.sampling import sampled
@@ -102,7 +102,7 @@ def analysed(module: HloModule, arguments: Sequence[Any]) -> Any:
     """
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)
-    except (KeyError, AttributeError, TypeError, AssertionError, IndexError, ValueError, HloError):
+    except NoBound:
         return sampled(module, [arguments], [Evaluator().run(module.entry, arguments)])[0]
     if not is_loose(value, bounds):
         return bounds
@@ -133,9 +133,7 @@ def unlimited(module: HloModule, arguments: Sequence[Any]) -> str:
     analysis = ErrorAnalysis(module)
     try:
         analysis.run(arguments)
-    except HloError as error:
+    except NoBound as error:
         return f"{GROWTH} ({error.message})"
-    except (KeyError, AttributeError, TypeError, AssertionError, IndexError, ValueError) as error:
-        return f"the error analysis has no rule for a part of this program ({error})"
     place = f"; first in {analysis.unlimited}" if analysis.unlimited else ""
     return f"{GROWTH}{place}"

@@ -8,16 +8,17 @@ from functools import cache
 
 from hloom.jax import private
 from hloom.jax.client import clients
-from hloom.jax.native import native
+from hloom.jax.native import loading, native
 
 
 @cache
 def install() -> None:
-    """Register a hook that frees locks and forgets workers in forked children."""
-    os.register_at_fork(after_in_child=_begin)
+    """Register a hook: a fork waits for code that loads; children forget locks and workers."""
+    os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=_begin)
 
 
 def _begin() -> None:
+    loading.release()
     native().call("pjrt_unlock_all")
     for client in clients:
         for device in client.devices:

@@ -6,7 +6,6 @@ Functions whose names begin with ``PJRT_`` are functions of the interface; the o
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +26,7 @@ _LIBRARY: Final = frozenset((
 """Functions of the C library that only this code calls."""
 
 _POINTER, _SIZE, _TYPE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
-_loading: Final = threading.Lock()
+loading: Final = threading.Lock()
 _loaded: Final[list[Native]] = []
 _PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
     "pjrt_error": (_POINTER, _SIZE, ctypes.c_char_p, _SIZE),
@@ -87,7 +86,7 @@ class Native:
 
 def native() -> Native:
     """Return the native code, loaded when it is first used and never unloaded."""
-    with _loading:
+    with loading:
         if not _loaded:
             _loaded.append(Native())
     return _loaded[0]
@@ -100,11 +99,6 @@ def begin_native() -> bool:
     import_module("hloom.cpu.jit.llvm")  # here: threads that import the same modules may wait for each other
     threading.Thread(target=native, name="hloom native code").start()
     return True
-
-
-os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
-)
 
 
 def source() -> str:

@@ -136,13 +136,14 @@ class _Steps:
         self.steps: list[Step] = []
         self.elements = 0
 
-    def planned(self) -> Plan | None:
+    def planned(self) -> Plan:
         """Return the plan: the direct way, unless a search finds one that sends less."""
         start = tuple(map(tuple, self.cuts))
-        if not (
-            self._permuted() and self._exchanged() and self._retiled() and self._gathered() and self._cut()
-        ):
-            return None
+        self._permute_once()
+        self._exchange_cuts()
+        self._retile()
+        self._gather_rest()
+        self._cut()
         direct = tuple(self.steps), self.elements
         if self.elements == 0 or len(self.steps) == 1:
             return direct
@@ -222,17 +223,15 @@ class _Steps:
                 return None
         return made
 
-    def _permuted(self) -> bool:
+    def _permute_once(self) -> None:
         """Permute once, if devices have tiles of the right size but not the right ones."""
         arranged = self._arranged()
         if arranged is None or arranged == self.cuts:
-            return True
+            return
         allowed = set(self.free)
         changed = [k for a, b in zip(arranged, self.cuts, strict=True) if a != b for k in (*a, *b)]
-        if not allowed.issuperset(changed):
-            return True
-        self._permute(arranged)
-        return True
+        if allowed.issuperset(changed):
+            self._permute(arranged)
 
     def _permute(self, arranged: list[list[int]]) -> None:
         before = self._tiling()
@@ -241,7 +240,7 @@ class _Steps:
         after = self._tiling()
         self.steps.append(Permute(_pairs(before, after), after))
 
-    def _exchanged(self) -> bool:
+    def _exchange_cuts(self) -> None:
         """Move cuts from dimensions with too many to those that want them."""
         for d, axes in enumerate(self.cuts):
             for e, wanted in enumerate(self.want):
@@ -256,8 +255,8 @@ class _Steps:
                         continue
                     if self._fits(d, kept, axes) and self._fits(e, have, [*have, *moved]):
                         self._exchange(d, e, kept, moved)
-                        return self._exchanged()
-        return True
+                        self._exchange_cuts()
+                        return
 
     def _exchange(self, d: int, e: int, kept: list[int], moved: list[int]) -> None:
         count = self._count(moved)
@@ -269,7 +268,7 @@ class _Steps:
         self.cuts[e] = [*self.cuts[e], *moved]
         self.steps.append(Exchange(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
 
-    def _retiled(self) -> bool:
+    def _retile(self) -> None:
         """Retile the ranges of new tiles where neither old ones nor new ones divide a dimension evenly."""
         for d, (axes, wanted) in enumerate(zip(self.cuts, self.want, strict=True)):
             others = {k for e, one in enumerate(self.cuts) if e != d for k in one}
@@ -286,7 +285,6 @@ class _Steps:
                 self.steps.append(step)
                 self.elements += step.halo.sent() * rest
                 self.cuts[d] = list(wanted)
-        return True
 
     def _joining(self, d: int, wanted: Sequence[int]) -> int:
         """Return how many tiles a device sends if new tiles are cut from joined ones."""
@@ -295,7 +293,7 @@ class _Steps:
             return 0
         return _joined_tiles(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
 
-    def _gathered(self) -> bool:
+    def _gather_rest(self) -> None:
         """Gather along what is cut but should not be."""
         for d, axes in enumerate(self.cuts):
             wanted = list(self.want[d])
@@ -307,7 +305,6 @@ class _Steps:
             while common and not self._fits(d, axes[:common], axes):
                 common -= 1
             self._gather(d, common)
-        return True
 
     def _gather(self, d: int, kept: int) -> None:
         """Gather a dimension, so that only the first of the axes cut it."""
@@ -320,7 +317,7 @@ class _Steps:
         self.elements += math.prod(local) * times
         self.steps.append(step)
 
-    def _cut(self) -> bool:
+    def _cut(self) -> None:
         """Take parts along what is wanted; tiles must consist of whole parts."""
         for d, axes in enumerate(self.cuts):
             if not self._fits(d, axes, self.want[d]):
@@ -328,7 +325,6 @@ class _Steps:
         if [list(axes) for axes in self.want] != self.cuts:
             self.cuts = [list(axes) for axes in self.want]
             self.steps.append(Cut(self._tiling()))
-        return True
 
 
 def _filled(extent: int, local: int) -> int:

@@ -44,11 +44,8 @@ _TEMPORARY_SECONDS: Final = 3600.0
 """Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
-_PACKAGES: Final = (
-    "shape", "ir", "operations", "proto", "evaluate", "analysis", "passes", "plan", "codegen", "buffers",
-    "cpu", "jax",
-)  # fmt: skip
-"""Packages of hloom that compiled code depends on."""
+WITHOUT_EFFECT: Final = frozenset(("debug", "tools"))
+"""Packages of hloom that the compiler does not import: compiled code does not depend on them."""
 _KEPT_PART: Final = 0.75
 """Fraction of the size limit that eviction leaves."""
 _OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -303,13 +300,14 @@ def compiler_identity() -> str:
     """Return a digest of the sizes and times of the compiler's files, and of what it depends on."""
     package = Path(__file__).parents[2]
     described: list[str] = []
-    folders = [str(package / name) for name in _PACKAGES]
+    skipped = WITHOUT_EFFECT | {"__pycache__"}
+    folders = [str(package)]
     while folders:
         with os.scandir(folders.pop()) as files:
             for file in files:
                 if file.name.endswith((".py", ".ll")):
                     described.append(_described(file.path, file.stat()))
-                elif file.name != "__pycache__" and file.is_dir(follow_symlinks=False):
+                elif file.name not in skipped and file.is_dir(follow_symlinks=False):
                     folders.append(file.path)
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes", "jaxlib"):
         for folder in sys.path:

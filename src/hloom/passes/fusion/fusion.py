@@ -164,8 +164,12 @@ class _Plan:
         return groups
 
     def _placed(self, p: HloInstruction) -> list[Group]:
-        if isinstance(p.operation, (Dot, Convolution)) and not _is_ordered(p) and self.ends_in(p):
-            return self.groups[next(iter(p.users))]
+        if isinstance(p.operation, (Dot, Convolution)) and not _is_ordered(p):
+            group = self.epilogue_of(p)
+            if group is not None:
+                group.hero = p
+                group.members[p] = None
+                return self.groups[next(iter(p.users))]
         if not self.fusible(p):
             return [self.open(p)]
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
@@ -196,11 +200,11 @@ class _Plan:
         self.spans.add(self.position[p], self.position[group.outputs[0]])
         return group
 
-    def ends_in(self, dot: HloInstruction) -> bool:
-        """Add a product to the only group that consumes it elementwise; return whether it was added."""
+    def epilogue_of(self, dot: HloInstruction) -> Group | None:
+        """Return the only group that consumes a product, if it can be the product's elementwise epilogue."""
         groups = list(dict.fromkeys(g for u in dot.users for g in self.groups[u]))
         if len(groups) != 1 or dot.is_root or not self.options.products(dot):
-            return False
+            return None
         (group,) = groups
         if (
             group.hero is not None
@@ -208,16 +212,14 @@ class _Plan:
             or not group.accepts
             or group.dimensions != dot.shape.dimensions
         ):
-            return False
+            return None
         if isinstance(group.outputs[0].operation, DynamicUpdateSlice) or not self.elementwise_up(dot, group):
-            return False
+            return None
         if group.tiles or self.streams(group, dot) > self.options.most_streams:
-            return False
+            return None
         if any(_is_expensive(m) for m in group.members):
-            return False  # long elementwise chains need more elements in parallel than a row of a tile has
-        group.hero = dot
-        group.members[dot] = None
-        return True
+            return None  # long elementwise chains need more elements in parallel than a row of a tile has
+        return group
 
     def streams(self, group: Group, dot: HloInstruction) -> int:
         """Return the number of arrays of a product's size that a group reads and writes besides it."""
