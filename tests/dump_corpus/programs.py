@@ -130,6 +130,11 @@ def doubles() -> Call:
 
 
 @program
+def powers_of_two() -> Call:
+    return jit(lambda x: (jnp.exp2(x), jnp.log2(jnp.abs(x)), jnp.ldexp(x, 3)))(normal(40))
+
+
+@program
 def softmax() -> Call:
     return jit(lambda x: (jax.nn.softmax(x), jax.nn.logsumexp(x, 1), jnp.argmax(x, 1)))(normal(32, 50))
 
@@ -203,6 +208,11 @@ def searchsorted() -> Call:
     return jit(lambda a, v: (jnp.searchsorted(a, v), jnp.histogram(v, a)[0]))(
         np.linspace(-2, 2, 9, dtype=np.float32), normal(30)
     )
+
+
+@program
+def rotations() -> Call:
+    return jit(lambda x: (jnp.roll(x, -2), jnp.roll(x, (1, 2), (0, 1)), jnp.flip(x)))(normal(5, 7))
 
 
 # -- sums and windows
@@ -339,6 +349,15 @@ def linear_algebra() -> Call:
         return factor, jax.scipy.linalg.solve_triangular(factor, b, lower=True), jnp.linalg.solve(spd, b)
 
     return jit(f)(normal(8, 8), normal(8, 3, seed=1))
+
+
+@program
+def derivatives_of_linear_algebra() -> Call:
+    def f(a: Any) -> Any:
+        spd = a @ a.T + 6 * jnp.eye(6)
+        return jnp.sum(jnp.linalg.cholesky(spd)) + jnp.linalg.slogdet(spd)[1]
+
+    return jit(jax.value_and_grad(f))(normal(6, 6))
 
 
 @program
@@ -554,6 +573,17 @@ def sharded_step() -> Call:
     batch = NamedSharding(grid, P("batch"))
     x, y = jax.device_put(normal(32, 6), batch), jax.device_put(normal(32, 3, seed=1), batch)
     return jit(step)(jax.device_put(normal(6, 3, seed=2), NamedSharding(grid, P())), x, y)
+
+
+@program
+def manual_over_one_axis() -> Call:
+    grid = mesh(("x", 4), ("y", 2))
+
+    def f(a: Any) -> Any:
+        return lax.ppermute(a, "x", [(n, (n + 1) % 4) for n in range(4)]) + lax.psum(a, "x")
+
+    g = jax.shard_map(f, mesh=grid, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+    return jit(g)(jax.device_put(normal(16, 6), NamedSharding(grid, P("x"))))
 
 
 @program

@@ -59,7 +59,8 @@ def read_config(
         place = _parameter_place(
             donor.parameter_number, tuple(donor.parameter_shape_index), config.entry_layout
         )
-        config.buffer_donors.append(place)
+        if place not in config.buffer_donors:  # they are a set, as in text
+            config.buffer_donors.append(place)
     config.frontend_attributes = dict(message.frontend_attributes.map)
     config.stack_frames = _read_stack_frames(message.stack_frame_index)
     # HloModuleProto has no other field for them; the devices themselves are kept as bytes.
