@@ -6,6 +6,7 @@
     python -m benchmarks.complaints          programs that users of XLA:CPU report as slow
     python -m benchmarks.scan                a loop of a thousand small steps, also in C
     mpirun -n 2 python -m benchmarks.all_reduce    an all-reduce of 4 bytes, and MPI's own
+    python -m benchmarks.large_programs      how compile time and memory grow with the program
     python -m benchmarks.vector_math         errors and speeds of elementary functions
 
 `docs/benchmarks.md` defines the measured times.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +11,15 @@ import numpy as np
 import pytest
 
 import hloom
+from benchmarks.large_programs.kinds import program_text
 from evaluation import parse
+from hloom.analysis.cost import module_cost
 from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
+from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import ENTRY, LONGEST_BLOCK, emit_program
+from hloom.debug.inputs import random_arguments
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from work import growth
@@ -74,6 +80,39 @@ def test_assignment_and_emission_take_work_proportional_to_the_size(name: str) -
         return lambda: emit_program(module, host())
 
     assert growth(task, 300) < LINEAR
+
+
+@pytest.mark.parametrize("kind", ["small-dots", "residual-layers", "slice-tree", "loops", "conditionals"])
+def test_compiling_takes_work_proportional_to_the_size(kind: str) -> None:
+    """Everything before LLVM, for programs that tracing writes out."""
+
+    def task(n: int) -> Callable[[], Any]:
+        module = parse(program_text(kind, n))
+
+        def compiled() -> None:
+            module.verify()
+            emit_program(optimize(module), host())
+
+        return compiled
+
+    assert growth(task, 200) < LINEAR
+
+
+@pytest.mark.parametrize("kind", ["elementwise-chain", "nested-calls", "deep-tuples"])
+def test_nothing_recurses_over_the_depth_of_a_program(kind: str) -> None:
+    """The stack stays short while a deep program is read, printed, converted, verified, copied, evaluated."""
+    depth = len(inspect.stack(0))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + 150)  # lower than usual
+    try:
+        module = HloModule.from_text(program_text(kind, 4000))
+        module.verify()
+        assert HloModule.from_text(module.to_text()).instruction_count == module.instruction_count
+        assert HloModule.from_proto(module.to_proto()).instruction_count == module.instruction_count
+        hloom.compile(module.clone(), backend="evaluator")(*random_arguments(module, 0))
+        module_cost(module)
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_blocks_of_the_entry_have_a_limited_length() -> None:

@@ -8,7 +8,7 @@ outside the group joins as an additional output if it has the same loop and fusi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -454,12 +454,16 @@ class _Plan:
 
         candidates = {id(g) for g in self.all if not g.tiles}
         limits = Limits(self.options.most_evaluated, self.options.most_work)
+        merged: set[Group] = set()
+        joined: list[Group] = []
         for cluster in join_rows(self.all, candidates, users, limits):
-            self.join(cluster)
+            joined.append(self.join(dict.fromkeys(cluster)))
+            merged.update(cluster)
+        self.all = [*(g for g in self.all if g not in merged), *joined]
 
-    def join(self, cluster: Sequence[Group]) -> None:
+    def join(self, cluster: dict[Group, None]) -> Group:
         """Merge several groups; values used only inside the merged group are no longer outputs."""
-        whole = next((g for g in cluster if not g.reduces), cluster[0])
+        whole = next((g for g in cluster if not g.reduces), next(iter(cluster)))
         joined = Group(whole.dimensions, True, False, rows=True)
         for group in cluster:
             joined.members.update(group.members)
@@ -471,8 +475,7 @@ class _Plan:
         joined.outputs.sort(key=self.position.__getitem__, reverse=True)
         for member in joined.members:
             self.groups[member] = [joined if g in cluster else g for g in self.groups[member]]
-        self.all = [g for g in self.all if g not in cluster]
-        self.all.append(joined)
+        return joined
 
     # -- creating the fusions
 
