@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hloom.evaluate.peers import Message
+from hloom.evaluate.peers import Message, owner_of
 
 SECONDS = 600.0
 """After which a process counts as one that hangs."""
@@ -31,6 +31,22 @@ class ThreadsTransport:
 
     def __init__(self, group: Group, rank: int) -> None:
         self.group, self.rank, self.size, self.host = group, rank, group.size, f"host{rank}"
+        self.runs = 0
+
+    is_uniform = False
+
+    def owners(self, devices: int) -> Sequence[int]:
+        return [owner_of(number, devices, self.size) for number in range(devices)]
+
+    def hosts(self) -> list[str]:
+        return self.all_gather(self.host)
+
+    def begin(self) -> int:
+        self.runs += 1
+        return self.runs
+
+    def cancel(self) -> bool:
+        return False
 
     def separate(self) -> ThreadsTransport:
         if self.group.barrier.wait(SECONDS) == 0:

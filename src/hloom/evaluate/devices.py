@@ -167,7 +167,7 @@ class World:
         """Let the runs of other processes fail, because this one cannot start."""
         if self.peers is not None:
             with self.condition:
-                self.peers.fail(error)
+                self.peers.abandon(error)
 
     def _interrupted(self, error: BaseException) -> None:
         self.running = False

@@ -8,6 +8,7 @@ into processes. Messages carry the number of their run: those of a later run wai
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -56,14 +57,33 @@ class Transport(Protocol):
         rank: the number of this process.
         size: the number of processes.
         host: the name of this process's machine.
+        is_uniform: all devices run the same program, as each process knows without asking; a process that is
+            lost is reported by a message, so that no time-out is needed.
     """
 
     rank: int
     size: int
     host: str
+    is_uniform: bool
+
+    def owners(self, devices: int) -> Sequence[int]:
+        """Return the rank of each device of a program, replica-major."""
+        ...
+
+    def hosts(self) -> list[str]:
+        """Return the names of the machines of all processes, by rank; all processes call this."""
+        ...
 
     def separate(self) -> Transport:
         """Return a transport with messages of its own; all processes call this in the same order."""
+        ...
+
+    def begin(self) -> int:
+        """Begin a run, to which the messages of native code belong; return its number, from 1 on."""
+        ...
+
+    def cancel(self) -> bool:
+        """Give up the messages of a failed run; return true if no later run will see them."""
         ...
 
     def send(self, rank: int, message: Message) -> None:
@@ -114,11 +134,12 @@ class Peers:
     def __init__(self, transport: Transport, devices: Sequence[DeviceId]) -> None:
         self._transport = transport.separate()
         self.rank = transport.rank
-        self.owners = {d: owner_of(n, len(devices), transport.size) for n, d in enumerate(devices)}
-        self.hosts = transport.all_gather(transport.host)
-        self.timeout = 60.0
+        self.owners = dict(zip(devices, transport.owners(len(devices)), strict=True))
+        self.hosts = transport.hosts()
+        self.timeout = math.inf if transport.is_uniform else 60.0
         self.broken = False
         self._run = 0
+        self._failed = -1
         self._early: dict[int, list[Message]] = {}
         self._silence = 0.0
         self._polled = time.monotonic()
@@ -151,7 +172,8 @@ class Peers:
         if self.broken:
             message = "an earlier run failed in one of the processes; compile the program once more in all"
             raise EvaluationError(message, rule="processes.broken")
-        self._run += 1
+        self._run = self._transport.begin()
+        self._early = {run: messages for run, messages in self._early.items() if run >= self._run}
         self.hear()
 
     def publish(self, ranks: Collection[int], kind: str, key: Any, value: Any) -> None:
@@ -161,9 +183,16 @@ class Peers:
 
     def fail(self, error: BaseException) -> None:
         """Tell all processes that this one has failed; they fail as well."""
-        if not self.broken:
-            self.broken = True
+        if not self.broken and self._failed != self._run:
+            self._failed = self._run
             self.publish(self.others, "failed", self.rank, f"{type(error).__name__}: {error}")
+            self.broken = not self._transport.cancel()
+
+    def abandon(self, error: BaseException) -> None:
+        """Let the next run of other processes fail, because this one cannot start it."""
+        if self._transport.is_uniform:
+            self._run = self._transport.begin()
+        self.fail(error)
 
     def arrived(self) -> Iterator[tuple[str, Any, Any]]:
         """Yield kind, key and value of the messages of this run that have arrived."""
@@ -172,7 +201,7 @@ class Peers:
         while (message := self._transport.receive()) is not None:
             self.hear()
             run, kind, key, value = message
-            if kind == "failed" or run == self._run:
+            if run == self._run or (kind == "failed" and not self._transport.is_uniform):
                 yield kind, key, value
             elif run > self._run:
                 self._early.setdefault(run, []).append(message)

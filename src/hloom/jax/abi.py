@@ -210,6 +210,9 @@ ExecuteOptions send_callbacks:p recv_callbacks:p num_send_ops:z num_recv_ops:z l
     non_donatable_input_indices:p num_non_donatable_input_indices:z context:p call_location:p num_tasks:z
     task_ids:p incarnation_ids:p multi_slice_config:p use_major_to_minor_data_layout_for_callbacks:b
     hlo_output_callbacks:p num_hlo_output_callbacks:z
+KeyValueGet key:p key_size:z timeout_in_ms:i callback_error:p user_arg:p value:p value_size:z
+    value_deleter_callback:p
+KeyValuePut key:p key_size:z value:p value_size:z callback_error:p user_arg:p
 NamedValue name:p name_size:z type:e value:l value_size:z
 MemoryLayout tiled_size:z tiled_extension:p minor_to_major:p minor_to_major_size:z tile_dims:p
     tile_dim_sizes:p num_tiles:z type:e
@@ -222,7 +225,8 @@ Layouts_PJRT_Topology_GetDefaultLayout topology:p type:e dims:p num_dims:z layou
 Layouts_PJRT_Executable_GetOutputLayouts executable:p num_outputs:z layouts:p
 Layouts_PJRT_Executable_GetParameterLayouts executable:p num_parameters:z layouts:p
 """
-"""Other structs of the interface, and the functions of its extension for layouts, in order."""
+"""Other structs of the interface, the arguments of functions that the caller gives, and the functions of its
+extension for layouts, in order."""
 
 
 def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import os
 import re
 import struct
@@ -19,9 +20,10 @@ from hloom import __version__
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax import abi, private
 from hloom.jax.api import implements
-from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.handles import DeviceWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.native import native
+from hloom.jax.processes import Processes, connect
 
 MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 _WORKER_WORDS: Final = 16
@@ -44,10 +46,18 @@ class Memory(Handle):
 
 
 class Device(Handle):
-    """A virtual device."""
+    """A virtual device.
 
-    def __init__(self, number: int, platform: str) -> None:
+    Attributes:
+        id: its number among the devices of all processes.
+        process: the number of its process.
+        local_id: its number in its process.
+    """
+
+    def __init__(self, number: int, platform: str, process: int, local_id: int) -> None:
         self.id = number
+        self.process = process
+        self.local_id = local_id
         self.worker = (ctypes.c_int64 * _WORKER_WORDS)()
         super().__init__(DeviceWords(None, ctypes.addressof(self.worker)))
         self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))]
@@ -84,17 +94,35 @@ class Topology(Handle):
 
 
 class Client(Handle):
-    """The only client of a platform."""
+    """The only client of a platform.
 
-    def __init__(self, platform: str, num_devices: int) -> None:
+    Attributes:
+        processes: the processes, and their messages.
+        devices: those of all processes, by number.
+        own_devices: those of this process.
+    """
+
+    def __init__(self, platform: str, processes: Processes) -> None:
         super().__init__()
         self.platform = Text(platform)
         self.version = Text(version())
-        self.devices = [Device(n, platform) for n in range(num_devices)]
+        self.processes = processes
+        numbers = itertools.count()
+        self.devices = [
+            Device(next(numbers), platform, process, local_id)
+            for process, count in enumerate(processes.devices)
+            for local_id in range(count)
+        ]
+        self.own_devices = self.own(self.devices)
         self.device_handles = Words([d.handle for d in self.devices])
-        self.memory_handles = Words([m.handle for d in self.devices for m in d.memories])
+        self.own_device_handles = Words([d.handle for d in self.own_devices])
+        self.memory_handles = Words([m.handle for d in self.own_devices for m in d.memories])
         clients.append(self)
         keep_for_ever(self)  # its workers' threads use their words until the process has ended
+
+    def own(self, devices: Sequence[Device]) -> list[Device]:
+        """Return those of some devices that are this process's."""
+        return [device for device in devices if device.process == self.processes.rank]
 
     @cached_property
     def topology(self) -> Topology:
@@ -207,10 +235,8 @@ def _attributes(args: Any) -> None:
 
 @implements("Client_Create")
 def _create(args: Any) -> None:
-    processes = _integer_options(args).get("num_nodes", 1)
-    if processes > 1:
-        raise PjrtError(UNIMPLEMENTED, f"hloom runs in one process, jax.distributed has {processes}")
-    args.client = Client(platform_name, device_count()).handle
+    processes = connect(args, _integer_options(args), platform_name, device_count())
+    args.client = Client(platform_name, processes).handle
 
 
 def _integer_options(args: Any) -> dict[str, int]:
@@ -222,11 +248,6 @@ def _integer_options(args: Any) -> dict[str, int]:
         for option in options
         if option.type == _INTEGER
     }
-
-
-@implements("Client_UpdateGlobalProcessInfo")
-def _update_processes(args: Any) -> None:
-    """Do nothing: the client has one process. JAX ends the process if this is refused."""
 
 
 @implements("Client_Destroy")
@@ -248,7 +269,7 @@ def _platform_version(args: Any) -> None:
 
 @implements("Client_ProcessIndex")
 def _process_index(args: Any) -> None:
-    args.process_index = 0
+    args.process_index = object_at(args.client, Client).processes.rank
 
 
 @implements("Client_Devices")
@@ -259,25 +280,25 @@ def _devices(args: Any) -> None:
 
 @implements("Client_AddressableDevices")
 def _addressable_devices(args: Any) -> None:
-    handles = object_at(args.client, Client).device_handles
+    handles = object_at(args.client, Client).own_device_handles
     args.addressable_devices, args.num_addressable_devices = handles.address, handles.size
 
 
-def _device_of(client: Client, number: int) -> int:
-    if not 0 <= number < len(client.devices):
-        message = f"no device {number}: the client has {len(client.devices)}"
+def _device_of(devices: Sequence[Device], number: int) -> int:
+    if not 0 <= number < len(devices):
+        message = f"no device {number}: there are {len(devices)}"
         raise PjrtError(INVALID_ARGUMENT, message)
-    return client.devices[number].handle
+    return devices[number].handle
 
 
 @implements("Client_LookupDevice")
 def _lookup_device(args: Any) -> None:
-    args.device = _device_of(object_at(args.client, Client), args.id)
+    args.device = _device_of(object_at(args.client, Client).devices, args.id)
 
 
 @implements("Client_LookupAddressableDevice")
 def _lookup_addressable_device(args: Any) -> None:
-    args.addressable_device = _device_of(object_at(args.client, Client), args.local_hardware_id)
+    args.addressable_device = _device_of(object_at(args.client, Client).own_devices, args.local_hardware_id)
 
 
 @implements("Client_AddressableMemories")
@@ -357,7 +378,7 @@ def _description_id(args: Any) -> None:
 
 @implements("DeviceDescription_ProcessIndex")
 def _description_process_index(args: Any) -> None:
-    args.process_index = 0
+    args.process_index = object_at(args.device_description, Description).device.process
 
 
 @implements("DeviceDescription_Attributes")
@@ -388,12 +409,13 @@ def _description(args: Any) -> None:
 
 @implements("Device_IsAddressable")
 def _is_addressable(args: Any) -> None:
-    args.is_addressable = True
+    device = object_at(args.device, Device)
+    args.is_addressable = any(device in client.own_devices for client in clients)
 
 
 @implements("Device_LocalHardwareId")
 def _local_hardware_id(args: Any) -> None:
-    args.local_hardware_id = object_at(args.device, Device).id
+    args.local_hardware_id = object_at(args.device, Device).local_id
 
 
 @implements("Device_AddressableMemories")

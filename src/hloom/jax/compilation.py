@@ -24,7 +24,7 @@ from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.client import Client
 from hloom.jax.compile_options import Options
-from hloom.jax.compiled import Compiled, Interface, compile_artifact
+from hloom.jax.compiled import Compiled, Divided, Interface, compile_artifact
 from hloom.jax.custom_partitioning import calls_back
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import LoadedExecutable
@@ -77,7 +77,8 @@ class KnownPrograms:
         if compiled is None:
             message = f"no program was compiled with the identity {identity.decode()}"
             raise PjrtError(INVALID_ARGUMENT, message)
-        return LoadedExecutable(compiled, asked.devices(client), options, ())
+        devices = asked.devices(client)
+        return LoadedExecutable(compiled, devices, client.own(devices), options, ())
 
 
 def compile_program(
@@ -90,10 +91,13 @@ def compile_program(
     # A program with callbacks or states is another one each time; one that is dumped, or whose compilation
     # calls the client, is compiled anew.
     known = not (callbacks or asked.dump_flags or calls_back(artifact) or keeps_state(artifact))
-    compiled = (_found(key) if known else None) or _compiled(key, artifact, asked)
+    divided = Divided.of(client, devices)
+    if divided is not None:
+        key = key_of(key, str([device.id for device in devices]))
+    compiled = (_found(key) if known else None) or _compiled(key, artifact, asked, divided)
     if known:
         keep(compiled)
-    return LoadedExecutable(compiled, devices, options, callbacks)
+    return LoadedExecutable(compiled, devices, client.own(devices), options, callbacks)
 
 
 def keep(compiled: Compiled) -> None:
@@ -143,12 +147,17 @@ def _import_compiler() -> None:
             import_module(f"hloom.{name}")
 
 
-def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
+def _compiled(key: str, artifact: bytes, asked: Options, divided: Divided | None) -> Compiled:
     """Convert and compile a program."""
     _import_compiler()
     with collector_paused():
         program = compile_artifact(
-            artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags, asked.open_parameters
+            artifact,
+            asked.num_replicas,
+            asked.num_partitions,
+            asked.dump_flags,
+            asked.open_parameters,
+            divided,
         )
         return Compiled.of(key, artifact, program)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.jax import private
-from hloom.jax.client import MEMORY_KINDS, STOP
+from hloom.jax.client import MEMORY_KINDS, STOP, Client, Device
 from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.placements import Placement, Placements, placements_of
 from hloom.jax.transfers import NUMBERS, TOKEN, TYPES
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.runtime.gang import Gang
+    from hloom.evaluate.peers import Transport
     from hloom.ir.instruction import HloInstruction
     from hloom.ir.module import HloModule, ModuleConfig
+    from hloom.jax.processes import Processes
     from hloom.runtime.executable import Executable
     from hloom.shape.shape import Shape
     from hloom.sharding.partitioner import Partitioned
@@ -296,12 +298,34 @@ def converted(artifact: bytes) -> HloModule:
     return HloModule.from_proto(made.as_serialized_hlo_module_proto())
 
 
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """The devices of a program in several processes."""
+
+    processes: Processes
+    devices: Sequence[Device]
+
+    @staticmethod
+    def of(client: Client, devices: Sequence[Device]) -> Divided | None:
+        """Return the devices of a program; None if all are this process's."""
+        own = len(client.own(devices)) == len(devices)
+        return None if own else Divided(client.processes, devices)
+
+    def transport(self, module: HloModule) -> Transport | None:
+        """Return the messages of the program; None if none of its devices is this process's."""
+        numbers, owners = [d.id for d in self.devices], [d.process for d in self.devices]
+        if self.processes.rank not in owners:
+            return None
+        return self.processes.of_program(module, owners, numbers)
+
+
 def compile_artifact(
     artifact: bytes,
     num_replicas: int,
     num_partitions: int,
     dump_flags: str = "",
     open_parameters: tuple[bool, ...] = (),
+    divided: Divided | None = None,
 ) -> Program:
     """Convert and compile a program for one device or several. Raises PjrtError, HloError.
 
@@ -310,6 +334,7 @@ def compile_artifact(
         num_replicas, num_partitions: numbers of devices.
         dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
         open_parameters: for each parameter whether the partitioner chooses its sharding if none is stated.
+        divided: the devices, if some are other processes'.
     """
     from hloom.jax import callbacks, foreign_functions
     from hloom.jax.entry_layouts import lay_out
@@ -334,7 +359,8 @@ def compile_artifact(
         module.config.allow_spmd_sharding_propagation_to_parameters = open_parameters
     partitioned = partitioned_program(module, num_partitions, even_results=True)
     placements = lay_out(partitioned.module, stated)
-    executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)
+    transport = None if divided is None else divided.transport(partitioned.module)
+    executable = compile_for_devices(partitioned.module, num_partitions=num_partitions, processes=transport)
     return Program(module, num_replicas, num_partitions, executable, placements, partitioned)
 
 

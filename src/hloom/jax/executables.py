@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.support import keep_for_ever
@@ -22,6 +22,7 @@ from hloom.jax.native import native
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
     from hloom.jax.compiled import Compiled, Leaf
+    from hloom.runtime.executable import Executable
 
 PRED: Final = 1
 """The type of the empty arrays that JAX gives for tokens."""
@@ -36,7 +37,8 @@ class LoadedExecutable(Handle):
         compiled: the program.
         interface: arguments, results, donation and devices.
         inputs, outputs: the interface's.
-        devices: where it runs, replica-major.
+        assigned: the devices of all processes on which it runs, replica-major.
+        devices: those of this process.
         options: the compile options, as they were given.
         callbacks: Python functions that it calls.
         bound: its custom calls that know those functions, since the first run.
@@ -44,11 +46,17 @@ class LoadedExecutable(Handle):
     """
 
     def __init__(
-        self, compiled: Compiled, devices: Sequence[Device], options: bytes, callbacks: Sequence[Any]
+        self,
+        compiled: Compiled,
+        assigned: Sequence[Device],
+        devices: Sequence[Device],
+        options: bytes,
+        callbacks: Sequence[Any],
     ) -> None:
         sweep()
         super().__init__(ExecutableWords())
         self.compiled = compiled
+        self.assigned = list(assigned)
         self.devices = list(devices)
         self.options = options
         self.callbacks = list(callbacks)
@@ -63,11 +71,12 @@ class LoadedExecutable(Handle):
             for leaf in self.inputs
             for word in (leaf.bytes, PRED if leaf.is_token else leaf.number, handle_of(leaf.order))
         ]
-        native = compiled.native
-        functions = None if native is not None else _host_functions(compiled, self.callbacks)
+        is_local = len(self.devices) == len(self.assigned)
+        native = compiled.native if is_local else None
+        functions = None if native is not None or not is_local else _host_functions(compiled, self.callbacks)
         if functions is not None:
             native = compiled.calling
-        self.gang = gang = compiled.gang
+        self.gang = gang = compiled.gang if is_local else None
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         outputs = [
             word
@@ -118,7 +127,7 @@ class LoadedExecutable(Handle):
 
     def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[Words, Words]:
         offset = MemoryWords.kind.offset
-        memories = [self.devices[0].memories[leaf.memory] for leaf in leaves]
+        memories = [self.assigned[0].memories[leaf.memory] for leaf in leaves]
         addresses = [ctypes.c_void_p.from_address(memory.handle + offset).value or 0 for memory in memories]
         return Words(addresses), Words([memory.words.kind_size for memory in memories], ctypes.c_size_t)
 
@@ -131,7 +140,7 @@ class LoadedExecutable(Handle):
     def device_assignment(self) -> Text:
         """The devices, as a DeviceAssignmentProto."""
         interface = self.interface
-        ids = [device.id for device in self.devices]
+        ids = [device.id for device in self.assigned]
         return Text(device_assignment(interface.num_replicas, interface.num_partitions, ids))
 
     @cached_property
@@ -143,7 +152,8 @@ class LoadedExecutable(Handle):
     def logical_ids(self) -> Words:
         """Replica and partition of every device."""
         partitions = self.interface.num_partitions
-        flat = [word for n in range(len(self.devices)) for word in divmod(n, partitions)]
+        numbers = [n for n, device in enumerate(self.assigned) if device in self.devices]
+        flat = [word for n in numbers for word in divmod(n, partitions)]
         return Words(flat, ctypes.c_int32)
 
     @cached_property
@@ -155,6 +165,11 @@ class LoadedExecutable(Handle):
     def optimized_program(self) -> tuple[Text, Text]:
         """The program after all passes, and the name of its format."""
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
+
+    def abandon(self, error: PjrtError) -> None:
+        """Let this run fail in other processes, because this one cannot start it."""
+        if len(self.assigned) > len(self.devices) > 0:
+            cast("Executable", self.compiled.program.executable).abandon(error)
 
     def drop(self) -> None:
         """Release the program, or list it as dying as long as queued runs need it."""

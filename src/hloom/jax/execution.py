@@ -81,9 +81,13 @@ def execute(args: Any) -> None:
         message = f"{executable.interface.name} runs on {len(devices)} devices, got {args.num_devices}"
         raise PjrtError(INVALID_ARGUMENT, message)
     donated = _donated(executable, args.options)
-    for partition, row in enumerate(rows):
-        _check(executable, row)
-        _check_donation(row, donated, partition)
+    try:
+        for partition, row in enumerate(rows):
+            _check(executable, row)
+            _check_donation(row, donated, partition)
+    except PjrtError as error:
+        executable.abandon(error)
+        raise
     results = _run(executable, rows, devices)
     if executable.outputs:
         for address, row in zip(
@@ -127,6 +131,8 @@ def _run(
     """Run the program; return the results' handles for every device."""
     from hloom.cpu.native import NativeExecutable
 
+    if not devices:
+        return []  # all devices are other processes'
     program = executable.compiled.program.executable
     arguments = [
         [

@@ -118,6 +118,10 @@ _HLO: Final = "jaxlib._hlo"
 backends: Final = Private(_BRIDGE, "_backends")
 backend_factories: Final = Private(_BRIDGE, "_backend_factories")
 make_client: Final = Private(_BRIDGE, "make_pjrt_c_api_client")
+distributed_state: Final = Private("jax._src.distributed", "global_state")
+Private("jax._src.distributed", "global_state.coordinator_address")
+Private("jax._src.distributed", "global_state.client")
+Private("jax._src.distributed", "global_state.service")
 register_backend_factory: Final = Private(
     _BRIDGE,
     "register_backend_factory",

@@ -28,7 +28,7 @@ from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.display import Displayed
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
-from hloom.evaluate.peers import Peers, Transport, owner_of, require_same_program
+from hloom.evaluate.peers import Peers, Transport, require_same_program
 from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -129,10 +129,12 @@ def _own_modules(
     if count < processes.size:
         message = f"{count} devices cannot be divided among {processes.size} processes: each needs one"
         raise HloError(message, rule="processes.device-count")
-    prints = {module: fingerprint(module) for module in dict.fromkeys(modules)}
-    described = [backend, str(count), str(partitions), *(prints[module] for module in modules)]
-    require_same_program(processes, "|".join(described))
-    return [m for n, m in enumerate(modules) if owner_of(n, count, processes.size) == processes.rank]
+    if not processes.is_uniform:
+        prints = {module: fingerprint(module) for module in dict.fromkeys(modules)}
+        described = [backend, str(count), str(partitions), *(prints[module] for module in modules)]
+        require_same_program(processes, "|".join(described))
+    owners = processes.owners(count)
+    return [m for m, owner in zip(modules, owners, strict=True) if owner == processes.rank]
 
 
 class _Instance:
@@ -309,6 +311,11 @@ class Executable(Displayed):
                     _running.executables.pop()
 
             return instance.world.run(work)
+
+    def abandon(self, error: BaseException) -> None:
+        """Let this run fail in other processes, because this one cannot start it."""
+        if not self._one_by_one:
+            self._world.abandon(error)
 
     @contextmanager
     def _lent_instance(self) -> Generator[_Instance]:

@@ -19,13 +19,13 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
 from hloom.errors import HloError
-from hloom.evaluate.peers import Message, MessageFunctions, Transport
+from hloom.evaluate.peers import Message, MessageFunctions, Transport, owner_of
 
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 """Environment variables by which Open MPI, MPICH, Intel MPI and Slurm tell a process that they started it."""
@@ -66,6 +66,8 @@ class MpiTransport:
         duplicates: those of the communicator from which this transport was separated; made if there is none.
     """
 
+    is_uniform = False
+
     def __init__(self, communicator: Any, duplicates: _Communicators | None = None) -> None:
         self._communicator = communicator
         self._duplicates = duplicates or _Communicators(communicator)
@@ -73,6 +75,24 @@ class MpiTransport:
         self.rank: int = communicator.Get_rank()
         self.size: int = communicator.Get_size()
         self.host = socket.gethostname()
+        self._runs = 0
+
+    def owners(self, devices: int) -> Sequence[int]:
+        """Return the rank of each device: devices are divided into blocks."""
+        return [owner_of(number, devices, self.size) for number in range(devices)]
+
+    def hosts(self) -> list[str]:
+        """Return the names of the machines, by rank."""
+        return self.all_gather(self.host)
+
+    def begin(self) -> int:
+        """Count a run."""
+        self._runs += 1
+        return self._runs
+
+    def cancel(self) -> bool:
+        """Return false: MPI may still receive what other processes have sent."""
+        return False
 
     def separate(self) -> Transport:
         """Duplicate the communicator."""

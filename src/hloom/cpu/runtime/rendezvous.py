@@ -157,8 +157,8 @@ class Participant:
             if exchange.error:
                 text = world.peers.transport.describe_error(exchange.error)
                 what = f"the operands of {self._what}, which may differ in size"
-                message = f"MPI could not exchange {what}: {text}"
-                raise EvaluationError(message, rule="mpi.failed", instruction=self._instruction.name)
+                message = f"processes could not exchange {what}: {text}"
+                raise EvaluationError(message, rule="processes.exchange", instruction=self._instruction.name)
         except BaseException:
             keep_for_ever(exchange)  # MPI may still write to its memory
             raise

@@ -62,8 +62,7 @@ class RendezvousPlan:
     def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
         self._world, self._calls = world, calls
         self._keys_of = [dict(_keys(d, own)) for d, own in zip(world.devices, calls, strict=True)]
-        own = self._offer()
-        offers = [own] if world.peers is None else world.peers.transport.all_gather(own)
+        offers = self._offers()
         every = (forms for offer in offers for keys in offer.forms.values() for forms in keys.values())
         self._forms = {form: n for n, form in enumerate(dict.fromkeys(f for forms in every for f in forms))}
         self._native = _agreed(offers)
@@ -102,10 +101,25 @@ class RendezvousPlan:
             self._world.before_run.append(rendezvous.clear)
         return rendezvous
 
-    def _offer(self) -> _Offer:
-        """Return what the devices of this process execute."""
+    def _offers(self) -> list[_Offer]:
+        """Return what the devices of all processes execute; if that is one program, without asking them."""
+        world, peers = self._world, self._world.peers
+        if peers is None or not peers.transport.is_uniform:
+            own = self._offer(world.devices, self._keys_of, self._calls)
+            return [own] if peers is None else peers.transport.all_gather(own)
+        devices = [VirtualDevice(world, device) for device in peers.owners]
+        calls = self._calls[0]
+        return [self._offer(devices, [dict(_keys(d, calls)) for d in devices], [calls] * len(devices))]
+
+    @staticmethod
+    def _offer(
+        devices: Sequence[VirtualDevice],
+        keys_of: Sequence[dict[int, Key | None]],
+        calls: Sequence[Sequence[HloInstruction]],
+    ) -> _Offer:
+        """Return what devices execute."""
         offer = _Offer({}, set())
-        for device, keys, own in zip(self._world.devices, self._keys_of, self._calls, strict=True):
+        for device, keys, own in zip(devices, keys_of, calls, strict=True):
             forms = offer.forms[device.id] = {}
             for n, key in keys.items():
                 if key is None:

@@ -1,4 +1,4 @@
-; Exchange of arrays with the participants of a rendezvous in other processes, by MPI's functions. Each of them is
+; Exchange of arrays with the participants of a rendezvous in other processes, by functions of MPI's form. Each of them is
 ; represented by a stand-in: a participant record with memory of this process, into which the parts of its arrays that
 ; are needed here are received. `hloom.cpu.runtime.exchange` writes these tables.
 
@@ -388,4 +388,17 @@ ask:
 
 done:
   ret i32 0
+}
+
+; Test a request of hloom's own transport, in the place of MPI_Test. A request is a word that holds its state:
+; 0 under way, 1 complete, otherwise an error, which is returned.
+define i32 @hloom_test_request(ptr %request, ptr %flag, ptr %status) nounwind {
+  %state = load atomic i64, ptr %request acquire, align 8
+  %is.complete = icmp eq i64 %state, 1
+  %came = zext i1 %is.complete to i32
+  store i32 %came, ptr %flag
+  %is.error = icmp ugt i64 %state, 1
+  %narrow = trunc i64 %state to i32
+  %code = select i1 %is.error, i32 %narrow, i32 0
+  ret i32 %code
 }

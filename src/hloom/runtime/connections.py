@@ -1,0 +1,363 @@
+"""TCP connections between all processes, served by one thread.
+
+A frame is a header of fixed size and a payload. Payloads of native code are received into its memory, and
+sent from it if they are large. A process whose connection ends is lost: what it has not sent never comes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import selectors
+import socket
+import struct
+import threading
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class Kind(IntEnum):
+    """Kinds of frames: an encoded value, bytes of native code, a mark, a value to gather, a farewell."""
+
+    MESSAGE = 0
+    DATA = 1
+    BARRIER = 2
+    GATHER = 3
+    END = 4
+
+
+COMPLETE, MISMATCH, LOST = 1, 2, 3
+"""States of a request, a word of native code; 0 while it is under way, LOST plus a rank if that is lost."""
+MOST_BYTES: Final = (1 << 30) + 64
+"""Largest payload."""
+_HEADER: Final = struct.Struct("<BQIIQ")
+"""Kind, program, run, tag, bytes of the payload."""
+_COPIED_BYTES: Final = 1 << 16
+"""Payloads up to this size are sent together with their header, from a copy."""
+_READS: Final = 16
+"""Reads of one connection before the others have their turn."""
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 4), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 4))
+"""A machine that does not answer for 8 s is lost; the kernel answers for a process that is stopped."""
+
+
+class Place(NamedTuple):
+    """Where a payload of native code belongs: the other process, program, run and tag."""
+
+    rank: int
+    program: int
+    run: int
+    tag: int
+
+
+class Receiver(NamedTuple):
+    """Memory for a payload, and the address of the request's word."""
+
+    address: int
+    size: int
+    request: int
+
+
+class _Incoming:
+    """A payload that arrives; into the memory of a receiver, or into its own until there is one."""
+
+    def __init__(self, kind: int, place: Place, size: int, receiver: Receiver | None) -> None:
+        self.kind, self.place, self.size, self.filled = kind, place, size, 0
+        self.receiver = receiver
+        self.own: bytearray | None = None
+        if receiver is None:
+            self.release()
+        else:
+            self.view = _memory(receiver.address, size)
+
+    def release(self) -> None:
+        """Receive into memory of its own, not the receiver's."""
+        if self.own is None:
+            self.own = bytearray(self.size)
+            self.view = memoryview(self.own)
+        self.receiver = None
+
+
+class _Outgoing:
+    """Bytes to send; ``request`` is the address of a word of native code, or 0."""
+
+    def __init__(self, program: int, view: memoryview, request: int = 0) -> None:
+        self.program, self.view, self.request = program, view, request
+
+
+class _Link:
+    """The connection to one process."""
+
+    def __init__(self, rank: int, connection: socket.socket) -> None:
+        self.rank, self.socket = rank, connection
+        self.out: deque[_Outgoing] = deque()
+        self.header = bytearray()
+        self.incoming: _Incoming | None = None
+        self.loss = ""
+        self.has_left = False
+
+
+class Connections:
+    """The connections of this process.
+
+    Args:
+        rank: the number of this process.
+        hosts: the names of the machines of all processes.
+        sockets: a connected socket for each other process.
+
+    Attributes:
+        lock: guards everything; notified when a frame for Python has arrived, or a process is lost.
+        runs: the number of the present run of each program.
+        messages: encoded values that arrived for a program.
+        gathered: encoded values to gather, by program and number, then by rank.
+        marks: ranks that have reached the barrier of a program's run.
+        has_lost: a connection has ended without a farewell.
+    """
+
+    def __init__(self, rank: int, hosts: Sequence[str], sockets: Mapping[int, socket.socket]) -> None:
+        self.rank, self.hosts = rank, list(hosts)
+        self.lock = threading.Condition()
+        self.has_lost = False
+        self.runs: dict[int, int] = {}
+        self.messages: dict[int, deque[bytearray]] = defaultdict(deque)
+        self.gathered: dict[tuple[int, int], dict[int, bytearray]] = defaultdict(dict)
+        self.marks: dict[tuple[int, int], set[int]] = defaultdict(set)
+        self._posted: dict[Place, deque[Receiver]] = defaultdict(deque)
+        self._early: dict[Place, deque[_Incoming]] = defaultdict(deque)
+        self._selector = selectors.DefaultSelector()
+        self._links: dict[int, _Link] = {}
+        for other, connection in sockets.items():
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE:
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)
+            link = self._links[other] = _Link(other, connection)
+            self._selector.register(connection, selectors.EVENT_READ, link)
+        self._thread = threading.Thread(target=self._serve, name="hloom connections", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End all connections; further messages report that the other processes are lost."""
+        with self.lock:
+            for link in self._links.values():
+                if not link.loss:
+                    link.has_left = True
+                    link.socket.shutdown(socket.SHUT_RDWR)  # the thread reads its end
+        self._thread.join()
+
+    def loss(self, rank: int) -> str:
+        """Return why a process is lost; empty if it is not."""
+        return self._links[rank].loss if rank in self._links else ""
+
+    # -- frames; callers hold the lock in all of these
+
+    def send(self, rank: int, kind: int, program: int, number: int, payload: bytes = b"") -> None:
+        """Send a frame with a copy of its payload."""
+        header = _HEADER.pack(kind, program, number, 0, len(payload))
+        self._send(self._links[rank], [_Outgoing(program, memoryview(header + payload))])
+
+    def leave(self) -> None:
+        """Tell all others that this process ends."""
+        for rank in self._links:
+            self.send(rank, Kind.END, 0, 0)
+
+    def send_memory(self, place: Place, address: int, size: int, request: int) -> None:
+        """Send memory of native code, and complete a request when the memory is no longer needed."""
+        link = self._links[place.rank]
+        if link.loss:
+            _set(request, LOST + place.rank)
+            return
+        _set(request, 0)
+        header = _HEADER.pack(Kind.DATA, place.program, place.run, place.tag, size)
+        memory = _memory(address, size)
+        if size <= _COPIED_BYTES:
+            self._send(link, [_Outgoing(place.program, memoryview(header + bytes(memory)))])
+            _set(request, COMPLETE)
+            return
+        parts = [_Outgoing(place.program, memoryview(header)), _Outgoing(place.program, memory, request)]
+        self._send(link, parts)
+
+    def receive_memory(self, place: Place, receiver: Receiver) -> None:
+        """Receive into memory of native code."""
+        _set(receiver.request, 0)
+        early = self._early.get(place)
+        if early:
+            incoming = early.popleft()
+            if not early:
+                del self._early[place]
+            incoming.receiver = receiver
+            if incoming.filled == incoming.size:
+                _deliver(incoming)
+        elif self._links[place.rank].loss:
+            _set(receiver.request, LOST + place.rank)
+        else:
+            self._posted[place].append(receiver)
+
+    def cancel(self, program: int) -> None:
+        """Use the memory of a program no more: its run has failed."""
+        for place in [place for place in self._posted if place.program == program]:
+            del self._posted[place]
+        for link in self._links.values():
+            if link.incoming is not None and link.incoming.place.program == program:
+                link.incoming.release()
+            for part in link.out:
+                if part.program == program and part.request:
+                    part.view, part.request = memoryview(bytes(part.view)), 0
+
+    def forget_early(self, program: int) -> None:
+        """Drop what has arrived for runs before the present one."""
+        run = self.runs[program]
+        for place in [p for p in self._early if p.program == program and p.run < run]:
+            del self._early[place]
+        for key in [key for key in self.marks if key[0] == program and key[1] < run]:
+            del self.marks[key]
+
+    def _send(self, link: _Link, parts: Sequence[_Outgoing]) -> None:
+        if link.loss:
+            return
+        link.out.extend(parts)
+        if len(link.out) == len(parts):
+            self._flush(link)
+
+    def _flush(self, link: _Link) -> None:
+        """Send what the connection takes."""
+        while link.out:
+            part = link.out[0]
+            try:
+                part.view = part.view[link.socket.send(part.view) :]
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._lose(link, str(error))
+                return
+            if not part.view:
+                link.out.popleft()
+                if part.request:
+                    _set(part.request, COMPLETE)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.out else 0)
+        self._selector.modify(link.socket, events, link)
+
+    # -- the thread
+
+    def _serve(self) -> None:
+        while self._selector.get_map():
+            for key, events in self._selector.select():
+                link: _Link = key.data
+                with self.lock:
+                    if events & selectors.EVENT_READ and not link.loss:
+                        self._read(link)
+                    if events & selectors.EVENT_WRITE and not link.loss:
+                        self._flush(link)
+        self._selector.close()
+
+    def _read(self, link: _Link) -> None:
+        try:
+            for _ in range(_READS):
+                if not self._read_some(link):
+                    return
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._lose(link, str(error))
+
+    def _read_some(self, link: _Link) -> bool:
+        """Read a part of a header or a payload; return false at the end of the connection."""
+        incoming = link.incoming
+        if incoming is None:
+            part = link.socket.recv(_HEADER.size - len(link.header))
+            link.header += part
+            if part and len(link.header) == _HEADER.size:
+                self._open(link)
+            count = len(part)
+        else:
+            count = link.socket.recv_into(incoming.view[incoming.filled :])
+            incoming.filled += count
+        if not count:
+            self._lose(link, "its connection has ended")
+            return False
+        if link.incoming is not None and link.incoming.filled == link.incoming.size:
+            incoming, link.incoming = link.incoming, None
+            if incoming.kind == Kind.END:
+                link.has_left = True
+                self._lose(link, "it has ended")
+            else:
+                self._take(incoming)
+        return not link.loss
+
+    def _open(self, link: _Link) -> None:
+        """Read a header, and find memory for the payload."""
+        kind, program, run, tag, size = _HEADER.unpack(link.header)
+        link.header.clear()
+        if kind > max(Kind) or size > MOST_BYTES:
+            self._lose(link, f"it sends a frame of the kind {kind} with {size} bytes")
+            return
+        place = Place(link.rank, program, run, tag)
+        receiver = None
+        posted = self._posted.get(place) if kind == Kind.DATA else None
+        if posted:
+            receiver = posted.popleft()
+            if not posted:
+                del self._posted[place]
+            if receiver.size != size:
+                _set(receiver.request, MISMATCH)
+                receiver = None
+        link.incoming = _Incoming(kind, place, size, receiver)
+        if kind == Kind.DATA and receiver is None and run >= self.runs.get(program, 0):
+            self._early[place].append(link.incoming)
+
+    def _take(self, incoming: _Incoming) -> None:
+        """Take a frame that has arrived."""
+        place = incoming.place
+        if incoming.kind == Kind.DATA:
+            _deliver(incoming)
+            return
+        assert incoming.own is not None
+        match incoming.kind:
+            case Kind.MESSAGE:
+                self.messages[place.program].append(incoming.own)
+            case Kind.BARRIER:
+                self.marks[place.program, place.run].add(place.rank)
+            case _:
+                self.gathered[place.program, place.run][place.rank] = incoming.own
+        self.lock.notify_all()
+
+    def _lose(self, link: _Link, reason: str) -> None:
+        """Give a process up: nothing is sent to it or received from it any more."""
+        link.loss = reason
+        self.has_lost |= not link.has_left
+        self._selector.unregister(link.socket)
+        link.socket.close()
+        for part in link.out:
+            if part.request:
+                _set(part.request, LOST + link.rank)
+        link.out.clear()
+        waiting = [p for p in self._posted if p.rank == link.rank]
+        for receiver in (r for place in waiting for r in self._posted.pop(place)):
+            _set(receiver.request, LOST + link.rank)
+        incoming = link.incoming
+        if incoming is not None and incoming.receiver is not None:
+            _set(incoming.receiver.request, LOST + link.rank)
+        link.incoming = None
+        self.lock.notify_all()
+
+
+def _deliver(incoming: _Incoming) -> None:
+    """Complete the request of a payload if it has one."""
+    receiver = incoming.receiver
+    if receiver is None:
+        return
+    if receiver.size != incoming.size:
+        _set(receiver.request, MISMATCH)
+        return
+    if incoming.own is not None:
+        _memory(receiver.address, incoming.size)[:] = incoming.own
+    _set(receiver.request, COMPLETE)
+
+
+def _memory(address: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+
+
+def _set(request: int, state: int) -> None:
+    ctypes.c_int64.from_address(request).value = state

@@ -1,0 +1,200 @@
+"""Messages of a program between processes over TCP; see `hloom.evaluate.peers.Transport`.
+
+All devices run one program, so that each process knows without asking what the others compile. A program is
+known by a number that all processes compute alike, and its messages carry the number of its run: what a
+failed run has left behind is dropped, and later runs work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.errors import EvaluationError
+from hloom.evaluate.peers import Message, MessageFunctions
+from hloom.runtime.connections import LOST, Connections, Kind, Place, Receiver
+from hloom.runtime.message_codec import decode, encode
+
+_MOST_TAGS: Final = 1 << 31
+_FUNCTION: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32,
+    ctypes.c_int64, ctypes.c_void_p,
+)  # fmt: skip
+"""The form of MPI_Isend and MPI_Irecv, with handles of 64 bits."""
+_transports: Final[dict[int, SocketTransport]] = {}
+"""Transports by the handles that native code has for them."""
+_handles: Final = itertools.count(1)
+
+
+class SocketTransport:
+    """The messages of one program over TCP.
+
+    Args:
+        connections: to all processes.
+        program: the number of the program.
+        ranks: the processes that run it, in order; those of the messages count among these.
+        owners: for each device the position of its process among them.
+    """
+
+    is_uniform = True
+
+    def __init__(
+        self, connections: Connections, program: int, ranks: Sequence[int], owners: Sequence[int]
+    ) -> None:
+        self._connections, self._program, self._ranks = connections, program, list(ranks)
+        self._owners = list(owners)
+        self.rank = self._ranks.index(connections.rank)
+        self.size = len(self._ranks)
+        self.host = connections.hosts[connections.rank]
+        self._handle = 0
+        self._gatherings = 0
+        self._received: deque[Message] = deque()
+        self._reported: set[tuple[int, int]] = set()
+
+    @property
+    def _others(self) -> list[int]:
+        return [rank for rank in self._ranks if rank != self._connections.rank]
+
+    def owners(self, devices: int) -> Sequence[int]:
+        """See `Transport`."""
+        assert devices == len(self._owners)
+        return self._owners
+
+    def hosts(self) -> list[str]:
+        """See `Transport`."""
+        return [self._connections.hosts[rank] for rank in self._ranks]
+
+    def separate(self) -> SocketTransport:
+        """Return this transport: its messages are those of one program."""
+        return self
+
+    def begin(self) -> int:
+        """See `Transport`."""
+        connections = self._connections
+        with connections.lock:
+            run = connections.runs[self._program] = connections.runs.get(self._program, 0) + 1
+            connections.forget_early(self._program)
+            return run
+
+    def cancel(self) -> bool:
+        """See `Transport`."""
+        with self._connections.lock:
+            self._connections.cancel(self._program)
+        return True
+
+    def send(self, rank: int, message: Message) -> None:
+        """See `Transport`."""
+        payload = encode(message)
+        with self._connections.lock:
+            self._connections.send(self._ranks[rank], Kind.MESSAGE, self._program, message[0], payload)
+
+    def receive(self) -> Message | None:
+        """See `Transport`; a process that is lost before it has ended the run is one that failed."""
+        connections = self._connections
+        with connections.lock:
+            inbox = connections.messages[self._program]
+            payload = inbox.popleft() if inbox else None
+        if payload is not None:
+            return decode(payload)
+        return self._loss()
+
+    def _loss(self) -> Message | None:
+        """Return a message about a process that is lost, once in each run."""
+        connections = self._connections
+        with connections.lock:
+            run = connections.runs.get(self._program, 0)
+            ended = connections.marks.get((self._program, run), set[int]())
+            for position, rank in enumerate(self._ranks):
+                loss = connections.loss(rank)
+                if loss and rank not in ended and (run, rank) not in self._reported:
+                    self._reported = {(r, k) for r, k in self._reported if r == run} | {(run, rank)}
+                    return run, "failed", position, loss
+        return None
+
+    def barrier(self) -> Callable[[], bool]:
+        """See `Transport`."""
+        connections = self._connections
+        with connections.lock:
+            run = connections.runs[self._program]
+            for rank in self._others:
+                connections.send(rank, Kind.BARRIER, self._program, run)
+        others = set(self._others)
+
+        def complete() -> bool:
+            with connections.lock:
+                return connections.marks.get((self._program, run), set[int]()) >= others
+
+        return complete
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """See `Transport`. Raises EvaluationError by the rule ``processes.lost``."""
+        connections, number = self._connections, self._gatherings
+        self._gatherings += 1
+        payload = encode(value)
+        with connections.lock:
+            for rank in self._others:
+                connections.send(rank, Kind.GATHER, self._program, number, payload)
+            arrived = connections.gathered[self._program, number]
+            while missing := [rank for rank in self._others if rank not in arrived]:
+                for rank in missing:
+                    if loss := connections.loss(rank):
+                        message = f"process {rank} on {connections.hosts[rank]} is lost: {loss}"
+                        raise EvaluationError(message, rule="processes.lost")
+                connections.lock.wait()
+            del connections.gathered[self._program, number]
+        return [value if rank == connections.rank else decode(arrived[rank]) for rank in self._ranks]
+
+    def functions(self) -> MessageFunctions:
+        """See `Transport`."""
+        if not self._handle:
+            self._handle = next(_handles)
+            _transports[self._handle] = self
+        test = support().symbols["hloom_test_request"]
+        return MessageFunctions(_address(_ISEND), _address(_IRECV), test, 0, self._handle, _MOST_TAGS)
+
+    def describe_error(self, code: int) -> str:
+        """See `Transport`."""
+        if code < LOST:
+            return "a message has another size"
+        rank = code - LOST
+        with self._connections.lock:
+            loss = self._connections.loss(rank)
+        return f"process {rank} on {self._connections.hosts[rank]} is lost: {loss}"
+
+    def _place(self, rank: int, tag: int) -> Place:
+        run = self._connections.runs[self._program]
+        return Place(self._ranks[rank], self._program, run, tag)
+
+    def begin_send(self, address: int, size: int, rank: int, tag: int, request: int) -> None:
+        """Send memory of native code to a process."""
+        with self._connections.lock:
+            self._connections.send_memory(self._place(rank, tag), address, size, request)
+
+    def begin_receive(self, address: int, size: int, rank: int, tag: int, request: int) -> None:
+        """Receive into memory of native code from a process."""
+        with self._connections.lock:
+            place = self._place(rank, tag)
+            self._connections.receive_memory(place, Receiver(address, size, request))
+
+
+def _isend(address: int, size: int, _: int, rank: int, tag: int, handle: int, request: int) -> int:
+    _transports[handle].begin_send(address, size, rank, tag, request)
+    return 0
+
+
+def _irecv(address: int, size: int, _: int, rank: int, tag: int, handle: int, request: int) -> int:
+    _transports[handle].begin_receive(address, size, rank, tag, request)
+    return 0
+
+
+_ISEND: Final = _FUNCTION(_isend)
+_IRECV: Final = _FUNCTION(_irecv)
+keep_for_ever((_ISEND, _IRECV))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
