@@ -274,3 +274,12 @@ def test_what_has_no_bound(operation: str, result: str, operands: Any, message: 
     with pytest.raises(NoBound) as caught:
         bound(operation, result, *operands)
     assert str(caught.value) == f"{message} [check.no-bound]"
+
+
+def test_dead_code_is_not_evaluated() -> None:
+    text = """x = f32[2] parameter(0)
+    dead = f32[2] custom-call(x), custom_call_target="no such target"
+    ROOT r = f32[2] negate(x)"""
+    value, bounds = ErrorAnalysis(parse(text)).run([np.ones(2, np.float32)])
+    assert value.tolist() == [-1, -1]
+    assert np.max(bounds) == 0

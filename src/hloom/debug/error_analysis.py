@@ -44,7 +44,7 @@ from hloom.debug.bounded import (
 from hloom.debug.floating import Array, eps, ulp, wide
 from hloom.debug.normwise import FACTORIZATIONS
 from hloom.debug.orders import near_the_extreme
-from hloom.evaluate.evaluator import Evaluator
+from hloom.evaluate.evaluator import Evaluator, live
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
@@ -133,7 +133,7 @@ class ErrorAnalysis:
     def call(self, computation: HloComputation, arguments: Sequence[Any]) -> Any:
         """Return the root of a computation."""
         known: dict[HloInstruction, Any] = dict(zip(computation.parameters, arguments, strict=True))
-        for instruction in computation.post_order():
+        for instruction in live(computation.post_order()):
             if instruction.opcode != "parameter":
                 known[instruction] = self.step(instruction, [known[o] for o in instruction.operands])
         return known[computation.root]

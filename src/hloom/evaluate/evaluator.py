@@ -192,7 +192,7 @@ def _up_to_actual_sizes(evaluate: Callable[..., Value]) -> Callable[..., Value]:
     return evaluate_up_to
 
 
-def _live(order: Sequence[HloInstruction]) -> list[HloInstruction]:
+def live(order: Sequence[HloInstruction]) -> list[HloInstruction]:
     """Drop instructions without side effects whose values no other one needs; a compiled program has none."""
     needed: set[HloInstruction] = set()
     for i in reversed(order):
@@ -205,7 +205,7 @@ class _Plan:
     """A computation ready to run: its live steps in order, a slot for every value, and its constants."""
 
     def __init__(self, computation: HloComputation, evaluator: Evaluator) -> None:
-        order = _live(computation.post_order())
+        order = live(computation.post_order())
         slots = {instruction: slot for slot, instruction in enumerate(order)}
         self.parameters = [slots[p] for p in computation.parameters]
         self.root = slots[computation.root]
