@@ -214,7 +214,7 @@ def test_post_order_and_text_have_callees_before_callers(order: tuple[str, ...])
 
 def test_every_entry_point_names_a_function() -> None:
     found = {name: value for name, value in vars(ir_module).items() if isinstance(value, EntryPoint)}
-    assert found.keys() == {"PARSE", "PRINT", "READ_PROTO", "WRITE_PROTO", "VERIFY", "CLONE", "SHOW"}
+    assert found.keys() == {"PARSE", "PRINT", "READ_PROTO", "WRITE_PROTO", "VERIFY", "CLONE"}
     assert all(callable(entry.resolve()) for entry in found.values())
 
 
