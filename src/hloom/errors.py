@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from hloom.visible import visible
+
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 1000
 """Limit on the number of words searched for a near match."""
@@ -48,7 +50,7 @@ class HloError(ValueError):
             text += f" [{self.rule}]"
         if self.source_line is not None and self.column is not None:
             text += "\n" + _caret(self.source_line, self.column)
-        return text
+        return visible(text)
 
     def at(
         self,

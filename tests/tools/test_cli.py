@@ -302,7 +302,7 @@ def test_layout_in_words_and_as_a_drawing(tmp_path: Path) -> None:
 
 
 def test_op_lists_and_shows() -> None:
-    assert "133 operations" in hloom("op").output
+    assert "137 operations" in hloom("op").output
     page = hloom("op", "gather").output
     assert "gather.offset_dims-sorted" in page
     assert "=> s32[2,2] { { 5, 6 }, { 1, 2 } }" in page
@@ -371,7 +371,7 @@ def test_verify_goes_on_behind_a_wrong_program(tmp_path: Path, program: Path) ->
     assert f"{bad}:3:8: the shape is stated as f32[3]" in result.output
     assert "\n  " + " " * 7 + "^" in result.output
     assert f"{program}: scaled, 7 instructions" in result.output
-    assert f"error: {empty} holds no program [file.empty]" in result.output
+    assert f"error: {empty} holds no program: it is empty" in result.output
 
 
 @pytest.mark.parametrize(

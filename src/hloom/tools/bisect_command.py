@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.tools.completion import BACKEND
-from hloom.tools.terminal import FILE, progress, styled
+from hloom.tools.terminal import FILE, echo, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.bisection import Bisection
@@ -65,15 +65,15 @@ def bisect(file: str, **options: Any) -> None:
         search = _dumps if Path(file).is_dir() else _program
         found = search(file, tolerance, options)
     except HloError as error:
-        click.echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
+        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
         sys.exit(2)
     finally:
         progress.done()
     if options["as_json"]:
-        click.echo(json.dumps({name: _json(each) for name, each in found.items()}, indent=1))
+        echo(json.dumps({name: _json(each) for name, each in found.items()}, indent=1))
     else:
         for name, each in found.items():
-            click.echo(report(name, each))
+            echo(report(name, each))
     sys.exit(any(each is not None for each in found.values()))
 
 
@@ -110,7 +110,7 @@ def _dumps(folder: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[s
 
 def _note_unread(reason: str) -> None:
     progress.done()
-    click.echo(f"note: not run: {reason}", err=True)
+    echo(f"note: not run: {reason}", err=True)
 
 
 # -- output

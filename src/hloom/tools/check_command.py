@@ -12,7 +12,7 @@ import click
 
 from hloom.tools.completion import COMPARED_BACKEND
 from hloom.tools.program_argument import program_argument
-from hloom.tools.terminal import FILE, progress, styled
+from hloom.tools.terminal import FILE, echo, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.agreement import Comparison
@@ -77,15 +77,15 @@ def check(file: str, **options: Any) -> None:
         tolerance = Tolerance.parse(options["tolerance"])
         found = list(_checks(load_snapshot(file), tolerance, options))
     except HloError as error:
-        click.echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
+        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
         sys.exit(2)
     finally:
         progress.done()
     if options["as_json"]:
-        click.echo(json.dumps({"file": file, "checks": [_json(c) for c in found]}, indent=1))
+        echo(json.dumps({"file": file, "checks": [_json(c) for c in found]}, indent=1))
     else:
         for each in found:
-            click.echo(report(each, every=options["every"]))
+            echo(report(each, every=options["every"]))
     sys.exit(1 if any(c.is_wrong for c in found) else 0 if all(c.agrees for c in found) else 2)
 
 

@@ -27,10 +27,11 @@ from hloom.tools.program_argument import (
 from hloom.tools.reduce_command import reduce
 from hloom.tools.shard_command import partition, shard
 from hloom.tools.stats_command import stats
-from hloom.tools.terminal import described, progress, styled
+from hloom.tools.terminal import described, echo, progress, styled
 from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
 from hloom.tools.xla_version_option import XLA_VERSION
+from hloom.visible import visible_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ class Commands(click.Group):
         from hloom.errors import HloError
         from hloom.tools.compile_progress import compile_progress
 
+        progress.start()
         try:
             with compile_progress(progress):
                 return super().invoke(ctx)
@@ -86,7 +88,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def _complain(message: str) -> None:
-    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    echo(click.style("error: ", fg="red", bold=True) + message, err=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -189,7 +191,7 @@ def run(
         quiet=quiet,
         every=every,
         profile=profile,
-        echo=click.echo,
+        echo=echo,
         style=styled,
     )
 
@@ -216,17 +218,18 @@ def verify(files: tuple[str, ...]) -> None:
             for module in load_all(path):
                 module.verify()
                 count = sum(len(computation) for computation in module.computations)
-                words = f"{module.name}, {count} instructions in {len(module.computations)} computations"
+                name, callees = visible_line(module.name), len(module.computations)
+                words = f"{name}, {count} instructions in {callees} computations"
                 if len(paths) <= _MOST_LINES:
                     progress.done()
-                    click.echo(click.style("ok  ", fg="green") + f"{path}: {words}")
+                    echo(click.style("ok  ", fg="green") + f"{path}: {words}")
         except HloError as error:
             progress.done()
             _complain(described(error, path))
             invalid += 1
     progress.done()
     if len(paths) > 1:
-        click.echo(f"{len(paths) - invalid} of {len(paths)} files are valid")
+        echo(f"{len(paths) - invalid} of {len(paths)} files are valid")
     sys.exit(bool(invalid))
 
 
@@ -292,16 +295,16 @@ def layout(shape: str, out: str | None, where: str, no_drawing: bool) -> None:
     from hloom.shape.shape import Shape
     from hloom.tools.layout import draw_layout, explain_layout, slice_at, terminal_drawing
 
-    click.echo(explain_layout(shape))
+    echo(explain_layout(shape))
     parsed = Shape.parse(shape)
     if out is not None:
         draw_layout(parsed, out, slice_at(parsed, where))
-        click.echo(f"\ndrawn in {out}")
+        echo(f"\ndrawn in {out}")
     elif not no_drawing and parsed.is_array:
         columns = shutil.get_terminal_size((100, 24)).columns
         at = slice_at(parsed, where)
         drawing = terminal_drawing(parsed, color=sys.stdout.isatty(), columns=columns, at=at)
-        click.echo("\n" + drawing if drawing else "", nl=bool(drawing))
+        echo("\n" + drawing if drawing else "", nl=bool(drawing))
 
 
 @main.command(short_help="Print the page of an operation.")
@@ -315,9 +318,9 @@ def op(name: str | None, form: str) -> None:
     from hloom.tools.op_page import op_list, op_markdown, op_page
 
     if name is None:
-        click.echo(op_list(styled), nl=False)
+        echo(op_list(styled), nl=False)
     else:
-        click.echo(op_markdown(name) if form == "markdown" else op_page(name, styled), nl=False)
+        echo(op_markdown(name) if form == "markdown" else op_page(name, styled), nl=False)
 
 
 # -- diff
@@ -340,9 +343,9 @@ def diff(left: str, right: str, program: str, context: int) -> None:
     before, after = (load_program(program_file(file, program)) for file in (left, right))
     text = diff_text(before, after, styled, context)
     if not text:
-        click.echo("equal")
+        echo("equal")
         return
-    click.echo(text, nl=False)
+    echo(text, nl=False)
     sys.exit(1)
 
 
@@ -384,10 +387,10 @@ def aot(
     code = code if code.suffix else code.with_suffix(".o")
     declarations = Path(header) if header is not None else code.with_suffix(".h")
     compiled.save(code, declarations)
-    click.echo(
+    echo(
         f"{code}: {len(compiled.code)} bytes for {target.triple}, {compiled.temp_bytes} bytes of temporaries"
     )
-    click.echo(f"{declarations}: void {compiled.name}_run(...)")
+    echo(f"{declarations}: void {compiled.name}_run(...)")
 
 
 main.add_command(check)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hloom.tools.program_argument import load_program, program_argument
+from hloom.tools.terminal import echo
 
 
 @click.command(short_help="Draw a program as .svg, .png, .html or .dot.")
@@ -29,4 +30,4 @@ def draw(file: str, out: str, full: bool, around: str, depth: int) -> None:
     from hloom.tools.graph_picture import save_picture
 
     nodes, boxes = save_picture(load_program(file), Path(out), full=full, around=around, depth=depth)
-    click.echo(f"{out}: {nodes} instructions in {boxes} computations")
+    echo(f"{out}: {nodes} instructions in {boxes} computations")

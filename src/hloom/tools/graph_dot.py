@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloom.tools.graph_scene import FAMILIES, Box, Node, Scene
+from hloom.visible import visible
 
 
 def to_dot(scene: Scene) -> str:
@@ -52,4 +53,4 @@ def _attributes(node: Node) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + visible(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from itertools import pairwise
 from typing import Final
 
@@ -22,6 +21,7 @@ from hloom.tools.graph_scene import (
     Node,
     Scene,
 )
+from hloom.tools.markup import markup
 
 MARGIN: Final = 28.0
 HEADER: Final = 44.0
@@ -41,7 +41,7 @@ def to_svg(scene: Scene) -> str:
         _defs(),
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         f'<text x="{MARGIN}" y="{MARGIN + 16}" font-size="18" font-weight="700" fill="#22252e">'
-        f"{escape(scene.title)}</text>",
+        f"{markup(scene.title)}</text>",
         f'<g transform="translate({MARGIN},{MARGIN + HEADER})">',
         *(_box(box) for box in scene.boxes),
         *(_call(*call) for call in scene.calls),
@@ -76,7 +76,7 @@ def _box(box: Box) -> str:
     title = f'x="{box.x + BOX_PADDING:.1f}" y="{box.y + 24:.1f}" font-size="{TITLE_SIZE}" font-weight="700"'
     return (
         f'<g class="box"><rect {place} rx="12" fill="{box_fill(box)}" stroke="#c9cdda" stroke-width="1.2"/>'
-        f'<text {title} fill="#5b6072">{escape(box.title)}</text></g>'
+        f'<text {title} fill="#5b6072">{markup(box.title)}</text></g>'
     )
 
 
@@ -96,7 +96,7 @@ def _edge(source: HloInstruction, target: HloInstruction, path: str) -> str:
     look = 'stroke="#9aa0b0" marker-end="url(#value)"'
     if source not in target.operands:
         look = 'stroke="#d0565b" stroke-dasharray="4 3" marker-end="url(#order)"'
-    names = f'data-from="{escape(source.name)}" data-to="{escape(target.name)}"'
+    names = f'data-from="{markup(source.name)}" data-to="{markup(target.name)}"'
     return f'<path class="edge" {names} d="{path}" fill="none" stroke-width="1.3" {look}/>'
 
 
@@ -112,15 +112,15 @@ def _node(node: Node, x: float, y: float) -> str:
     width = 2.6 if node.is_root else 1.2
     texts = [
         f'<text x="{x:.1f}" y="{top + PADDING + 9:.1f}" font-size="{TITLE_SIZE}" font-weight="700" '
-        f'text-anchor="middle" fill="#22252e">{escape(node.title)}</text>'
+        f'text-anchor="middle" fill="#22252e">{markup(node.title)}</text>'
     ]
     for i, detail in enumerate(node.details):
         texts.append(
             f'<text x="{x:.1f}" y="{top + PADDING + 9 + LINE * (i + 1):.1f}" font-size="{DETAIL_SIZE}" '
-            f'text-anchor="middle" fill="#565b6b">{escape(detail)}</text>'
+            f'text-anchor="middle" fill="#565b6b">{markup(detail)}</text>'
         )
     return (
-        f'<g class="node" data-name="{escape(node.instruction.name)}"><title>{escape(node.tooltip)}</title>'
+        f'<g class="node" data-name="{markup(node.instruction.name)}"><title>{markup(node.tooltip)}</title>'
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{node.width:.1f}" height="{node.height:.1f}" rx="7" '
         f'fill="{fill}" stroke="{line}" stroke-width="{width}"/>' + "".join(texts) + "</g>"
     )
@@ -150,7 +150,7 @@ def _call(box: Box, node: Node, called: Box, role: str) -> str:
     return (
         f'<path class="call" d="{path}" fill="none" stroke="#c2517c" stroke-width="1.3" '
         f'stroke-dasharray="2 4" stroke-linecap="round" marker-end="url(#call)">'
-        f"<title>{escape(role)}</title></path>"
+        f"<title>{markup(role)}</title></path>"
     )
 
 
@@ -177,7 +177,7 @@ def _legend(scene: Scene, y: float) -> Iterator[str]:
 
 def to_html(scene: Scene) -> str:
     """Return a page with the picture: drag to move, wheel to scale, hover to mark neighbors, type to find."""
-    return _PAGE.replace("@TITLE@", escape(scene.title)).replace("@SVG@", to_svg(scene))
+    return _PAGE.replace("@TITLE@", markup(scene.title)).replace("@SVG@", to_svg(scene))
 
 
 _PAGE: Final = """<!doctype html>

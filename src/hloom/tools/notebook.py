@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from hloom.errors import HloError
@@ -11,6 +10,7 @@ from hloom.ir.module import HloModule
 from hloom.shape.element_type import F32, U4
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
+from hloom.tools.markup import markup
 from hloom.tools.statistics import quantity
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def module_html(module: HloModule) -> str:
     if count <= _DRAWN:
         return f'<div style="max-height: 640px; overflow: auto">{to_svg(scene_of(module))}</div>'
     return (
-        f"<b>{escape(module.name)}</b>: {count} instructions in {len(module.computations)} computations"
+        f"<b>{markup(module.name)}</b>: {count} instructions in {len(module.computations)} computations"
         f"{_pre(_beginning(module.to_text()))}"
     )
 
@@ -79,11 +79,11 @@ def executable_html(executable: Executable) -> str:
     rows = [(_code(p.name), _code(p.shape.to_string()), "argument") for p in module.entry.parameters[:_ROWS]]
     rows.append(("result", _code(module.entry.root.shape.to_string()), "result"))
     devices = executable.num_replicas * executable.num_partitions
-    head = f"<b>{escape(module.name)}</b> on {_plural(devices, 'device')}"
+    head = f"<b>{markup(module.name)}</b> on {_plural(devices, 'device')}"
     try:
         memory, cost, text = executable.memory, executable.cost, executable.to_hlo()
     except HloError as error:  # a backend that offers no inspection, or sizes that are not known yet
-        return head + _table(("", "shape", ""), rows) + escape(str(error))
+        return head + _table(("", "shape", ""), rows) + markup(str(error))
     words = f"{quantity(cost.flops, 'flop')}, {quantity(cost.transcendentals)} transcendental functions, "
     words += f"{quantity(cost.bytes, 'B')} read and written"
     program = f"<details><summary>the optimized program</summary>{_pre(_beginning(text))}</details>"
@@ -129,14 +129,14 @@ def _event_rows(event: Event) -> list[tuple[str, ...]]:
         numbers = ("" if x is None else f"{x:.5g}" for x in (s.minimum, s.maximum, s.mean))
         counts = (str(count) if count else "" for count in (s.nans, s.infinities))
         name = _code(f"{event.loop}%{event.instruction.name}")
-        rows.append((name, _code(s.shape), *numbers, *counts, escape(origin)))
+        rows.append((name, _code(s.shape), *numbers, *counts, markup(origin)))
     return rows
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], count: int = 0) -> str:
     """Return a table of cells in HTML; `count` is the number of all rows, if some are left out."""
     style = 'style="text-align: left; vertical-align: top"'
-    head = "".join(f"<th {style}>{escape(title)}</th>" for title in titles)
+    head = "".join(f"<th {style}>{markup(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td {style}>{cell}</td>' for cell in row)}</tr>" for row in rows)
     rest = f"<div>… and {count - _ROWS} more</div>" if count > _ROWS else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -150,7 +150,7 @@ def _bar(part: float, total: float) -> str:
 
 
 def _code(text: str) -> str:
-    return f'<code style="white-space: pre">{escape(text)}</code>'
+    return f'<code style="white-space: pre">{markup(text)}</code>'
 
 
 def _plural(count: int, noun: str) -> str:
@@ -164,7 +164,7 @@ def _beginning(text: str) -> str:
 
 
 def _pre(text: str) -> str:
-    return f'<pre style="overflow: auto; margin: 4px 0 10px">{escape(text)}</pre>'
+    return f'<pre style="overflow: auto; margin: 4px 0 10px">{markup(text)}</pre>'
 
 
 _WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {

@@ -10,7 +10,7 @@ import click
 
 from hloom.tools.completion import PASSES
 from hloom.tools.program_argument import FILE_OR_FOLDER, load_program, program_file, program_option
-from hloom.tools.terminal import styled
+from hloom.tools.terminal import echo, styled
 from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def opt(
     if as_list or file is None:
         if not as_list:
             raise click.UsageError("give a FILE, or --list")
-        click.echo(listing(pipeline))
+        echo(listing(pipeline))
         return
     module = load_program(program_file(file, program))
     form = PrintOptions.dump(xla_version)
@@ -70,8 +70,8 @@ def opt(
         nonlocal last
         if not print_after_all:
             return
-        click.echo(styled(f"// -- after {item.name}", "title"))
-        click.echo(_changes(last, program) if as_diff else program.to_text(form))
+        echo(styled(f"// -- after {item.name}", "title"))
+        echo(_changes(last, program) if as_diff else program.to_text(form))
         last = program.clone()
 
     result = optimized(module, names, backend=pipeline, observe=observe)
@@ -79,7 +79,7 @@ def opt(
         save(result, Path(output))
     elif not print_after_all:
         sys.stdout.flush()
-        click.echo(_changes(module, result) if as_diff else result.to_text(form), nl=False)
+        echo(_changes(module, result) if as_diff else result.to_text(form), nl=False)
 
 
 def _changes(before: HloModule, after: HloModule) -> str:

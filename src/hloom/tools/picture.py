@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from hloom.errors import HloError
 from hloom.tools.marks import Line, Mark, Rectangle, Text, text_width
+from hloom.tools.markup import markup
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}"'
             f' viewBox="0 0 {self.width:g} {self.height:g}"'
             ' font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace">',
-            f"<title>{escape(self.title)}</title>",
+            f"<title>{markup(self.title)}</title>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
         ]
         parts += map(_svg, self.marks)
@@ -79,5 +79,5 @@ def _svg_text(mark: Text) -> str:
     return (
         f'<text x="{mark.x:g}" y="{mark.y:g}" font-size="{mark.size / 0.72:g}" fill="{mark.color}"'
         f' text-anchor="{mark.anchor}" textLength="{length:.5g}" lengthAdjust="spacingAndGlyphs"'
-        f' xml:space="preserve"{weight}>{escape(mark.text)}</text>'
+        f' xml:space="preserve"{weight}>{markup(mark.text)}</text>'
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from hloom.tools.terminal import FILE
+from hloom.tools.terminal import FILE, echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ def program_file(path: str, matching: str) -> str:
     root.obj = file
     if len(programs) > 1:
         others = f"the largest of {len(programs)} programs; --program REGEX chooses another"
-        click.echo(f"{file}: {others}", err=True)
+        echo(f"{file}: {others}", err=True)
     return file
 
 
@@ -71,5 +71,5 @@ def load_program(file: str) -> HloModule:
 
     modules = load_all(file)
     if len(modules) > 1:
-        click.echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
+        echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
     return modules[0]

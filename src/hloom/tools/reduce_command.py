@@ -10,7 +10,7 @@ import click
 
 from hloom.tools.completion import COMPARED_BACKEND
 from hloom.tools.program_argument import program_argument
-from hloom.tools.terminal import FILE, progress, styled
+from hloom.tools.terminal import FILE, echo, progress, styled
 from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ def _print(found: Reduction, options: dict[str, Any]) -> None:
         save(found.module, path)
         np.savez(path.with_suffix(".npz"), *flat(tuple(found.arguments)))
     if options["as_json"]:
-        click.echo(json.dumps({**counts, "program": text, "arguments": values}))
+        echo(json.dumps({**counts, "program": text, "arguments": values}))
         return
-    click.echo(f"// {found.before} -> {found.after} instructions, {found.tests} programs tried")
+    echo(f"// {found.before} -> {found.after} instructions, {found.tests} programs tried")
     for name, value in values.items():
-        click.echo(styled(f"// %{name} = {value}", "dim"))
+        echo(styled(f"// %{name} = {value}", "dim"))
     if options["output"]:
-        click.echo(f"// written to {path} and its arguments to {path.with_suffix('.npz')}")
+        echo(f"// written to {path} and its arguments to {path.with_suffix('.npz')}")
     else:
-        click.echo(text, nl=False)
+        echo(text, nl=False)

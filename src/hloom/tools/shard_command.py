@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.program_argument import load_program, program_argument
-from hloom.tools.terminal import progress
+from hloom.tools.terminal import echo, progress
 from hloom.tools.xla_version_option import XLA_VERSION
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion)
     if output is not None:
         save(found, Path(output))
     else:
-        click.echo(found.to_text(PrintOptions.dump(xla_version)), nl=False)
+        echo(found.to_text(PrintOptions.dump(xla_version)), nl=False)
 
 
 @click.command(short_help="Collectives, bytes and memory of a sharded program.")
@@ -105,7 +105,7 @@ def shard(
         progress,
     )
     progress.done()
-    click.echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
+    echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
     if found.fits is False:
         sys.exit(DOES_NOT_FIT)
 

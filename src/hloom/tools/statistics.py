@@ -16,6 +16,7 @@ from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.shape.shape import Shape
 from hloom.tools.padding import PaddedArray, padded_arrays
+from hloom.visible import visible_line
 
 _MOST_ROWS: Final = 12
 
@@ -135,7 +136,7 @@ def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3, order: 
     """
     weight = ORDERS[order]
     lines = [
-        style(found.name, "title"),
+        style(visible_line(found.name), "title"),
         f"  {found.instructions} instructions in {found.computations} computations",
         "  " + _cost_words(found),
         f"  parameters {quantity(sum(size for _, _, size in found.parameters), 'B')}, "
@@ -188,7 +189,8 @@ def _opcode_lines(found: ModuleStatistics, style: Any, weight: Callable[[Cost], 
 
 def _size_lines(values: list[tuple[str, Shape, int]]) -> list[str]:
     width = max((len(name) for name, _, _ in values), default=0)
-    return [f"  {name.ljust(width)}  {quantity(size, 'B'):>9}  {shape}" for name, shape, size in values]
+    names = (visible_line(name).ljust(width) for name, _, _ in values)
+    return [f"  {n}  {quantity(size, 'B'):>9}  {shape}" for n, (_, shape, size) in zip(names, values)]
 
 
 def _amounts(cost: Cost) -> list[str]:
@@ -207,7 +209,7 @@ def _cost_section(
     if not any(costs):
         return []
     ordered = sorted(costs.items(), key=lambda entry: (-weight(entry[1]), -entry[1].bytes))
-    rows = [(key or "(none)", cost) for key, cost in ordered if cost != Cost()]
+    rows = [(visible_line(key) or "(none)", cost) for key, cost in ordered if cost != Cost()]
     width = min(60, max((len(key) for key, _ in rows[:_MOST_ROWS]), default=0))
     lines = ["", style(title, "title")]
     lines += [f"  {key.ljust(width)}  {'  '.join(_amounts(cost))}" for key, cost in rows[:_MOST_ROWS]]

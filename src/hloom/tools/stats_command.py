@@ -8,7 +8,7 @@ from textwrap import indent
 import click
 
 from hloom.tools.program_argument import load_program, program_argument
-from hloom.tools.terminal import styled
+from hloom.tools.terminal import echo, styled
 
 
 @click.command(short_help="Count operations, arithmetic and bytes.")
@@ -57,7 +57,7 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
     with recording() as reading, phase("reading", "file"):
         module = load_program(file)
     if copies:
-        click.echo(copies_text(module), nl=False)
+        echo(copies_text(module), nl=False)
         return
     found = statistics_of(module)
     profile = None
@@ -68,8 +68,8 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
         profile.begin_with(reading)
     if as_json:
         compilation = {"compilation": profile.to_json()} if profile is not None else {}
-        click.echo(json.dumps(statistics_json(found) | compilation, indent=1))
+        echo(json.dumps(statistics_json(found) | compilation, indent=1))
         return
-    click.echo(statistics_text(found, styled, depth, order), nl=False)
+    echo(statistics_text(found, styled, depth, order), nl=False)
     if profile is not None:
-        click.echo(f"\n{styled('Compilation', 'title')}\n{indent(str(profile), '  ')}")
+        echo(f"\n{styled('Compilation', 'title')}\n{indent(str(profile), '  ')}")

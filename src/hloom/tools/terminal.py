@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -9,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from hloom.visible import visible, visible_line
 
 if TYPE_CHECKING:
     from hloom.errors import HloError
@@ -26,9 +29,19 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+_STYLE: Final = re.compile(r"(\x1b\[(?:[0127]|3[1-6])m)")
+"""The sequences that `styled` writes."""
+
+
 def styled(text: str, role: str) -> str:
-    """Return text in the color of its role; `click.echo` strips colors if the output is not a terminal."""
-    return click.style(text, **_STYLES.get(role, {}))
+    """Return text in the color of its role; `echo` strips colors if the output is not a terminal."""
+    return click.style(visible(text), **_STYLES.get(role, {}))
+
+
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print text with colors; other control characters, which names of programs may hold, are escaped."""
+    parts = _STYLE.split(text)
+    click.echo("".join(part if n % 2 else visible(part) for n, part in enumerate(parts)), nl=nl, err=err)
 
 
 class _ProgramFile(click.Path):
@@ -84,8 +97,13 @@ class Progress:
         self._last = clock()
         self._shown = 0
 
+    def start(self) -> None:
+        """Begin to count the seconds of a command."""
+        self._last = self._clock()
+
     def __call__(self, text: str) -> None:
         """Show the state of the work on the standard error stream."""
+        text = visible_line(text)
         if sys.stderr.isatty():
             line = text[: shutil.get_terminal_size((100, 24)).columns - 1]
             click.echo("\r" + line.ljust(self._shown), nl=False, err=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.tools.program_argument import program_argument
-from hloom.tools.terminal import FILE, progress, styled, table
+from hloom.tools.terminal import FILE, echo, progress, styled, table
 
 if TYPE_CHECKING:
     from hloom.debug.tracing import Event, Trace
@@ -62,9 +62,9 @@ def trace(file: str, **options: Any) -> None:
         found = _traced(snapshot.module, arguments, options["save"])
         if options["as_json"]:
             for event in found:
-                click.echo(json.dumps(_json(event)))
+                echo(json.dumps(_json(event)))
         elif not options["save"] or options["stats"]:
-            click.echo(_statistics(found))
+            echo(_statistics(found))
 
 
 def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> Trace:
@@ -92,7 +92,7 @@ def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> T
     found = traced(module, arguments, keep_values=False, observe=observe)
     progress.done()
     if folder is not None:
-        click.echo(styled(f"wrote {count} values to {folder}", "dim"))
+        echo(styled(f"wrote {count} values to {folder}", "dim"))
     return found
 
 
@@ -132,16 +132,16 @@ def _first(module: HloModule, arguments: list[Any], options: dict[str, Any], dra
     what = "NaN or infinity" if both else "NaN" if options["first_nan"] else "infinity"
     event = first_event(module, arguments, wanted)
     if options["as_json"]:
-        click.echo(json.dumps(None if event is None else _json(event)))
+        echo(json.dumps(None if event is None else _json(event)))
     elif event is None:
-        click.echo(f"no value has a {what}" if what[0] == "N" else f"no value has an {what}")
+        echo(f"no value has a {what}" if what[0] == "N" else f"no value has an {what}")
     else:
         count = sum(s.nans + s.infinities for s in event.statistics)
         total = sum(s.elements for s in event.statistics)
-        click.echo(styled(f"first {what}: {count} of {total} elements of", "title"))
-        click.echo(str(event))
+        echo(styled(f"first {what}: {count} of {total} elements of", "title"))
+        echo(str(event))
         if drawn:
-            click.echo("the arguments are random; --input FILE.npz takes those of a real run")
+            echo("the arguments are random; --input FILE.npz takes those of a real run")
     sys.exit(event is not None)
 
 
@@ -170,5 +170,5 @@ def _differences(module: HloModule, other: HloModule, arguments: list[Any]) -> N
         lines.extend(comparison_line(c) for c in found if not c.agrees)
 
     traced(other, arguments, keep_values=False, observe=observe)
-    click.echo("\n".join([*lines, f"{len(lines)} values differ; {both} values have names of both programs"]))
+    echo("\n".join([*lines, f"{len(lines)} values differ; {both} values have names of both programs"]))
     sys.exit(bool(lines))

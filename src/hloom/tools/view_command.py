@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.program_argument import FILE_OR_FOLDER
-from hloom.tools.terminal import FILE, described, progress
+from hloom.tools.terminal import FILE, described, echo, progress
 
 if TYPE_CHECKING:
     from hloom.errors import HloError
@@ -89,7 +89,7 @@ def view(
     progress.done()
     Path(output).write_text(html_page(page_parts(stages, more)), encoding="utf-8")
     shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *more]
-    click.echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
+    echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
 
 
 def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[HloModule]]:
@@ -115,7 +115,7 @@ def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[Hl
 
 def _note_unread(path: Path, error: HloError) -> None:
     progress.done()
-    click.echo(f"left out: {described(error, str(path))}", err=True)
+    echo(f"left out: {described(error, str(path))}", err=True)
 
 
 def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, Any]:
@@ -125,14 +125,14 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, A
 
     count = len(stages[0].data["names"])
     if count > _COMPILED and not must:
-        click.echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
+        echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
         return {}
     try:
         passes, more = compiled_parts(module, progress)
     except HloError as error:
         if must:
             raise
-        click.echo(f"not compiled: {error}", err=True)
+        echo(f"not compiled: {error}", err=True)
         return {}
     stages += passes
     return more
@@ -160,7 +160,7 @@ def _sharding(
     except HloError as error:
         if mesh or suggest:
             raise
-        click.echo(f"no report of the sharding: {error}", err=True)
+        echo(f"no report of the sharding: {error}", err=True)
         return None, {}
 
 

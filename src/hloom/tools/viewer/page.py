@@ -8,13 +8,13 @@ when it is shown.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import zlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
+from hloom.tools.markup import markup
 from hloom.tools.viewer.program import Stage
 
 _LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"
@@ -54,7 +54,7 @@ def html_page(parts: Mapping[str, Any]) -> str:
     replacements = {
         "/* style */": folder.joinpath("style.css").read_text("utf-8"),
         "{/* imports */}": _in_script(json.dumps({"imports": imports})),
-        "<!-- title -->": html.escape(parts["manifest"]["title"]),
+        "<!-- title -->": markup(parts["manifest"]["title"]),
         "<!-- data -->": "\n".join(_data_script(name, part) for name, part in parts.items()),
         "<!-- licence -->": folder.joinpath("dagre/LICENSE").read_text("utf-8").replace("--", ""),
     }
