@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import agreement
 import hloom
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.errors import HloError
@@ -103,7 +104,7 @@ def test_a_profile_as_text_and_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HLOOM_CACHE", "0")
     profile = hloom.compile(hloom.HloModule.from_text(TEXT)).compile_profile
     values = profile.to_json()
-    assert sum(row["share"] for row in values["phases"]) == pytest.approx(1)
+    agreement.near(sum(row["share"] for row in values["phases"]), 1.0, len(values["phases"]))
     assert len(values["phases"]) == len(profile.phases)
     cse = next(row for row in values["phases"] if row["name"] == "cse")
     assert (cse["stage"], cse["instructions_before"]) == ("passes", 4)

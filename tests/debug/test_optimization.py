@@ -93,6 +93,6 @@ def test_the_command_prints_after_each_pass(program: Path) -> None:
 
 def test_the_command_lists_the_passes() -> None:
     output = hloom_opt("--list").output
-    assert output.startswith("cpu\n  expansion\n    unscheduler\n")
+    assert output.startswith("cpu\n  expansion\n    bitcast-expander\n")
     assert "other passes\n" in output
     assert hloom_opt().exit_code == 2

@@ -29,7 +29,8 @@ _ROWS: Final = 50
 
 def html_of(value: object) -> str:
     """Return a value of a class that inherits `hloom.display.Displayed` as HTML."""
-    return _WRITERS[type(value).__name__](value)
+    names = (cls.__name__ for cls in type(value).__mro__)
+    return next(_WRITERS[name] for name in names if name in _WRITERS)(value)
 
 
 def module_html(module: HloModule) -> str:
