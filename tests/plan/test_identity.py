@@ -82,3 +82,16 @@ def test_names_are_no_part_of_a_key() -> None:
 )  # fmt: skip
 def test_operations_shapes_and_equal_operands_are_part_of_a_key(old: str, new: str) -> None:
     assert key(SUM) != key(SUM.replace(old, new))
+
+
+CALL = 'ENTRY e { x = f32[8] parameter(0)\n ROOT r = f32[8] custom-call(x), custom_call_target="f"%s }'
+
+
+@pytest.mark.parametrize("stated", [', backend_config="%s"', ', frontend_attributes={a="%s"}'])
+def test_the_configuration_of_a_custom_call_is_part_of_its_key(stated: str) -> None:
+    assert key(CALL % (stated % "b")) == key(CALL % (stated % "b"))
+    assert key(CALL % (stated % "b")) != key(CALL % (stated % "c"))
+
+
+def test_the_configuration_of_other_operations_is_no_part_of_a_key() -> None:
+    assert key(SUM) == key(SUM.replace("add(x, y)", 'add(x, y), backend_config="b"'))

@@ -26,4 +26,4 @@ def structural_key(computation: HloComputation) -> Key:
 def operation_key(i: HloInstruction) -> Key:
     """Return the part of a key that describes an instruction without its operands."""
     called = tuple([structural_key(c) for c in i.called_computations])
-    return i.operation, i.shape, i.annotations, called
+    return i.function_key, i.shape, i.annotations, called

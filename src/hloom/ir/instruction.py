@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hloom.errors import HloError
 from hloom.ir.entry_point import EntryPoint
@@ -30,8 +30,9 @@ class HloInstruction:
         users: the instructions that use this one, each once, in the order of their first use.
         called_computations: computations called, in the order of the operation's roles.
         control_predecessors, control_successors: ordering constraints besides data dependencies.
-        metadata, sharding, frontend_attributes, backend_config, original_value, statistics:
-            properties that do not change the value of the instruction.
+        frontend_attributes, backend_config: properties on which the value depends if the operation is
+            ``configured``, as a custom call is.
+        metadata, sharding, original_value, statistics: properties that do not change the value.
         annotations: facts established by passes of this process; see `hloom.ir.annotations`.
         parent: the computation that holds it.
         unique_id: id in the proto form; -1 if none has been assigned.
@@ -91,6 +92,14 @@ class HloInstruction:
     def opcode(self) -> str:
         """Return the opcode as spelled in HLO text."""
         return self.operation.opcode
+
+    @property
+    def function_key(self) -> Hashable:
+        """Return a key of the function of operands and called computations that the instruction computes."""
+        if not self.operation.configured:
+            return self.operation
+        attributes = tuple(sorted((self.frontend_attributes or {}).items()))
+        return self.operation, self.backend_config, attributes
 
     @property
     def is_root(self) -> bool:
@@ -262,16 +271,6 @@ def check_arity(operation: Operation | type[Operation], count: int) -> None:
     if arity is None and count < len(names) - 1:
         message = f"{operation.opcode} takes at least {len(names) - 1} operands, got {count}"
         raise HloError(message, rule="instruction.arity")
-
-
-def is_identical(a: HloInstruction, b: HloInstruction, *, layout: bool = True) -> bool:
-    """Return whether two instructions have equal operations, shapes, computations, and the same operands."""
-    if a.operation != b.operation or not a.shape.equal(b.shape, layout=layout):
-        return False
-    same: Any = len(a.operands) == len(b.operands) and all(
-        x is y for x, y in zip(a.operands, b.operands, strict=True)
-    )
-    return bool(same) and a.called_computations == b.called_computations
 
 
 def _acts(operation: Operation) -> bool:

@@ -102,6 +102,8 @@ class Traits:
     """The result may share the memory of operand 0: both have the same row-major bytes."""
     updates_operand: ClassVar[bool] = False
     """The result is operand 0 with some elements replaced, so it may be computed in place."""
+    configured: ClassVar[bool] = False
+    """The value depends on the backend config and the frontend attributes of the instruction."""
     reads_layout: ClassVar[bool] = False
     """The result depends on the layout of the operands in memory."""
     layout_source: ClassVar[LayoutSource] = LayoutSource.DEFAULT

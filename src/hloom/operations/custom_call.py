@@ -184,6 +184,7 @@ class CustomCall(Operation):
 
     family: ClassVar[Family] = Family.CUSTOM
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    configured: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     window: Window | None = attribute(OptionalCodec(WindowCodec()), default=None)

@@ -45,6 +45,7 @@ class _Channel(Operation):
     family: ClassVar[Family] = Family.TRANSFER
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     communicates: ClassVar[bool] = True
+    configured: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
     is_host_transfer: bool

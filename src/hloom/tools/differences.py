@@ -166,7 +166,7 @@ class _Comparison:
 
 def _operation_key(instruction: HloInstruction) -> Hashable:
     # operations without attributes have equal hashes, so the opcode is part of the key
-    return instruction.opcode, instruction.operation
+    return instruction.opcode, instruction.function_key
 
 
 def _name_key(instruction: HloInstruction) -> Hashable:

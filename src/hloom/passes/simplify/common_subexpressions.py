@@ -15,7 +15,7 @@ from hloom.passes.registry import register
 @register
 @dataclass(frozen=True, slots=True)
 class CommonSubexpressionElimination:
-    """Two instructions with the same operation, shape, operands and computations → one."""
+    """Two instructions with the same operation, configuration, shape, operands and computations → one."""
 
     name: ClassVar[str] = "cse"
     settles: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class CommonSubexpressionElimination:
                 ):
                     continue
                 key = (
-                    instruction.operation,
+                    instruction.function_key,
                     instruction.shape,
                     tuple(map(id, instruction.operands)),
                     tuple(map(id, instruction.called_computations)),
