@@ -98,6 +98,38 @@ def test_compiling_takes_work_proportional_to_the_size(kind: str) -> None:
     assert growth(task, 200) < LINEAR
 
 
+def scalars(n: int) -> str:
+    """A chain of functions of a scalar, each of which arrays of many shapes are multiplied by."""
+    lines, results = ["x0 = f32[] parameter(0)"], list[tuple[str, str]]()
+    for k in range(n):
+        shape = f"f32[{5 + k % 7}]"
+        lines += [
+            f"x{k + 1} = f32[] {('sine', 'negate', 'cosine')[k % 3]}(x{k})",
+            f"b{k} = {shape} broadcast(x{k + 1}), dimensions={{}}",
+            f"p{k} = {shape} parameter({k + 1})",
+            f"y{k} = {shape} multiply(b{k}, p{k})",
+        ]
+        results.append((shape, f"y{k}"))
+    shapes, names = zip(*results, strict=True)
+    root = f"ROOT r = ({', '.join(shapes)}) tuple({', '.join(names)})"
+    return "HloModule large\nENTRY e {\n" + "\n".join([*lines, root]) + "\n}\n"
+
+
+def updates(n: int) -> str:
+    """Rows of a table changed at places that follow from each other."""
+    return program_text("updates", 7 * n)
+
+
+@pytest.mark.parametrize("text", [scalars, updates])
+def test_kernels_do_not_compute_all_the_scalars_before_them(text: Callable[[int], str]) -> None:
+    """A scalar behind which there are many is computed once: the code is proportional to the program."""
+
+    def size(n: int) -> int:
+        return sum(f.size for f in emit_program(optimized(text(n)), host()).module.functions.values())
+
+    assert size(160) / size(80) < LINEAR
+
+
 @pytest.mark.parametrize("kind", ["elementwise-chain", "nested-calls", "deep-tuples"])
 def test_nothing_recurses_over_the_depth_of_a_program(kind: str) -> None:
     """The stack stays short while a deep program is read, printed, converted, verified, copied, evaluated."""

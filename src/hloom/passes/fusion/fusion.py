@@ -34,6 +34,7 @@ from hloom.passes.fusion.recomputation import Recomputation
 from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.registry import register
+from hloom.plan.evaluations import element_work
 from hloom.shape.shape import Shape
 
 _FEW: Final = 6
@@ -301,17 +302,29 @@ class _Plan:
         return _is_costless(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
-        """Count the cheap operations between an instruction and scalars or iotas; 0 for other sources."""
+        """Count the cheap operations between an instruction and scalars or iotas; 0 for other sources.
+
+        A loop computes a scalar once: it counts its own operations, in vector instructions, and 1 in arrays.
+        """
         known = self._steps.get(p)
         if known is None:
             known = 0
-            if p.shape.is_array and (isinstance(p.operation, Iota) or p.shape.rank == 0):
+            if p.shape.is_array and p.shape.rank == 0:
+                known = self._scalar_steps(p)
+            elif p.shape.is_array and isinstance(p.operation, Iota):
                 known = 1
             elif p.operation.element_cost is ElementCost.CHEAP or _is_costless(p):
-                before = [self.steps(o) for o in p.operands]
+                before = [self.steps(o) if o.shape.rank else 1 for o in p.operands]
                 known = 1 + sum(before) if all(before) else 0
             self._steps[p] = known
         return known
+
+    def _scalar_steps(self, p: HloInstruction) -> int:
+        """Return the work of a scalar from those that are stored, as every scalar with more than a few is."""
+        if not self.fusible(p) or not p.operands:
+            return 1
+        before = [self.steps(o) for o in p.operands if not isinstance(o.operation, Constant)]
+        return max(1, element_work(p)) + sum(n if 0 < n <= _FEW else 1 for n in before)
 
     def has_room(self, group: Group, p: HloInstruction, reads: int) -> bool:
         """Return whether a group may grow; the limit is doubled for free producers."""
@@ -365,7 +378,7 @@ class _Plan:
         root = group.outputs[0]
         if isinstance(root.operation, DynamicUpdateSlice) and root.operands[0] in (p, *p.operands):
             return False  # nothing else may read an operand that the kernel updates in place
-        if self.costless(p):
+        if self.costless(p) or not p.shape.rank:
             return True
         if not self.is_worth_repeating(group, p, reads):
             return False
@@ -374,8 +387,6 @@ class _Plan:
         loop, mine = math.prod(group.dimensions), p.shape.element_count
         if mine >= loop:
             return True
-        if p.shape.rank == 0:
-            return False
         return not _is_expensive(p) and mine * 4 >= loop
 
     def reads_much(self, group: Group, p: HloInstruction) -> bool:
