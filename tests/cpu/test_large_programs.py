@@ -115,14 +115,26 @@ def scalars(n: int) -> str:
     return "HloModule large\nENTRY e {\n" + "\n".join([*lines, root]) + "\n}\n"
 
 
+def elements_of_steps(n: int) -> str:
+    """An element of each step of a chain of functions of an array."""
+    lines, names = ["x0 = f32[64] parameter(0)"], list[str]()
+    for k in range(n):
+        lines.append(f"x{k + 1} = f32[64] {('sine', 'negate', 'cosine')[k % 3]}(x{k})")
+        lines.append(f"y{k} = f32[1] slice(x{k + 1}), slice={{[{k % 64}:{k % 64 + 1}]}}")
+        lines.append(f"z{k} = f32[1] tanh(y{k})")
+        names.append(f"z{k}")
+    root = f"ROOT r = ({', '.join(['f32[1]'] * n)}) tuple({', '.join(names)})"
+    return "HloModule large\nENTRY e {\n" + "\n".join([*lines, root]) + "\n}\n"
+
+
 def updates(n: int) -> str:
     """Rows of a table changed at places that follow from each other."""
     return program_text("updates", 7 * n)
 
 
-@pytest.mark.parametrize("text", [scalars, updates])
-def test_kernels_do_not_compute_all_the_scalars_before_them(text: Callable[[int], str]) -> None:
-    """A scalar behind which there are many is computed once: the code is proportional to the program."""
+@pytest.mark.parametrize("text", [scalars, updates, elements_of_steps])
+def test_kernels_do_not_compute_everything_before_them(text: Callable[[int], str]) -> None:
+    """A value that many kernels need is computed once: the code is proportional to the program."""
 
     def size(n: int) -> int:
         return sum(f.size for f in emit_program(optimized(text(n)), host()).module.functions.values())

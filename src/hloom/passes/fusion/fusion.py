@@ -40,6 +40,8 @@ from hloom.shape.shape import Shape
 _FEW: Final = 6
 _LITTLE: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
+_MOST_COMPUTING: Final = 4
+"""Maximum number of groups that compute the same value, unless it is costless."""
 
 
 def _rearranges(p: HloInstruction) -> bool:
@@ -176,7 +178,8 @@ class _Plan:
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
         dense = [g for g in users if not self.reads_little(g, p)]
-        room = (self.costless(p) or len(dense) < 2) and all(self.has_room(g, p, g.reads(p)) for g in users)
+        few = self.costless(p) or (len(dense) < 2 and len(users) <= _MOST_COMPUTING)
+        room = few and all(self.has_room(g, p, g.reads(p)) for g in users)
         if users and not needed_outside and (len(users) == 1 or room):
             for group in users:
                 self.admit(group, p)
