@@ -184,7 +184,7 @@ from hloom.jax.native import native
 f = jax.jit(lambda x: x + 1)
 f(1.0)
 known = next(handle for handle in Handle._alive.values() if isinstance(handle, LoadedExecutable))
-number = LoadedExecutable(known.compiled, known.devices, b"", []).handle
+number = LoadedExecutable(known.compiled, known.devices, b"", [], []).handle
 arguments = abi.struct("LoadedExecutable_Destroy")()
 arguments.executable = number
 destroy = ctypes.c_void_p(native().symbols["PJRT_LoadedExecutable_Destroy"])

@@ -211,7 +211,8 @@ for t in threads: t.start()
 """
     code = PRELUDE + FORK + (work if busy else "done = threading.Event(); threads = []\n")
     code += """
-import signal, time
+import signal, time, warnings
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 for _ in range(8):
     child = os.fork()
     if not child:

@@ -16,7 +16,8 @@ from hloom.tools.shard_text import report_text
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 P = jax.sharding.PartitionSpec
-MESH = jax.sharding.AbstractMesh((4, 2), ("data", "model"))
+AUTO = jax.sharding.AxisType.Auto
+MESH = jax.sharding.AbstractMesh((4, 2), ("data", "model"), axis_types=(AUTO, AUTO))
 
 
 def cut(*axes: Any) -> Any:

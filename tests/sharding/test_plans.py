@@ -103,7 +103,8 @@ def test_data_movement_from_two_dimensions_to_one() -> None:
 
 def test_the_same_program_from_jax_for_devices_that_need_not_be_there() -> None:
     jax = pytest.importorskip("jax")
-    mesh = jax.sharding.AbstractMesh((4, 2), ("x", "y"))
+    auto = jax.sharding.AxisType.Auto
+    mesh = jax.sharding.AbstractMesh((4, 2), ("x", "y"), axis_types=(auto, auto))
     first, second = (
         jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
         for spec in (("y", None, "x"), (None, ("x", "y"), None))

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 
 from hloom.errors import HloError
 
-TESTED: Final = ("0.10.2", "0.11", "0.12")
-"""Versions of JAX that the plug-in is tested with, the oldest first."""
+TESTED: Final = ("0.10.2", "0.12.0.1")
+"""Versions of JAX that all tests ran with, the oldest first."""
 
 
 class Private:

@@ -1,8 +1,8 @@
 """The processes of ``jax.distributed``: how they find each other, and the messages of their programs.
 
 JAX gives a new client the number of its process, and functions of its key-value store. Each process publishes
-its number of devices there, and where it listens. If an MPI launcher started the processes, messages go over
-MPI, else over TCP.
+its number of devices there, and where it listens. Messages go over TCP, also where MPI started the
+processes.
 """
 
 from __future__ import annotations
