@@ -20,8 +20,8 @@ def installed_version() -> XlaVersion:
     return XlaVersion.parse(version("jaxlib"))
 
 
-def as_read_by_xla(module: HloModule) -> str:
-    """Return the text that the installed XLA prints after it has read a module.
+def as_read_by_xla(module: HloModule, options: PrintOptions | None = None) -> str:
+    """Return the text that the installed XLA prints, by options, after it has read a module.
 
     XLA numbers the stack frames of what it reads anew, and drops those that no instruction refers to.
     """
@@ -34,7 +34,7 @@ def as_read_by_xla(module: HloModule) -> str:
         assert i.metadata is not None
         i.metadata = replace(i.metadata, stack_frame_id=numbers.get(i.metadata.stack_frame_id, 0))
     module.config.stack_frames = tables
-    return module.to_text(PrintOptions(xla_version=installed_version()))
+    return module.to_text((options or PrintOptions()).replace(xla_version=installed_version()))
 
 
 def run(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:

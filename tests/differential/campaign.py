@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import hloom
+import oracle
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -218,7 +219,7 @@ class Campaign:
         rest = difference.where.copy()
         names: set[str] = set()
         for known in DIFFERENCES:
-            if rest.any() and known.about(difference.case):
+            if rest.any() and known.about(difference.case) and known.is_of(oracle.installed_version()):
                 explained = rest & known.of(difference)
                 if explained.any():
                     names.add(known.name)
@@ -280,7 +281,7 @@ def _print_difference(module: HloModule, answer: Answer) -> str:
     """Return the difference between XLA's and hloom's prints of a program; "" if they are equal."""
     for way, theirs in answer.prints.items():
         options = PrintOptions() if way in ("text", "proto") else getattr(PrintOptions, way)()
-        printed = module.to_text(options)
+        printed = module.to_text(options.replace(xla_version=oracle.installed_version()))
         if theirs.strip() != printed.strip():
             return f"XLA prints the {way} otherwise:\n{_first(printed, theirs)}"
     return ""

@@ -233,7 +233,7 @@ def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
 def rounded_at_every_step(difference: Difference) -> Array:
     """Select normalizations that differ by rounding every step to the operands' type."""
     case = difference.case
-    module = HloModule.from_text(program([case]))
+    module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
     (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
     given = [exact(a) for a in case.arguments]
     value = Evaluator().run(module.entry, case.arguments)

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 import numpy as np
 
 from hloom.debug.floating import wide
+from hloom.ir.xla_version import V0_12, XlaVersion
 
 from .case import Case
 from .draw import Array
@@ -75,6 +76,7 @@ class KnownDifference:
         explains: selects the differing elements that it explains.
         limit: selects values of XLA that are within the reach of the cause; none if ``explains`` tests XLA's
             values.
+        until: the version of XLA that does not have the difference any more.
     """
 
     name: str
@@ -82,6 +84,11 @@ class KnownDifference:
     reason: str
     explains: Callable[[Difference], Array]
     limit: Callable[[Difference], Array] | None = None
+    until: XlaVersion | None = None
+
+    def is_of(self, version: XlaVersion) -> bool:
+        """Return whether a version of XLA has the difference."""
+        return self.until is None or version < self.until
 
     def of(self, difference: Difference) -> Array:
         """Return the elements that it explains, within its limit."""
@@ -120,6 +127,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "Every update lands on the same window; XLA:CPU applies one of them.",
         everywhere,
         of_one_update,
+        until=V0_12,
     ),
     KnownDifference(
         "slices of what is not there",
@@ -202,6 +210,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants counts the bits of negative numbers in a wider type.",
         of_constants,
         in_a_wider_type,
+        until=V0_12,
     ),
     KnownDifference(
         "rounding of constants in f8e3m4",
@@ -250,6 +259,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA computes x s + (offset - mean s), whose terms may cancel; hloom (x - mean) s + offset.",
         everywhere,
         within_the_terms_of_a_scaled_sum,
+        until=V0_12,
     ),
     KnownDifference(
         "narrow normalizations",

@@ -41,7 +41,7 @@ _NO_PROGRAMS: Final = re.compile(
     r"buffer-assignment|live-range|memory-usage-report|thunk|debug_options|\.ll$|\.o$|\.mlir$"
 )
 _CONFIGURATION: Final = re.compile(r"(, backend_config=)(\{\".*\})$", re.M)
-_BARE: Final = PrintOptions(print_metadata=False, compact_gte=True)
+_BARE: Final = PrintOptions(print_metadata=False, compact_gte=True, xla_version=oracle.installed_version())
 _LARGEST_PICTURE: Final = 400
 """Instructions of the largest program that is drawn; a picture of more tells nothing."""
 

@@ -7,7 +7,9 @@ import pytest
 from tests.sharding.runs import run_partitioned
 
 import agreement
+from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.sharding.partitioner import partitioned_program
 from hloom.sharding.traffic import bytes_sent
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -157,3 +159,51 @@ def test_open_dimensions_behind_a_region_keep_their_cuts(
     assert partitioned.results[0].tiles == tiles
     opcodes = {i.opcode for i in partitioned.module.entry.instructions}
     assert ("all-gather" in opcodes) == (tiles != (2, 2))
+
+
+def named_region(before: str, inside: str, dimensions: str, manual: str, local: str = "") -> HloModule:
+    """Return a program that squares an array in a region, whose borders state shardings over a mesh."""
+    mesh = "mesh['x'=2,'y'=2]"
+    local = local or f"sharding={{{mesh}, {manual}}}"
+    return HloModule.from_text(f"""
+      HloModule m
+      pair {{
+        v = {inside} parameter(0)
+        w = {inside} multiply(v, v)
+        ROOT u = ({inside}, {inside}) tuple(v, w)
+      }}
+      ENTRY e {{
+        x = f32[8,8] parameter(0), sharding={{{mesh}, {before}}}
+        c = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={{{mesh}, {dimensions}}}
+        t = {inside} custom-call(c), custom_call_target="xla.sdy.GlobalToLocalShape", {local}
+        s = ({inside}, {inside}) call(t), to_apply=pair,
+          sharding={{{{{mesh}, {manual}}}, {{{mesh}, {manual}}}}}
+        l = {inside} get-tuple-element(s), index=1
+        ROOT r = f32[8,8] custom-call(l), custom_call_target="xla.sdy.LocalToGlobalShape",
+          sharding={{{mesh}, {dimensions}}}
+      }}""")
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "dimensions", "manual", "tiles"),
+    [
+        ("[{'x'}, {'y'}]", "f32[4,4]", "[{'x'}, {'y'}]", "manual", (2, 2)),
+        ("[{'x', 'y'}, {}]", "f32[2,8]", "[{'x', 'y'}, {}]", "manual", (4, 1)),
+        ("[{'x'}, {}]", "f32[8,4]", "[{?}, {'y', ?}]", "[{?}, {?}], manual={'y'}", (2, 2)),
+        ("[{}, {'x'}]", "f32[4,8]", "[{'y', ?}, {?}]", "[{?}, {?}], manual={'y'}", (2, 2)),
+    ],
+)
+def test_regions_over_a_mesh(
+    before: str, inside: str, dimensions: str, manual: str, tiles: tuple[int, int]
+) -> None:
+    partitioned, (result,) = run_partitioned(named_region(before, inside, dimensions, manual), 4, [X])
+    agreement.equal(result, X * X)
+    assert partitioned.results[0].tiles == tiles
+    assert bytes_sent(partitioned.module) == 0
+
+
+def test_a_border_states_how_its_values_are_sharded() -> None:
+    module = named_region("[{'x'}, {}]", "f32[4,8]", "[{'x'}, {}]", "manual", local="backend_config={}")
+    with pytest.raises(HloError, match="%t has no sharding over a mesh at the border %t") as caught:
+        partitioned_program(module, 4)
+    assert caught.value.rule == "sharding.manual-axes"

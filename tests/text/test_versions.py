@@ -155,3 +155,12 @@ def test_modules_print_the_dumps_of_a_version() -> None:
     assert module.to_text(xla_version="0.12") == ELEMENTS
     assert module.to_text(xla_version="0.10") == module.to_text()
     assert "%" not in module.to_text(PrintOptions(print_percent=False), xla_version="0.12")
+
+
+def test_topk_states_since_0_12_whether_it_is_stable() -> None:
+    text = "ENTRY e { p = f32[8] parameter(0)\n ROOT t = (f32[3], s32[3]) topk(p), k=3, largest=true }"
+    module = HloModule.from_text(text)
+    assert "topk(%p), k=3, largest=true\n" in module.to_text(xla_version="0.11")
+    assert "topk(%p), k=3, largest=true, is_stable=true\n" in module.to_text(xla_version="0.12")
+    unstable = module.to_text(xla_version="0.12").replace("is_stable=true", "is_stable=false")
+    assert HloModule.from_text(unstable).to_text(xla_version="0.12") == unstable

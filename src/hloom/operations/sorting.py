@@ -16,6 +16,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
+from hloom.ir.xla_version import V0_12
 from hloom.operations.movement import require_array
 from hloom.operations.stable_order import Comparator, order_keys, stable_order
 from hloom.shape.element_type import PRED, S32, ElementType
@@ -116,12 +117,14 @@ class TopK(Operation):
         operand: an array of rank 1 or more.
         k: how many.
         largest: the largest ones, else the smallest ones.
+        is_stable: equal elements keep their order; they do so even if this is not asked for.
     """
 
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     k: int = integer()
     largest: bool = flag(default=True, always=True)
+    is_stable: bool = flag(default=True, always=True, since=V0_12)
 
     def infer(self, operand: Shape) -> Shape:
         """Return (values, indices as s32)."""

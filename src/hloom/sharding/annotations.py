@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
-from hloom.operations.custom_call import CustomCall
+from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL, CustomCall
 from hloom.shape.shape import Shape
 from hloom.sharding.columns import Column
 from hloom.sharding.flow import Flow
@@ -20,10 +20,6 @@ from hloom.sharding.tiling import Tiling
 
 Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
 """The tiling of an array or a token, or those of the elements of a tuple."""
-
-TO_LOCAL: Final = "xla.sdy.GlobalToLocalShape"
-TO_GLOBAL: Final = "xla.sdy.LocalToGlobalShape"
-"""Calls that enter and leave a manual region, along the axes that they name."""
 
 _UNSPECIFIED: Final = re.compile(r"unspecified_dims=\[([\d, ]*)\]")
 

@@ -13,7 +13,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.collectives import AllReduce
 from hloom.operations.control_flow import Call, Conditional, While
-from hloom.operations.custom_call import CustomCall, is_identity
+from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL, CustomCall, is_identity
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from hloom.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from hloom.passes.expand.call_inliner import inline
@@ -22,8 +22,6 @@ from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 from hloom.sharding.annotations import (
-    TO_GLOBAL,
-    TO_LOCAL,
     Tilings,
     for_each_leaf,
     leaves_of,

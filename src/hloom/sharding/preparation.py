@@ -22,6 +22,7 @@ from hloom.passes.expand.rotation_calls import rotated, rotation_call
 from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
+from hloom.sharding.named_regions import state_regions
 
 
 def prepared(module: HloModule) -> HloModule:
@@ -30,6 +31,7 @@ def prepared(module: HloModule) -> HloModule:
     Inlined calls leave tuples from which elements are taken, through which shardings would not spread.
     """
     copy = clone_module(module)
+    state_regions(copy)
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)

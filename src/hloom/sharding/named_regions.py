@@ -1,0 +1,113 @@
+"""Manual regions whose borders state named shardings, as XLA writes them since jaxlib 0.12.
+
+::
+
+    s = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={mesh['x'=2,'y'=2], [{'y'}, {?}]}
+    t = f32[4,8] custom-call(s), custom_call_target="xla.sdy.GlobalToLocalShape",
+      sharding={mesh['x'=2,'y'=2], [{?}, {?}], manual={'y'}}
+
+Older versions state the same in frontend attributes, which the rest of the partitioner reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.errors import HloError
+from hloom.ir.device_groups import AxisRef, Mesh
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.named_sharding import NamedSharding
+from hloom.ir.sharding import Sharding
+from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL, CustomCall
+from hloom.operations.structure import GetTupleElement
+
+_MANUAL_AXES: Final = "xla.sdy.manual_axes"
+_MESHES: Final = "xla.sdy.meshes"
+
+
+def state_regions(module: HloModule) -> None:
+    """Add the frontend attributes of manual regions to borders that state named shardings.
+
+    The values inside of a region state its manual axes, so calls must not be inlined before. Raise HloError
+    (``sharding.manual-axes``) for a border without attributes at which a value has no named sharding.
+    """
+    meshes: dict[Mesh, str] = {}
+    for i in [i for computation in module.computations for i in computation.instructions]:
+        if not isinstance(i.operation, CustomCall) or _MANUAL_AXES in (i.frontend_attributes or {}):
+            continue
+        if i.operation.custom_call_target == TO_LOCAL:
+            operands = [one for operand in i.operands for one in _named(i, operand)]
+            _state(i, "xla.sdy.in_shardings", operands, _named(i, i), meshes)
+            i.sharding = None  # cuts along other axes flow across the border
+        elif i.operation.custom_call_target == TO_GLOBAL:
+            operands = [one for operand in i.operands for one in _named(i, operand)]
+            _state(i, "xla.sdy.out_shardings", _named(i, i), operands, meshes)
+    if meshes:
+        attributes = module.config.frontend_attributes
+        stated = attributes.get(_MESHES, "{}").strip().removeprefix("{").removesuffix("}")
+        texts = [*([stated] if stated else []), *(_mesh(mesh, name) for mesh, name in meshes.items())]
+        module.config.frontend_attributes = {**attributes, _MESHES: "{" + ", ".join(texts) + "}"}
+
+
+def _state(
+    border: HloInstruction,
+    key: str,
+    outside: Sequence[NamedSharding],
+    inside: Sequence[NamedSharding],
+    meshes: dict[Mesh, str],
+) -> None:
+    """Add the attributes of a border, given the shardings of its values on both sides."""
+    axes = {one.mesh.axes[axis.axis][0]: None for one in inside for axis in one.manual_axes}
+    shardings = ", ".join(_sharding(one, meshes) for one in outside)
+    border.frontend_attributes = {
+        **(border.frontend_attributes or {}),
+        key: f"#sdy.sharding_per_value<[{shardings}]>",
+        _MANUAL_AXES: "#sdy<manual_axes{" + ", ".join(f'"{axis}"' for axis in axes) + "}>",
+    }
+
+
+def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
+    """Return the named sharding of each array of a value at a border."""
+    sharding = value.sharding
+    if sharding is None and isinstance(value.operation, GetTupleElement):
+        (source,) = value.operands
+        elements = source.sharding.elements if source.sharding is not None else ()
+        sharding = (
+            elements[value.operation.index] if len(elements) == len(source.shape.tuple_shapes) else None
+        )
+    parts: Sequence[Sharding | None] = [sharding]
+    if sharding is not None and sharding.kind == "tuple":
+        parts = sharding.elements
+    named = [part.named for part in parts if part is not None and part.named is not None]
+    if len(named) != sum(1 for _ in value.shape.leaves()):
+        message = f"%{value.name} has no sharding over a mesh at the border %{border.name} of a manual region"
+        raise HloError(message, rule="sharding.manual-axes", instruction=border.name)
+    return named
+
+
+# -- Shardy's notation
+
+
+def _sharding(named: NamedSharding, meshes: dict[Mesh, str]) -> str:
+    name = meshes.setdefault(named.mesh, f"named_mesh_{len(meshes)}")
+    dimensions = (
+        "{"
+        + ", ".join([*(_axis(axis, named.mesh) for axis in d.axes), *([] if d.is_closed else ["?"])])
+        + "}"
+        for d in named.dimensions
+    )
+    summed = ", ".join(_axis(axis, named.mesh) for axis in named.unreduced_axes)
+    rest = f", unreduced={named.reduction.lower()}{{{summed}}}" if summed else ""
+    return f"<@{name}, [{', '.join(dimensions)}]{rest}>"
+
+
+def _axis(reference: AxisRef, mesh: Mesh) -> str:
+    name = f'"{mesh.axes[reference.axis][0]}"'
+    return name if reference.sub_axis is None else name + ":({}){}".format(*reference.sub_axis)
+
+
+def _mesh(mesh: Mesh, name: str) -> str:
+    axes = ", ".join(f'"{axis}"={size}' for axis, size in mesh.axes)
+    return f"{name} = #sdy.mesh<[{axes}], device_ids=[{', '.join(map(str, mesh.numbers))}]>"
