@@ -1,4 +1,4 @@
-"""How the time and the memory of compiling grow with the program.
+"""Measure compile time and memory against the number of instructions.
 
 ::
 

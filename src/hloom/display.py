@@ -1,4 +1,4 @@
-"""How notebooks show values: classes inherit `Displayed`, and `hloom` says which function writes the HTML."""
+"""Base class of values with an HTML form in notebooks; `hloom/__init__.py` sets the function that writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file is that holds no program: the words for errors about HTML, JSON, pictures, source code …"""
+"""Name the format of a file that is not a program (HTML, JSON, images, source code …) for error messages."""
 
 from __future__ import annotations
 

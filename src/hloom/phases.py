@@ -30,7 +30,7 @@ STAGES: Final = ("reading", "verification", "passes", "planning", "emission", "L
 
 @dataclass(slots=True)
 class Phase:
-    """What a compilation spent in one kind of work.
+    """The cost of one pass, or of one part of a stage, in a compilation.
 
     Attributes:
         stage: one of `STAGES`.

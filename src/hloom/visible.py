@@ -1,4 +1,4 @@
-"""Text from programs as people may see it: control characters and overrides of the direction are escaped."""
+"""Escape control characters and bidirectional overrides in names from programs."""
 
 from __future__ import annotations
 

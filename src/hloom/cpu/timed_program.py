@@ -62,7 +62,7 @@ class TimedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a run of a recorded program did, on one device.
+    """Start and end times of the instructions of one run, on one device.
 
     Attributes:
         module: the name of its module.

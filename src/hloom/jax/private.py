@@ -29,7 +29,7 @@ class Private:
     """
 
     plugin: ClassVar[list[Private]] = []
-    """What the plug-in needs."""
+    """Private names that registration checks."""
 
     def __init__(
         self, module: str, path: str = "", *, parameters: tuple[str, ...] = (), plugin: bool = True

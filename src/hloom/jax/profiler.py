@@ -42,7 +42,7 @@ class _Session(ctypes.Structure):
 
 
 class Trace:
-    """What a profiler records.
+    """Recordings collected while a profiler session runs.
 
     Attributes:
         recordings: of runs that have ended, from any thread.
@@ -73,7 +73,7 @@ _traces: Final[dict[int, Trace]] = {}
 """Profilers by their numbers, which are their handles."""
 _running: Final[list[Trace]] = []
 _encoded: Final[dict[int, Text]] = {}
-"""What profilers have given to their callers, who read it until they destroy the profiler."""
+"""Serialized traces, by profiler; callers read them until they destroy the profiler."""
 _numbers: Final = itertools.count(1)
 _held: Final[list[Any]] = []
 

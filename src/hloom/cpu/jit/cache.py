@@ -44,8 +44,8 @@ _TEMPORARY_SECONDS: Final = 3600.0
 """Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
-WITHOUT_EFFECT: Final = frozenset(("debug", "tools"))
-"""Packages of hloom that the compiler does not import: compiled code does not depend on them."""
+PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "tools"))
+"""Packages that the compiler does not import; their sources are not part of the cache's key."""
 _KEPT_PART: Final = 0.75
 """Fraction of the size limit that eviction leaves."""
 _OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -300,7 +300,7 @@ def compiler_identity() -> str:
     """Return a digest of the sizes and times of the compiler's files, and of what it depends on."""
     package = Path(__file__).parents[2]
     described: list[str] = []
-    skipped = WITHOUT_EFFECT | {"__pycache__"}
+    skipped = PACKAGES_OUTSIDE_KEY | {"__pycache__"}
     folders = [str(package)]
     while folders:
         with os.scandir(folders.pop()) as files:
