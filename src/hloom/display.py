@@ -1,4 +1,4 @@
-"""Base class of values with an HTML form in notebooks; `hloom/__init__.py` sets the function that writes it."""
+"""Values with an HTML form in notebooks; `hloom/__init__.py` sets the function that writes it."""
 
 from __future__ import annotations
 
