@@ -14,7 +14,7 @@ from tests.planted_bugs.hunt import MOST_INSTRUCTIONS, hunt
 
 import hloom
 from hloom import HloError, HloModule
-from hloom.debug import conditions
+from hloom.debug import conditions, smaller
 from hloom.debug.inputs import random_arguments
 from hloom.debug.reduction import CountingEvaluator, reduce
 from hloom.debug.smaller import Program
@@ -198,3 +198,12 @@ def test_a_loop_that_no_longer_ends_is_not_taken() -> None:
     with pytest.raises(HloError) as caught:
         CountingEvaluator(100).run(endless.entry, random_arguments(endless, 0))
     assert caught.value.rule == "reduce.endless"
+
+
+def test_a_step_that_names_what_is_gone_does_not_fit() -> None:
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}\n"
+    )
+    with pytest.raises(HloError) as caught:
+        smaller.merged(Program(module, {"p": np.ones(2, np.float32)}), "p", "q")
+    assert caught.value.rule == "reduce.name"

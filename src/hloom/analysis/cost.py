@@ -201,10 +201,16 @@ def loop_count(loop: HloInstruction) -> LoopCount:
 
 
 def _hinted_trip_count(loop: HloInstruction) -> int | None:
+    """Return the trip count that the backend config states, which nothing has verified."""
     try:
-        return max(0, int(json.loads(loop.backend_config)["known_trip_count"]["n"]))
-    except (ValueError, KeyError, TypeError):
+        config: object = json.loads(loop.backend_config or "null")
+    except ValueError:
         return None
+    match config:
+        case {"known_trip_count": {"n": int() | str() as count}} if str(count).isdecimal():
+            return int(count)
+        case _:
+            return None
 
 
 def _arithmetic(i: HloInstruction) -> Cost:

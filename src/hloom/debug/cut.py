@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
+from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -11,6 +13,19 @@ from hloom.operations.structure import Tuple
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape.shape import Shape
+
+N = TypeVar("N", HloInstruction, HloComputation)
+
+
+def named(items: Iterable[N], name: str) -> N:
+    """Return the instruction or the computation of a name.
+
+    Raises HloError (``reduce.name``) if there is none, for example because an earlier step has removed it.
+    """
+    for item in items:
+        if item.name == name:
+            return item
+    raise HloError(f"the program has no {name!r}", rule="reduce.name")
 
 
 def inlined(module: HloModule) -> HloModule:
@@ -46,7 +61,7 @@ def extracted(module: HloModule, computation: HloComputation) -> HloModule:
     """Return a copy whose entry is one of the computations."""
     copy = module.clone()
     free(copy)
-    entry = next(c for c in copy.computations if c.name == computation.name)
+    entry = named(copy.computations, computation.name)
     copy.add(entry, entry=True)
     DeadCodeElimination().run(copy)
     return copy

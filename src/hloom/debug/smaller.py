@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.debug.cut import cut, free, inlined
+from hloom.debug.cut import cut, free, inlined, named
 from hloom.debug.tracing import Event, trace
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
@@ -104,12 +104,12 @@ def with_parameters(program: Program, names: set[str], values: dict[str, Any]) -
 
 def with_result(program: Program, names: Sequence[str]) -> Program:
     """Make some values of the entry the result: one as it is, several as a tuple."""
-    by_name = {i.name: i for i in program.module.entry.instructions}
+    entry = program.module.entry.instructions
     if len(names) > 1:
-        return cleaned(Program(cut(program.module, [by_name[name] for name in names]), program.inputs))
+        return cleaned(Program(cut(program.module, [named(entry, name) for name in names]), program.inputs))
     copy = program.module.clone()
     free(copy)
-    copy.entry.root = next(i for i in copy.entry.instructions if i.name == names[0])
+    copy.entry.root = named(copy.entry.instructions, names[0])
     return cleaned(Program(copy, program.inputs))
 
 
@@ -121,7 +121,7 @@ def with_operand(program: Program, computation: str, name: str, operand: int) ->
 def with_zeros(program: Program, computation: str, names: set[str]) -> Program:
     """Replace instructions by zeros."""
     copy = program.module.clone()
-    inside = next(c for c in copy.computations if c.name == computation)
+    inside = named(copy.computations, computation)
     for instruction in inside:
         if instruction.name in names:
             replaced(instruction, zeros(copy, inside, instruction.shape))
@@ -132,8 +132,8 @@ def merged(program: Program, kept: str, dropped: str) -> Program:
     """Use one parameter of the entry in the place of another one."""
     copy = program.module.clone()
     free(copy)
-    by_name = {i.name: i for i in copy.entry.instructions}
-    by_name[dropped].replace_all_uses_with(by_name[kept])
+    entry = copy.entry.instructions
+    named(entry, dropped).replace_all_uses_with(named(entry, kept))
     return cleaned(Program(copy, program.inputs))
 
 
@@ -143,8 +143,8 @@ def edited(
 ) -> Program:  # fmt: skip
     """Replace an instruction by the one that a function gives."""
     copy = program.module.clone()
-    inside = next(c for c in copy.computations if c.name == computation)
-    instruction = next(i for i in inside if i.name == name)
+    inside = named(copy.computations, computation)
+    instruction = named(inside, name)
     replaced(instruction, new(copy, instruction))
     return cleaned(Program(copy, program.inputs))
 

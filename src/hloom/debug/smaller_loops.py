@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloom.analysis.loops import Loop, picks
-from hloom.debug.cut import extracted, free, inlined
+from hloom.debug.cut import extracted, free, inlined, named
 from hloom.debug.smaller import Program, cleaned, edited, replaced, zeros
 from hloom.debug.tracing import Event
 from hloom.ir.instruction import HloInstruction
@@ -103,7 +103,7 @@ def with_limit(program: Program, computation: str, name: str, limit: int) -> Pro
     """Give a scalar integer constant of a loop's condition another value, so that fewer iterations run."""
     copy = program.module.clone()
     free(copy)
-    constant = next(i for c in copy.computations if c.name == computation for i in c if i.name == name)
+    constant = named(named(copy.computations, computation), name)
     kind = constant.shape.element_type
     constant.operation = Constant(literal=Literal(np.asarray(limit, kind.numpy_dtype), constant.shape))
     return Program(copy, program.inputs)
@@ -126,6 +126,6 @@ def _loop(program: Program, name: str) -> tuple[HloModule, Loop | None, bool]:
     copy = program.module.clone()
     free(copy)
     FlattenCallGraph().run(copy)
-    found = next(i for i in copy.instructions() if i.name == name)
+    found = named(copy.instructions(), name)
     is_root = found is copy.entry.root
     return copy, loop_of(found), is_root

@@ -111,11 +111,7 @@ def _attribute_words(attribute: Attribute) -> str:
     """Return `required`, or the default value."""
     if attribute.default is REQUIRED:
         return "required"
-    default = attribute.default
-    try:
-        text = "none" if default is None else attribute.codec.text(default)
-    except (AttributeError, TypeError, ValueError):
-        text = str(default)
+    text = "none" if attribute.default is None else attribute.codec.text(attribute.default)
     return f"default {text or 'empty'}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -118,8 +118,16 @@ def _topology(name: str) -> str | dict[str, Link]:
     if not Path(name).is_file():
         return name
     try:
-        data: dict[str, dict[str, Any]] = json.loads(Path(name).read_text())
-        return {a: Link(float(link["latency"]), float(link["bandwidth"])) for a, link in data.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"{name} is no JSON object of axes with latency and bandwidth: {error}"
-        raise HloError(message, rule="report.topology-file") from None
+        data: object = json.loads(Path(name).read_text())
+    except ValueError as error:
+        raise HloError(f"{name} is not JSON: {error}", rule="report.topology-file") from None
+    links: dict[str, Link] = {}
+    for axis, link in cast("dict[str, object]", data).items() if isinstance(data, dict) else [("", data)]:
+        match link:
+            case {"latency": int() | float() as latency, "bandwidth": int() | float() as bandwidth}:
+                links[axis] = Link(float(latency), float(bandwidth))
+            case _:
+                wanted = '{"AXIS": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}'
+                message = f"{name} states {json.dumps(link)} for the axis {axis!r}; wanted is {wanted}"
+                raise HloError(message, rule="report.topology-file")
+    return links

@@ -1,5 +1,6 @@
 // The memory: live bytes over the schedule, and every temporary as a box of time and offset.
 
+import { cleared } from "viewer/canvas.js";
 import { element, hashOf, partOfShape, quantity } from "viewer/words.js";
 
 const TOP = 130;
@@ -45,17 +46,10 @@ export class MemoryView {
   y(offset) { return TOP + 20 + (1 - offset / Math.max(1, this.data.arena)) * (this.height - TOP - 20 - BOTTOM); }
 
   paint() {
-    const { canvas } = this;
-    const density = window.devicePixelRatio || 1;
-    [this.width, this.height] = [canvas.parentElement.clientWidth, canvas.parentElement.clientHeight];
-    if (!this.width) return;
-    canvas.width = this.width * density;
-    canvas.height = this.height * density;
-    const pen = canvas.getContext("2d");
-    pen.scale(density, density);
-    pen.font = "11px system-ui, sans-serif";
-    const style = getComputedStyle(canvas);
-    const color = (name) => style.getPropertyValue(name);
+    const picture = cleared(this.canvas);
+    if (!picture) return;
+    const { pen, color } = picture;
+    [this.width, this.height] = [picture.width, picture.height];
     this.paintLive(pen, color);
     this.paintBoxes(pen, color);
     pen.strokeStyle = color("--hot");

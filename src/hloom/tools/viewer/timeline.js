@@ -1,5 +1,6 @@
 // The timeline: when each instruction ran, a band of rows for each thread; nested instructions lie below loops.
 
+import { cleared } from "viewer/canvas.js";
 import { cut, duration, element, hashOf } from "viewer/words.js";
 
 const ROW = 18;
@@ -35,17 +36,10 @@ export class Timeline {
   time(x) { return this.range[0] + ((x - LEFT) / (this.width - LEFT - 8)) * (this.range[1] - this.range[0]); }
 
   paint() {
-    const { canvas } = this;
-    const density = window.devicePixelRatio || 1;
-    [this.width, this.height] = [this.place.clientWidth, this.place.clientHeight];
-    if (!this.width) return;
-    canvas.width = this.width * density;
-    canvas.height = this.height * density;
-    const pen = canvas.getContext("2d");
-    pen.scale(density, density);
-    pen.font = "11px system-ui, sans-serif";
-    const style = getComputedStyle(canvas);
-    const color = (name) => style.getPropertyValue(name);
+    const picture = cleared(this.canvas);
+    if (!picture) return;
+    const { pen, color } = picture;
+    [this.width, this.height] = [picture.width, picture.height];
     this.paintAxis(pen, color);
     pen.save();
     pen.beginPath();
