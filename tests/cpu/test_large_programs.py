@@ -82,7 +82,10 @@ def test_assignment_and_emission_take_work_proportional_to_the_size(name: str) -
     assert growth(task, 300) < LINEAR
 
 
-@pytest.mark.parametrize("kind", ["small-dots", "residual-layers", "slice-tree", "loops", "conditionals"])
+WRITTEN_OUT = ["small-dots", "residual-layers", "slice-tree", "loops", "conditionals", "wide-results"]
+
+
+@pytest.mark.parametrize("kind", WRITTEN_OUT)
 def test_compiling_takes_work_proportional_to_the_size(kind: str) -> None:
     """Everything before LLVM, for programs that tracing writes out."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 import hloom
 from evaluation import parse
-from hloom.ir.instruction import HloInstruction
+from hloom.ir.instruction import HloInstruction, replace_uses
+from hloom.passes.fusion import fusion
 from hloom.passes.fusion.fusion import Fusion
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.simplify.dead_code import DeadCodeElimination
@@ -236,3 +238,23 @@ def test_spans_that_overlap_are_one() -> None:
     assert [spans.limit(n) for n in (0, 1, 2, 5, 9, 10, 19, 20, 25, 30, 31)] == [
         0, 1, 9, 9, 9, 10, 19, 30, 30, 30, 31
     ]  # fmt: skip
+
+
+def test_uses_are_replaced_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuple of all results is a user of every fusion: its operands are not walked once for each."""
+    lines = [
+        f" part{n} = f32[8] slice(p), slice={{[{n}:{n + 8}]}}\n a{n} = f32[8] abs(part{n})" for n in range(40)
+    ]
+    results = ", ".join(f"a{n}" for n in range(40))
+    root = f" ROOT t = ({', '.join(['f32[8]'] * 40)}) tuple({results})"
+    module = parse("\n".join(["ENTRY e {", " p = f32[64] parameter(0)", *lines, root, "}"]))
+    walks: list[int] = []
+
+    def counted(replacements: Mapping[HloInstruction, HloInstruction]) -> None:
+        walks.append(len(replacements))
+        replace_uses(replacements)
+
+    monkeypatch.setattr(fusion, "replace_uses", counted)
+    assert Fusion().run(module)
+    module.verify()
+    assert len(walks) == 1 and walks[0] > 1

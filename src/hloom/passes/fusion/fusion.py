@@ -468,12 +468,13 @@ class _Plan:
 
         candidates = {id(g) for g in self.all if not g.tiles}
         limits = Limits(self.options.most_evaluated, self.options.most_work)
-        merged: set[Group] = set()
-        joined: list[Group] = []
+        union_of: dict[Group, Group] = {}
         for cluster in join_rows(self.all, candidates, users, limits):
-            joined.append(self.join(dict.fromkeys(cluster)))
-            merged.update(cluster)
-        self.all = [*(g for g in self.all if g not in merged), *joined]
+            union_of.update(dict.fromkeys(cluster, self.join(dict.fromkeys(cluster))))
+        unions = dict.fromkeys(union_of.values())
+        for member in dict.fromkeys(m for union in unions for m in union.members):
+            self.groups[member] = list(dict.fromkeys(union_of.get(g, g) for g in self.groups[member]))
+        self.all = [*(g for g in self.all if g not in union_of), *unions]
 
     def join(self, cluster: dict[Group, None]) -> Group:
         """Merge several groups; values used only inside the merged group are no longer outputs."""
@@ -487,25 +488,30 @@ class _Plan:
                 if output.is_root or any(g not in cluster for u in output.users for g in self.groups[u]):
                     joined.outputs.append(output)
         joined.outputs.sort(key=self.position.__getitem__, reverse=True)
-        for member in joined.members:
-            self.groups[member] = [joined if g in cluster else g for g in self.groups[member]]
         return joined
 
     # -- creating the fusions
 
     def materialize(self) -> bool:
-        """Replace every group of more than one instruction by a fusion."""
-        changed = False
-        replaced: dict[HloInstruction, HloInstruction] = {}
+        """Replace every group of more than one instruction by a fusion.
+
+        Uses are replaced at the end, in one walk: an instruction with many operands uses many fusions.
+        """
+        replacements: dict[HloInstruction, HloInstruction] = {}
+        members: dict[HloInstruction, None] = {}
         for group in sorted(self.all, key=lambda g: min(self.position[o] for o in g.outputs)):
             names = ", ".join(f"%{output.name}" for output in group.outputs)
             if len(group.members) > 1 and group.accepts and consume(names):
-                self.fuse(group, replaced)
-                changed = True
-        return changed
+                replacements.update(self.fuse(group))
+                members.update(group.members)
+        replace_uses(replacements)
+        for member in sorted(members, key=self.position.__getitem__, reverse=True):
+            if not member.users and not member.is_root:
+                self.computation.remove(member)
+        return bool(replacements)
 
-    def fuse(self, group: Group, replaced: dict[HloInstruction, HloInstruction]) -> None:
-        """Create one fusion instruction and replace the uses of its outputs."""
+    def fuse(self, group: Group) -> dict[HloInstruction, HloInstruction]:
+        """Add a fusion of the members of a group; return the replacement of each output."""
         module = self.computation.module
         assert module is not None
         body = HloComputation(module.unique_name("fused_computation"))
@@ -543,22 +549,20 @@ class _Plan:
         )
         fusion.metadata = outputs[0].metadata
         self.computation.add(fusion)
-        self.hand_over(fusion, outputs)
-        for member in reversed(members):
-            if not member.users and not member.is_root:
-                self.computation.remove(member)
+        return self.results(fusion, outputs)
 
-    def hand_over(self, fusion: HloInstruction, outputs: list[HloInstruction]) -> None:
-        """Replace the uses of the outputs by the fusion, or by its tuple elements if it has several."""
+    def results(
+        self, fusion: HloInstruction, outputs: list[HloInstruction]
+    ) -> dict[HloInstruction, HloInstruction]:
+        """Return the value of each output: the fusion, or its tuple elements if it has several."""
         module = self.computation.module
         assert module is not None
         if len(outputs) == 1:
-            outputs[0].replace_all_uses_with(fusion)
-            return
+            return {outputs[0]: fusion}
         replacements: dict[HloInstruction, HloInstruction] = {}
         for number, output in enumerate(outputs):
             name, operation = module.unique_name("get-tuple-element"), GetTupleElement(index=number)
             replacements[output] = self.computation.add(
                 HloInstruction(name, operation, output.shape, [fusion])
             )
-        replace_uses(replacements)
+        return replacements
