@@ -108,12 +108,15 @@ class Fusion:
 
 def control_computations(module: HloModule) -> list[HloComputation]:
     """Return the entry and the bodies, conditions and branches reachable from it, callers first."""
-    found = [module.entry]
-    for computation in found:
+    computations = [module.entry]
+    reached = {module.entry}
+    for computation in computations:
         for instruction in computation.instructions:
             if instruction.operation.calls_program:
-                found.extend(c for c in instruction.called_computations if c not in found)
-    return found
+                called = [c for c in dict.fromkeys(instruction.called_computations) if c not in reached]
+                computations.extend(called)
+                reached.update(called)
+    return computations
 
 
 def _in_place(p: HloInstruction) -> bool:
