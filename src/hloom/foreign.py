@@ -26,19 +26,23 @@ _BINARIES: Final = (
     (b"SQLite format", "an SQLite database"),
     (b"MZ", "a Windows program"),
 )
+_MLIR: Final = re.compile(
+    r"^\s*(?:module\b.*\{|func\.func\b|\"?[a-z]\w*\.\w+\"?\(|%\w+ = [a-z]\w*\.\w)", re.M
+)
+_PYTHON: Final = re.compile(
+    r"^(?:import \w|from [\w.]+ import |def \w+\(.*:|class \w+.*:|@\w+|async def )", re.M
+)
+_C: Final = re.compile(r"^\s*(?:#include\b|#pragma\b|(?:int|void|template|namespace|using)\b.*[;{<])", re.M)
 _TEXTS: Final = (
     (re.compile(r"\A\s*<(?:!doctype|html|head|body|\?xml|svg)\b", re.I), "an HTML or XML document"),
     (re.compile(r"\A\s*[{\[]\s*[\"\]}\[{]"), "JSON"),
     (re.compile(r"\A#!"), "a script"),
     (re.compile(r"^(?:; ModuleID\b|define\s.*@|target (?:triple|datalayout)\b)", re.M), "LLVM IR"),
-    (re.compile(r"^\s*(?:module\b.*\{|func\.func\b|\"?[a-z]\w*\.\w+\"?\(|%\w+ = [a-z]\w*\.\w)", re.M),
-     "MLIR of other dialects than StableHLO"),
-    (re.compile(r"^(?:import \w|from [\w.]+ import |def \w+\(.*:|class \w+.*:|@\w+|async def )", re.M),
-     "Python source code"),
-    (re.compile(r"^\s*(?:#include\b|#pragma\b|(?:int|void|template|namespace|using)\b.*[;{<])", re.M),
-     "C or C++ source code"),
+    (_MLIR, "MLIR of other dialects than StableHLO"),
+    (_PYTHON, "Python source code"),
+    (_C, "C or C++ source code"),
     (re.compile(r"\A\s*(?:#+ \S|```|---\n)"), "Markdown"),
-)  # fmt: skip
+)
 _HLO: Final = re.compile(
     r"\bHloModule\b|\bENTRY\b|\bROOT\b"
     r"|(?<![\w.])(?:pred|token|opaque|bf16|[suf]\d{1,3}|f\d{1,2}e\d\w*|c64|c128)\["

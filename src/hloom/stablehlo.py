@@ -91,14 +91,14 @@ def module_from_stablehlo(data: bytes) -> HloModule:
     program = _exported(data) or data
     _require_jax("reading StableHLO")
     try:
-        made = private.to_computation()(
+        computation = private.to_computation()(
             program if program.startswith(_BYTECODE) else program.decode("utf-8", "replace"),
             use_tuple_args=False,
             return_tuple=False,
         )
     except (RuntimeError, ValueError) as error:
         raise _refusal(program, str(error)) from error
-    return HloModule.from_proto(made.as_serialized_hlo_module_proto())
+    return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
 
 
 def _refusal(program: bytes, reason: str) -> HloError:
@@ -112,9 +112,9 @@ def _refusal(program: bytes, reason: str) -> HloError:
         return HloError(message + reason, rule="stablehlo.conversion")
     line, column = int(at["line"]), int(at["column"])
     lines = program.decode("utf-8", "replace").split("\n")
-    rest = _POSITION.sub(lambda other: f"{other['line']}:{other['column']}: ", reason[at.end() :]).strip()
+    text = _POSITION.sub(lambda other: f"{other['line']}:{other['column']}: ", reason[at.end() :]).strip()
     return HloError(
-        message + rest.replace("<unknown>:0: error: ", "").replace("\n", "; "),
+        message + text.replace("<unknown>:0: error: ", "").replace("\n", "; "),
         rule="stablehlo.conversion",
         line=line,
         column=column,

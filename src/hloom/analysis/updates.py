@@ -153,14 +153,14 @@ def _carried_updates(order: Sequence[HloInstruction]) -> dict[Leaf, HloInstructi
 
 def readers(order: Iterable[HloInstruction]) -> dict[Leaf, dict[HloInstruction, None]]:
     """Return the instructions that read each leaf, with those that read it as an element of a tuple."""
-    found: dict[Leaf, dict[HloInstruction, None]] = {}
+    users: dict[Leaf, dict[HloInstruction, None]] = {}
     for i in order:
         if is_alias(i) or isinstance(i.operation, Tuple | GetTupleElement | AfterAll):
             continue
         for operand in i.operands:
             for index, _ in operand.shape.leaves():
-                found.setdefault(origin(operand, index), {})[i] = None
-    return found
+                users.setdefault(origin(operand, index), {})[i] = None
+    return users
 
 
 def early_reads(order: Sequence[HloInstruction], updates: Updates) -> set[HloInstruction]:
@@ -205,8 +205,8 @@ def size(leaf: Leaf) -> int:
 
 def is_small(shape: Shape, leaf: Leaf) -> bool:
     """Return whether an array has much fewer elements than a leaf."""
-    whole = _shape(leaf)
-    return shape.is_array and whole.is_array and shape.element_count * _LEAST <= whole.element_count
+    leaf_shape = _shape(leaf)
+    return shape.is_array and leaf_shape.is_array and shape.element_count * _LEAST <= leaf_shape.element_count
 
 
 def _nearest_ancestors(i: HloInstruction) -> set[HloInstruction]:

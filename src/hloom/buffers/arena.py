@@ -72,14 +72,14 @@ class _Occupied:
 
     def lowest_gap(self, spans: Sequence[tuple[int, int]], size: int) -> int:
         """Return the lowest aligned address from which ``size`` bytes are free during some spans."""
-        taken: list[_Ranges] = []
+        occupied: list[_Ranges] = []
         for below, above in self._nodes(spans):
-            taken += [self._at_some_time[n] for n in below if n in self._at_some_time]
-            taken += [self._throughout[n] for n in above if n in self._throughout]
+            occupied += [self._at_some_time[n] for n in below if n in self._at_some_time]
+            occupied += [self._throughout[n] for n in above if n in self._throughout]
         start, free = 0, False
         while not free:
             free = True
-            for ranges in taken:
+            for ranges in occupied:
                 while end := ranges.obstacle(start, size):
                     start, free = end, False
         return start

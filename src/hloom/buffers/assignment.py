@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 from hloom.analysis.updates import is_alias, is_handed_on, updated_operands
 from hloom.buffers.arena import assign_offsets
 from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, Copy, ShapeIndex, leaf_bytes, leaves, merge
-from hloom.buffers.live_spans import Branch, Branches, live_spans
+from hloom.buffers.live_spans import Branches, BranchSpan, live_spans
 from hloom.buffers.parallel_copies import Pair, in_order
-from hloom.buffers.rotations import Group, Join, Rotation, groups, rotate
+from hloom.buffers.rotations import Join, Rotation, RotationGroup, groups, rotate
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Call, Conditional, While
@@ -59,7 +59,7 @@ class Assignment:
     results: list[Copy] = field(default_factory=list[Copy])
     join_times: dict[Join, int] = field(default_factory=dict[Join, int])
     rotations: dict[Join, Rotation] = field(default_factory=dict[Join, Rotation])
-    rotating: list[Group] = field(default_factory=list[Group])
+    rotating: list[RotationGroup] = field(default_factory=list[RotationGroup])
     workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
     constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
     positions: dict[HloInstruction, int] = field(default_factory=dict[HloInstruction, int])
@@ -194,24 +194,24 @@ class _Walk:
     def plain(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
         """Assign buffers for an operation that reads its operands and writes its results."""
         reading, writing = 2 * self.position, 2 * self.position + 1
-        made = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
-        for buffer in made.values():
+        buffers = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
+        for buffer in buffers.values():
             self.born(buffer, writing)
         scratch = self.workspace(i)
         if scratch:
             self.assignment.workspaces[i] = buffer = self.new(scratch)
             self.born(buffer, reading)
             self.read([buffer], writing)
-        overwritten = frozenset(self.in_place(i)) if len(made) == 1 else frozenset[int]()
-        at_once = len(made) == 1 and self.reads_first(i)
+        overwritten = frozenset(self.in_place(i)) if len(buffers) == 1 else frozenset[int]()
+        at_once = len(buffers) == 1 and self.reads_first(i)
         for number, operand in enumerate(operands):
             free = number in overwritten
-            over = next(iter(made.values())) if free or at_once else None
+            over = next(iter(buffers.values())) if free or at_once else None
             self.read(operand.values(), reading if free else writing, over)
             if free:
-                chosen = self.updates if updated_operands(i) else self.overwrites
-                chosen += [(t, source, reading) for t in made.values() for source in operand.values()]
-        return made
+                reuses = self.updates if updated_operands(i) else self.overwrites
+                reuses += [(t, source, reading) for t in buffers.values() for source in operand.values()]
+        return buffers
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
         """Assign buffers for a loop: condition, body and users of the result share those of the state.
@@ -260,7 +260,7 @@ class _Walk:
         outside, finals, ends = self.enclosing, list[Values](), list[int]()
         for number, computation in enumerate(i.called_computations):
             self.position += 1
-            branch = Branch(2 * self.position)
+            branch = BranchSpan(2 * self.position)
             conditional.branches.append(branch)
             self.enclosing = branch.conditionals
             self.read(operands[number + 1].values(), 2 * self.position)

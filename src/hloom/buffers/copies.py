@@ -40,13 +40,13 @@ class ArrayCopy:
 def array_copies(assignment: Assignment) -> list[ArrayCopy]:
     """Return the copies that a program makes in loops, branches and before updates, in order of execution."""
     reasons = _Reasons(assignment)
-    found: list[tuple[int, ArrayCopy]] = []
+    entries: list[tuple[int, ArrayCopy]] = []
     for i, position in assignment.positions.items():
         for copy in _before_updates(assignment, reasons, i, 2 * position):
-            found.append((position, copy))
+            entries.append((position, copy))
         for copy in _selected(assignment.entering.get(i, ())):
             text = f"the initial value of element {_written(copy.index)}"
-            found.append(
+            entries.append(
                 (position, ArrayCopy(i.name, text, copy.source.size, reasons.of(copy, 2 * position)))
             )
     for (i, number), copies in assignment.returning.items():
@@ -54,8 +54,8 @@ def array_copies(assignment: Assignment) -> list[ArrayCopy]:
         where = "at the end of each iteration" if isinstance(i.operation, While) else f"in branch {number}"
         for copy in _selected(copies):
             text = f"element {_written(copy.index)} {where}" if copy.index else f"the result {where}"
-            found.append((time // 2, ArrayCopy(i.name, text, copy.source.size, reasons.of(copy, time))))
-    return [copy for _, copy in sorted(found, key=lambda entry: entry[0])]
+            entries.append((time // 2, ArrayCopy(i.name, text, copy.source.size, reasons.of(copy, time))))
+    return [copy for _, copy in sorted(entries, key=lambda entry: entry[0])]
 
 
 def _written(index: ShapeIndex) -> str:

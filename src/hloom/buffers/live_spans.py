@@ -17,7 +17,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Branch:
+class BranchSpan:
     """A branch of a conditional: its first and last time, and the conditionals in it, in order."""
 
     first: int
@@ -30,7 +30,7 @@ class Branches:
     """The branches of a conditional, in order; ``first`` is the time at which the conditional is entered."""
 
     first: int
-    branches: list[Branch] = field(default_factory=list[Branch])
+    branches: list[BranchSpan] = field(default_factory=list[BranchSpan])
 
     @property
     def last(self) -> int:
@@ -92,6 +92,6 @@ def _containing(conditionals: Sequence[Branches], time: int) -> Branches | None:
     return conditionals[number] if number >= 0 and time <= conditionals[number].last else None
 
 
-def _branch_at(conditional: Branches, time: int) -> Branch:
+def _branch_at(conditional: Branches, time: int) -> BranchSpan:
     """Return the branch that contains a time."""
     return conditional.branches[bisect_right(conditional.branches, time, key=lambda b: b.first) - 1]

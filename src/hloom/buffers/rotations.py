@@ -28,7 +28,7 @@ Rotation: TypeAlias = list[tuple[Buffer, Buffer]]
 
 
 @dataclass(slots=True)
-class Group:
+class RotationGroup:
     """Buffers of one size that exchange addresses, and the memory for all of them."""
 
     members: list[Buffer]
@@ -72,7 +72,7 @@ def rotate(copies: Mapping[Join, list[Copy]], times: Mapping[Join, int]) -> dict
     return rotations
 
 
-def groups(rotations: Mapping[Join, Rotation]) -> list[Group]:
+def groups(rotations: Mapping[Join, Rotation]) -> list[RotationGroup]:
     """Return the groups of buffers that exchange addresses, also in several rotations."""
     group_of: dict[Buffer, list[Buffer]] = {}
     for rotation in rotations.values():
@@ -83,7 +83,7 @@ def groups(rotations: Mapping[Join, Rotation]) -> list[Group]:
             small, large = sorted((a, b), key=len)
             large += small
             group_of.update(dict.fromkeys(small, large))
-    return [Group(members) for members in {id(g): g for g in group_of.values()}.values()]
+    return [RotationGroup(members) for members in {id(g): g for g in group_of.values()}.values()]
 
 
 def _following(copies: Sequence[Copy], written: int) -> dict[Buffer, Buffer]:

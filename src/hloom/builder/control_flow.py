@@ -145,17 +145,17 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
         raise HloError(message, rule="conditional.arguments")
     if len(values) == 4:
         operands, computations = [values[0], values[2]], [values[1], values[3]]
-        element_type, wanted = PRED, "predicate"
+        element_type, role = PRED, "predicate"
     else:
         computations, operands = list(values[0]), list(values[1])
-        element_type, wanted = S32, "branch index"
+        element_type, role = S32, "branch index"
     if len(operands) != len(computations):
         message = f"Conditional has {len(computations)} computations and {len(operands)} operands"
         raise HloError(message, rule="conditional.arguments")
     builder = an_op(predicate, operands).builder
     chooser = predicate if isinstance(predicate, XlaOp) else constant(builder, predicate, element_type)
     if not chooser.shape.is_scalar or chooser.shape.element_type is not element_type:
-        message = f"the {wanted} of Conditional is {element_type}[], got {chooser.shape}"
+        message = f"the {role} of Conditional is {element_type}[], got {chooser.shape}"
         raise ShapeError(message, rule="conditional.branch-index")
     values = [
         o if isinstance(o, XlaOp) else constant(builder, o, _argument_type(c))

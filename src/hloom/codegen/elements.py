@@ -266,17 +266,17 @@ class Elements:
             assert isinstance(first, Value) and isinstance(second, Value)
             return first & second
 
-        made = a if len(conjuncts) == 1 else self._condition(conjuncts, conjunction)
-        self._conjuncts[made] = conjuncts
-        return made
+        condition = a if len(conjuncts) == 1 else self._condition(conjuncts, conjunction)
+        self._conjuncts[condition] = conjuncts
+        return condition
 
     def _condition(self, key: tuple[Index, int] | frozenset[Value], make: Callable[[], Value]) -> Value:
         """Return a condition that is known in this scope, or emit it."""
-        for known in self._known_conditions:
-            if key in known:
-                return known[key]
-        made = self._known_conditions[-1][key] = make()
-        return made
+        for scope in self._known_conditions:
+            if key in scope:
+                return scope[key]
+        condition = self._known_conditions[-1][key] = make()
+        return condition
 
     # -- indices as values
 

@@ -94,32 +94,32 @@ class NativeExecutable:
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
         target = host()
-        self.key, found = "", None
+        self.key, loaded = "", None
         self.dump = self._dump(flags)
         if cache is not None:
             with phase("loading", "look-up in the cache"):
                 parts = ("program", fingerprint(module), target.identity, f"level {level}")
                 self.key = key_of(*parts, *replaced_targets())
-                found = cached_program(self.key) if self.dump is None else None
-        if found is not None and found.facts.signature != signature_of(module):
-            found = None
-        self.from_cache = found is not None
-        if found is None:
+                loaded = cached_program(self.key) if self.dump is None else None
+        if loaded is not None and loaded.facts.signature != signature_of(module):
+            loaded = None
+        self.from_cache = loaded is not None
+        if loaded is None:
             with collector_paused():
                 entry = self._compile(target, level)
             if cache is not None:
                 with phase("loading", "writing to the cache"):
                     cache.put(self.key, entry)
             with phase("loading", "machine code into memory"):
-                found = LoadedProgram(entry)
-        self.loaded = found
-        self.facts = facts = found.facts
-        self.memory = found.memory
+                loaded = LoadedProgram(entry)
+        self.loaded = loaded
+        self.facts = facts = loaded.facts
+        self.memory = loaded.memory
         self.calls_host = facts.host_calls > 0
         self.shares = facts.shares
         self._long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
-        self._context = found.context
-        self._address = found.address
+        self._context = loaded.context
+        self._address = loaded.address
         self._timing = threading.Lock()
         self._timed: TimedProgram | None = None
         self._recorded: RecordedProgram | None = None
@@ -191,8 +191,10 @@ class NativeExecutable:
         context: Context,
         host: HostCalls | None,
     ) -> list[Array]:
-        results, held = self.outputs(), self.inputs(arguments)
-        self._run_at(address, [a.ctypes.data for a in held], [r.ctypes.data for r in results], context, host)
+        results, inputs = self.outputs(), self.inputs(arguments)
+        self._run_at(
+            address, [a.ctypes.data for a in inputs], [r.ctypes.data for r in results], context, host
+        )
         return results
 
     def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:

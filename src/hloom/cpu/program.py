@@ -261,14 +261,14 @@ class ProgramEmitter:
 
         Too many of them would be spilled, which takes LLVM long: then addresses are computed at each use.
         """
-        found: dict[Buffer, None] = {}
+        buffers: dict[Buffer, None] = {}
         for values in self.assignment.values.values():
-            found.update(dict.fromkeys(buffer.find() for buffer in values.values()))
-        found.update(dict.fromkeys(buffer.find() for buffer in self.assignment.workspaces.values()))
-        if len(found) > MOST_ADDRESSES:
-            found = {buffer: None for buffer in found if buffer.kind == "stack"}
-        found = {buffer: None for buffer in found if not buffer.rotates}
-        for buffer in found:
+            buffers.update(dict.fromkeys(buffer.find() for buffer in values.values()))
+        buffers.update(dict.fromkeys(buffer.find() for buffer in self.assignment.workspaces.values()))
+        if len(buffers) > MOST_ADDRESSES:
+            buffers = {buffer: None for buffer in buffers if buffer.kind == "stack"}
+        buffers = {buffer: None for buffer in buffers if not buffer.rotates}
+        for buffer in buffers:
             self._pointers[buffer] = self._address(buffer)
         for buffer in (member for group in self.assignment.rotating for member in group.members):
             self._addresses[buffer] = variable = self.function.allocate(PTR, align=8)

@@ -49,6 +49,8 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.collectives import AllReduce, ReduceScatter
+from hloom.operations.rooted_collectives import CollectiveReduce
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import F32, ElementType
 from hloom.text.options import PrintOptions
@@ -65,7 +67,7 @@ LINEAR: Final = frozenset({
     "set-dimension-size", "shuffle", "slice", "transpose", "complex",
 })  # fmt: skip
 """Operations that change an error as they change the number."""
-SUMS_OF_DEVICES: Final = frozenset({"all-reduce", "collective-reduce", "reduce-scatter"})
+SUMS_OF_DEVICES: Final = frozenset(cls.opcode for cls in (AllReduce, CollectiveReduce, ReduceScatter))
 SUMMED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 ROUNDED: Final = frozenset({
     *SUMS_OF_DEVICES,

@@ -229,9 +229,9 @@ class _Reducer:
 
     def merge_parameters(self) -> None:
         """Use one parameter in the place of others of its shape."""
-        for kept, other in itertools.permutations(self.best.module.entry.parameters, 2):
-            if kept.shape.compatible(other.shape):
-                self.keep(lambda a=kept.name, b=other.name: smaller.merged(self.best, a, b))
+        for parameter, other in itertools.permutations(self.best.module.entry.parameters, 2):
+            if parameter.shape.compatible(other.shape):
+                self.keep(lambda a=parameter.name, b=other.name: smaller.merged(self.best, a, b))
 
     def clear_computations(self) -> None:
         """Replace instructions in loop bodies and other called computations by zeros."""

@@ -126,6 +126,6 @@ def _loop(program: Program, name: str) -> tuple[HloModule, Loop | None, bool]:
     copy = program.module.clone()
     free(copy)
     FlattenCallGraph().run(copy)
-    found = named(copy.instructions(), name)
-    is_root = found is copy.entry.root
-    return copy, loop_of(found), is_root
+    instruction = named(copy.instructions(), name)
+    is_root = instruction is copy.entry.root
+    return copy, loop_of(instruction), is_root

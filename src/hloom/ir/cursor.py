@@ -188,11 +188,11 @@ class Cursor:
 
     def element_index(self) -> int | None:
         """Parse ``#1`` directly after a name, which selects an element of a tuple; return None without it."""
-        found = _ELEMENT.match(self.text, self.position)
-        if found is None:
+        match = _ELEMENT.match(self.text, self.position)
+        if match is None:
             return None
-        self.position = found.end()
-        return int(found[1])
+        self.position = match.end()
+        return int(match[1])
 
     def string(self) -> str:
         """Parse a quoted string, undoing its C escapes."""

@@ -65,17 +65,17 @@ class NamedSharding:
             )
         cursor.accept(",")
         every = tuple(AxisRef(i) for i in range(len(names)))
-        for word, whole in (
+        for word, uniform in (
             ("replicated", NamedSharding(mesh)),
             ("unreduced", NamedSharding(mesh, unreduced_axes=every)),
             ("manual", NamedSharding(mesh, manual_axes=every)),
         ):
             if cursor.accept(word):
                 if word == "unreduced" and cursor.accept("="):
-                    whole = replace(whole, reduction=_parse_reduction(cursor))
+                    uniform = replace(uniform, reduction=_parse_reduction(cursor))
                     if cursor.accept("{"):
-                        whole = replace(whole, unreduced_axes=_parse_axes(cursor, mesh).axes)
-                return whole, _parse_end(cursor)
+                        uniform = replace(uniform, unreduced_axes=_parse_axes(cursor, mesh).axes)
+                return uniform, _parse_end(cursor)
         dimensions = _parse_dimensions(cursor, mesh)
         axes: dict[str, Axes] = {}
         reduction = "SUM"

@@ -294,8 +294,8 @@ def converted(artifact: bytes) -> HloModule:
     """Convert a portable artifact of StableHLO to HLO."""
     from hloom.ir.module import HloModule
 
-    made = private.to_computation()(artifact, use_tuple_args=False, return_tuple=False)
-    return HloModule.from_proto(made.as_serialized_hlo_module_proto())
+    computation = private.to_computation()(artifact, use_tuple_args=False, return_tuple=False)
+    return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +308,8 @@ class Divided:
     @staticmethod
     def of(client: Client, devices: Sequence[Device]) -> Divided | None:
         """Return the devices of a program; None if all are this process's."""
-        own = len(client.own(devices)) == len(devices)
-        return None if own else Divided(client.processes, devices)
+        is_local = len(client.own(devices)) == len(devices)
+        return None if is_local else Divided(client.processes, devices)
 
     def transport(self, module: HloModule) -> Transport | None:
         """Return the messages of the program; None if none of its devices is this process's."""

@@ -18,7 +18,7 @@ from hloom.jax.executables import LoadedExecutable, executable_at
 from hloom.jax.handles import object_at, words_at
 from hloom.jax.memory_layouts import order_at
 from hloom.jax.native import native
-from hloom.jax.profiler import Trace, current_trace
+from hloom.jax.profiler import ProfilerTrace, current_trace
 from hloom.jax.transfers import dimensions_of, elements_of, head_of, logical, new_buffer, wait_for
 
 if TYPE_CHECKING:
@@ -145,22 +145,22 @@ def _run(
         executable.bound = bind(program.host_calls, executable.callbacks)
     trace = current_trace()
     if isinstance(program, NativeExecutable):
-        found = [_run_alone(program, arguments[0], trace)]
+        results = [_run_alone(program, arguments[0], trace)]
     elif trace is not None:
         recorded: list[tuple[Any, Recording]] = program.record(cast("Any", arguments))
         trace.recordings.extend(recording for _, recording in recorded)
-        found = [_flat(result) for result, _ in recorded]
+        results = [_flat(result) for result, _ in recorded]
     else:
         structured: list[Any] = program.run(arguments)
-        found = [_flat(result) for result in structured]
+        results = [_flat(result) for result in structured]
     return [
         [_result(value, leaf, device) for value, leaf in zip(values, executable.outputs, strict=True)]
-        for values, device in zip(found, devices, strict=True)
+        for values, device in zip(results, devices, strict=True)
     ]
 
 
 def _run_alone(
-    program: NativeExecutable, arguments: Sequence[Array | None], trace: Trace | None
+    program: NativeExecutable, arguments: Sequence[Array | None], trace: ProfilerTrace | None
 ) -> list[Array | None]:
     host = program.host() if program.calls_host else None
     if trace is None:

@@ -43,8 +43,8 @@ def take_callbacks(artifact: bytes) -> Sequence[Any]:
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
     """Return a serialized executable and the functions whose mark follows it."""
-    found = _CALLBACKS_AT_END.search(data)
-    return (data, ()) if found is None else (data[: found.start()], _waiting.pop(int(found[1]), ()))
+    match = _CALLBACKS_AT_END.search(data)
+    return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
 
 
 def identity_of(artifact: bytes) -> bytes:
@@ -102,8 +102,8 @@ def _wrap_cache(platform_version: str) -> None:
     ) -> Any:
         if host_callbacks and platform_version in backend.platform_version:
             backend, host_callbacks = _Loader(backend, host_callbacks), ()
-        rest = (host_callbacks,) if host_callbacks else ()  # versions before 0.11 have no such parameter
-        return original(cache_key, compile_options, backend, executable_devices, *rest)
+        callbacks = (host_callbacks,) if host_callbacks else ()  # versions before 0.11 have no such parameter
+        return original(cache_key, compile_options, backend, executable_devices, *callbacks)
 
     read_cached.hloom = True  # type: ignore[attr-defined]
     private.read_cached.set(read_cached)

@@ -66,8 +66,8 @@ class Private:
             return f"no {self}"
         if not self.parameters:
             return ""
-        known = inspect.signature(value).parameters
-        lacking = [name for name in self.parameters if name not in known]
+        parameters = inspect.signature(value).parameters
+        lacking = [name for name in self.parameters if name not in parameters]
         return f"no parameter {', '.join(lacking)} of {self}" if lacking else ""
 
     def __str__(self) -> str:
@@ -146,14 +146,19 @@ register_lowering: Final = Private(
     _MLIR, "register_lowering", parameters=("prim", "rule", "platform", "inline")
 )
 HOMES_OF_LOWERINGS: Final = (
-    Private("jax._src.lax.linalg"), Private("jax._src.debugging"), Private("jax._src.callback"),
-    Private("jax._src.checkify"), Private("jax._src.lax.lax"), Private("jax._src.buffer_callback"),
-)  # fmt: skip
+    Private("jax._src.lax.linalg"),
+    Private("jax._src.debugging"),
+    Private("jax._src.callback"),
+    Private("jax._src.checkify"),
+    Private("jax._src.lax.lax"),
+    Private("jax._src.buffer_callback"),
+)
 """Modules that register lowerings for cpu."""
 CALLBACK_PRIMITIVES: Final = (
-    Private("jax._src.callback", "pure_callback_p"), Private("jax._src.callback", "io_callback_p"),
+    Private("jax._src.callback", "pure_callback_p"),
+    Private("jax._src.callback", "io_callback_p"),
     Private("jax._src.buffer_callback", "buffer_callback_p"),
-)  # fmt: skip
+)
 """Primitives whose only lowering asks for the platform."""
 
 # -- compilation

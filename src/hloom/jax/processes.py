@@ -51,7 +51,7 @@ def _store_error(code: int, message: bytes, size: int) -> int:
 _STORE_ERROR: Final = _ERROR(_store_error)
 
 
-class Store:
+class KeyValueStore:
     """JAX's key-value store.
 
     Args:
@@ -153,13 +153,13 @@ def connect(args: Any, options: dict[str, int], platform: str, devices: int) -> 
     from hloom.runtime.connections import Connections
     from hloom.runtime.sockets import SocketTransport
 
-    store = Store(args, f"hloom/{platform}/{next(_clients)}/")
+    store = KeyValueStore(args, f"hloom/{platform}/{next(_clients)}/")
     coordinator: str = private.distributed_state().coordinator_address or "127.0.0.1:1"
     listener = handshakes.listen(coordinator)
     if rank == 0:
         store.put("secret", secrets.token_hex(32))
-    own = [devices, socket.gethostname(), *listener.getsockname()[:2]]
-    store.put(f"process/{rank}", json.dumps(own))
+    record = [devices, socket.gethostname(), *listener.getsockname()[:2]]
+    store.put(f"process/{rank}", json.dumps(record))
     rows = [_row(store.get(f"process/{n}")) for n in range(count)]
     secret = bytes.fromhex(store.get("secret"))
     sockets = handshakes.connect(rank, [address for *_, address in rows], listener, secret, _SECONDS)

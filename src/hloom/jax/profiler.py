@@ -41,7 +41,7 @@ class _Session(ctypes.Structure):
     _fields_ = (("struct_size", _SIZE), ("profiler", _POINTER), ("buffer", _POINTER), ("buffer_size", _SIZE))
 
 
-class Trace:
+class ProfilerTrace:
     """Recordings collected while a profiler session runs.
 
     Attributes:
@@ -69,23 +69,23 @@ class Trace:
         return space(self.recordings, self._epoch) if self.recordings else b""
 
 
-_traces: Final[dict[int, Trace]] = {}
+_traces: Final[dict[int, ProfilerTrace]] = {}
 """Profilers by their numbers, which are their handles."""
-_running: Final[list[Trace]] = []
+_running: Final[list[ProfilerTrace]] = []
 _encoded: Final[dict[int, Text]] = {}
 """Serialized traces, by profiler; callers read them until they destroy the profiler."""
 _numbers: Final = itertools.count(1)
 _held: Final[list[Any]] = []
 
 
-def current_trace() -> Trace | None:
+def current_trace() -> ProfilerTrace | None:
     """Return the trace that records; None if no profiler runs."""
     return _running[-1] if _running else None
 
 
 def _create(address: int) -> None:
     number = next(_numbers)
-    _traces[number] = Trace()
+    _traces[number] = ProfilerTrace()
     _Create.from_address(address).profiler = number
 
 

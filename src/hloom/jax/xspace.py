@@ -48,13 +48,14 @@ def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, 
         _line([r for r in recordings if r.thread == thread], thread, events, epoch) for thread in threads
     ]
     names = [_entry(n, _number(1, n) + _text(2, name)) for n, name in enumerate(_STATS, 1)]
-    return b"".join((
+    fields = (
         _number(1, device),  # id
         _text(2, f"{_PLANE}{device}"),  # name
         *(_bytes(3, line) for line in lines),  # lines
         *(_bytes(4, each) for each in metadata),  # event_metadata
         *(_bytes(5, name) for name in names),  # stat_metadata
-    ))  # fmt: skip
+    )
+    return b"".join(fields)
 
 
 def _event_metadata(number: int, i: HloInstruction | None, module: str, program: int) -> bytes:
@@ -84,12 +85,13 @@ def _line(
     encoded = [
         _event(event, begin - first, -minus_end - begin, lost) for begin, minus_end, event, lost in rows
     ]
-    return b"".join((
+    fields = (
         _number(1, thread),  # id
         _text(2, f"hloom thread {thread}"),  # name
         _number(3, first + epoch),  # timestamp_ns
         *(_bytes(4, event) for event in encoded),  # events
-    ))  # fmt: skip
+    )
+    return b"".join(fields)
 
 
 def _event(metadata: int, offset: int, duration: int, lost: int) -> bytes:

@@ -90,8 +90,8 @@ class Compare(Elementwise):
             types += ["TOTALORDER"] if self.order == "TOTAL" else []
             kind = kind or "".join(types[:1])
             if kind not in types:
-                stated = f"{self.comparison_type} " * bool(self.comparison_type)
-                message = f"{self.order} order of a {stated}comparison of {operands[0].element_type.name}"
+                type_text = f"{self.comparison_type} " * bool(self.comparison_type)
+                message = f"{self.order} order of a {type_text}comparison of {operands[0].element_type.name}"
                 raise ShapeError(message, rule="compare.order")
         return self.replace(comparison_type="" if kind == natural else kind, order="")
 

@@ -81,8 +81,8 @@ class BitcastConvert(Operation):
             message = f"{before.name} to {after.name}: complex numbers and others do not share bits"
             raise ShapeError(message, rule="bitcast-convert.complex")
         wide, narrow_ = (operand, shape) if before.bits >= after.bits else (shape, operand)
-        ratio, rest = divmod(wide.element_type.bits, narrow_.element_type.bits)
-        if rest:
+        ratio, remainder = divmod(wide.element_type.bits, narrow_.element_type.bits)
+        if remainder:
             message = f"the bits of {wide.element_type} are no whole number of {narrow_.element_type}"
             raise ShapeError(message, rule="bitcast-convert.widths")
         dimensions = wide.dimensions if ratio == 1 else (*wide.dimensions, ratio)

@@ -92,12 +92,12 @@ class Writer:
 
     def resize(self, x: HloInstruction, sizes: Sequence[int], fill: complex | Array = 0) -> HloInstruction:
         """Cut an array, or extend it with ``fill``, at the ends of its dimensions up to ``sizes``."""
-        kept = tuple(map(min, x.shape.dimensions, sizes))
-        if kept != x.shape.dimensions:
-            x = self.op(Slice(slice=tuple(SliceDimension(0, size) for size in kept)), x)
-        if kept == tuple(sizes):
+        overlap = tuple(map(min, x.shape.dimensions, sizes))
+        if overlap != x.shape.dimensions:
+            x = self.op(Slice(slice=tuple(SliceDimension(0, size) for size in overlap)), x)
+        if overlap == tuple(sizes):
             return x
-        added = (PaddingDimension(0, size - n) for n, size in zip(kept, sizes, strict=True))
+        added = (PaddingDimension(0, size - n) for n, size in zip(overlap, sizes, strict=True))
         return self.op(Pad(padding=tuple(added)), x, self.scalar(fill, x.shape.element_type))
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction) -> HloInstruction:

@@ -240,7 +240,7 @@ class ElementReads:
         assert isinstance(i.operation, DynamicSlice)
         sizes = i.operation.dynamic_slice_sizes
         sliced = zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
-        self._read(operand, tuple(x + self._start(s, whole - size) for x, s, whole, size in sliced))
+        self._read(operand, tuple(x + self._start(s, extent - size) for x, s, extent, size in sliced))
 
     def _dynamic_update_slice(self, i: HloInstruction, indices: Indices) -> None:
         operand, update, *starts = i.operands

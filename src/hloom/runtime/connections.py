@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Kinds of frames: an encoded value, bytes of native code, a mark, a value to gather, a farewell."""
 
     MESSAGE = 0
@@ -41,7 +41,7 @@ _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 4), (socket.TCP_KEEPINTVL, 1), (socke
 """A machine that does not answer for 8 s is lost; the kernel answers for a process that is stopped."""
 
 
-class Place(NamedTuple):
+class Envelope(NamedTuple):
     """Where a payload of native code belongs: the other process, program, run and tag."""
 
     rank: int
@@ -61,8 +61,8 @@ class Receiver(NamedTuple):
 class _Incoming:
     """A payload that arrives; into the memory of a receiver, or into its own until there is one."""
 
-    def __init__(self, kind: int, place: Place, size: int, receiver: Receiver | None) -> None:
-        self.kind, self.place, self.size, self.filled = kind, place, size, 0
+    def __init__(self, kind: int, envelope: Envelope, size: int, receiver: Receiver | None) -> None:
+        self.kind, self.envelope, self.size, self.filled = kind, envelope, size, 0
         self.receiver = receiver
         self.own: bytearray | None = None
         if receiver is None:
@@ -122,8 +122,8 @@ class Connections:
         self.messages: dict[int, deque[bytearray]] = defaultdict(deque)
         self.gathered: dict[tuple[int, int], dict[int, bytearray]] = defaultdict(dict)
         self.marks: dict[tuple[int, int], set[int]] = defaultdict(set)
-        self._posted: dict[Place, deque[Receiver]] = defaultdict(deque)
-        self._early: dict[Place, deque[_Incoming]] = defaultdict(deque)
+        self._posted: dict[Envelope, deque[Receiver]] = defaultdict(deque)
+        self._early: dict[Envelope, deque[_Incoming]] = defaultdict(deque)
         self._selector = selectors.DefaultSelector()
         self._links: dict[int, _Link] = {}
         for other, connection in sockets.items():
@@ -160,46 +160,49 @@ class Connections:
     def leave(self) -> None:
         """Tell all others that this process ends."""
         for rank in self._links:
-            self.send(rank, Kind.END, 0, 0)
+            self.send(rank, FrameKind.END, 0, 0)
 
-    def send_memory(self, place: Place, address: int, size: int, request: int) -> None:
+    def send_memory(self, envelope: Envelope, address: int, size: int, request: int) -> None:
         """Send memory of native code, and complete a request when the memory is no longer needed."""
-        link = self._links[place.rank]
+        link = self._links[envelope.rank]
         if link.loss:
-            _set(request, LOST + place.rank)
+            _set(request, LOST + envelope.rank)
             return
         _set(request, 0)
-        header = _HEADER.pack(Kind.DATA, place.program, place.run, place.tag, size)
+        header = _HEADER.pack(FrameKind.DATA, envelope.program, envelope.run, envelope.tag, size)
         memory = _memory(address, size)
         if size <= _COPIED_BYTES:
-            self._send(link, [_Outgoing(place.program, memoryview(header + bytes(memory)))])
+            self._send(link, [_Outgoing(envelope.program, memoryview(header + bytes(memory)))])
             _set(request, COMPLETE)
             return
-        parts = [_Outgoing(place.program, memoryview(header)), _Outgoing(place.program, memory, request)]
+        parts = [
+            _Outgoing(envelope.program, memoryview(header)),
+            _Outgoing(envelope.program, memory, request),
+        ]
         self._send(link, parts)
 
-    def receive_memory(self, place: Place, receiver: Receiver) -> None:
+    def receive_memory(self, envelope: Envelope, receiver: Receiver) -> None:
         """Receive into memory of native code."""
         _set(receiver.request, 0)
-        early = self._early.get(place)
+        early = self._early.get(envelope)
         if early:
             incoming = early.popleft()
             if not early:
-                del self._early[place]
+                del self._early[envelope]
             incoming.receiver = receiver
             if incoming.filled == incoming.size:
                 _deliver(incoming)
-        elif self._links[place.rank].loss:
-            _set(receiver.request, LOST + place.rank)
+        elif self._links[envelope.rank].loss:
+            _set(receiver.request, LOST + envelope.rank)
         else:
-            self._posted[place].append(receiver)
+            self._posted[envelope].append(receiver)
 
     def cancel(self, program: int) -> None:
         """Use the memory of a program no more: its run has failed."""
-        for place in [place for place in self._posted if place.program == program]:
-            del self._posted[place]
+        for envelope in [envelope for envelope in self._posted if envelope.program == program]:
+            del self._posted[envelope]
         for link in self._links.values():
-            if link.incoming is not None and link.incoming.place.program == program:
+            if link.incoming is not None and link.incoming.envelope.program == program:
                 link.incoming.release()
             for part in link.out:
                 if part.program == program and part.request:
@@ -208,8 +211,8 @@ class Connections:
     def forget_early(self, program: int) -> None:
         """Drop what has arrived for runs before the present one."""
         run = self.runs[program]
-        for place in [p for p in self._early if p.program == program and p.run < run]:
-            del self._early[place]
+        for envelope in [p for p in self._early if p.program == program and p.run < run]:
+            del self._early[envelope]
         for key in [key for key in self.marks if key[0] == program and key[1] < run]:
             del self.marks[key]
 
@@ -278,7 +281,7 @@ class Connections:
             return False
         if link.incoming is not None and link.incoming.filled == link.incoming.size:
             incoming, link.incoming = link.incoming, None
-            if incoming.kind == Kind.END:
+            if incoming.kind == FrameKind.END:
                 link.has_left = True
                 self._lose(link, "it has ended")
             else:
@@ -289,37 +292,37 @@ class Connections:
         """Read a header, and find memory for the payload."""
         kind, program, run, tag, size = _HEADER.unpack(link.header)
         link.header.clear()
-        if kind > max(Kind) or size > MOST_BYTES:
+        if kind > max(FrameKind) or size > MOST_BYTES:
             self._lose(link, f"it sends a frame of the kind {kind} with {size} bytes")
             return
-        place = Place(link.rank, program, run, tag)
+        envelope = Envelope(link.rank, program, run, tag)
         receiver = None
-        posted = self._posted.get(place) if kind == Kind.DATA else None
+        posted = self._posted.get(envelope) if kind == FrameKind.DATA else None
         if posted:
             receiver = posted.popleft()
             if not posted:
-                del self._posted[place]
+                del self._posted[envelope]
             if receiver.size != size:
                 _set(receiver.request, MISMATCH)
                 receiver = None
-        link.incoming = _Incoming(kind, place, size, receiver)
-        if kind == Kind.DATA and receiver is None and run >= self.runs.get(program, 0):
-            self._early[place].append(link.incoming)
+        link.incoming = _Incoming(kind, envelope, size, receiver)
+        if kind == FrameKind.DATA and receiver is None and run >= self.runs.get(program, 0):
+            self._early[envelope].append(link.incoming)
 
     def _take(self, incoming: _Incoming) -> None:
         """Take a frame that has arrived."""
-        place = incoming.place
-        if incoming.kind == Kind.DATA:
+        envelope = incoming.envelope
+        if incoming.kind == FrameKind.DATA:
             _deliver(incoming)
             return
         assert incoming.own is not None
         match incoming.kind:
-            case Kind.MESSAGE:
-                self.messages[place.program].append(incoming.own)
-            case Kind.BARRIER:
-                self.marks[place.program, place.run].add(place.rank)
+            case FrameKind.MESSAGE:
+                self.messages[envelope.program].append(incoming.own)
+            case FrameKind.BARRIER:
+                self.marks[envelope.program, envelope.run].add(envelope.rank)
             case _:
-                self.gathered[place.program, place.run][place.rank] = incoming.own
+                self.gathered[envelope.program, envelope.run][envelope.rank] = incoming.own
         self.lock.notify_all()
 
     def _lose(self, link: _Link, reason: str) -> None:
@@ -333,7 +336,7 @@ class Connections:
                 _set(part.request, LOST + link.rank)
         link.out.clear()
         waiting = [p for p in self._posted if p.rank == link.rank]
-        for receiver in (r for place in waiting for r in self._posted.pop(place)):
+        for receiver in (r for envelope in waiting for r in self._posted.pop(envelope)):
             _set(receiver.request, LOST + link.rank)
         incoming = link.incoming
         if incoming is not None and incoming.receiver is not None:

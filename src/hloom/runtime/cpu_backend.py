@@ -231,17 +231,17 @@ def run_gang(
     gang: Gang, natives: Sequence[NativeExecutable], arguments: Sequence[Sequence[Value]]
 ) -> list[Value]:
     """Run a gang that was taken; return the results of its devices. Raises like `NativeExecutable.run`."""
-    held: list[Array] = []
+    inputs: list[Array] = []
     results: list[list[Array]] = []
-    for native, given in zip(natives, arguments, strict=True):
+    for native, values in zip(natives, arguments, strict=True):
         shapes = [p.shape for p in native.module.entry.parameters]
-        held += native.inputs(flat(shapes, given))
+        inputs += native.inputs(flat(shapes, values))
         results.append(native.outputs())
-    targets = [result.ctypes.data for own in results for result in own]
-    gang.run([array.ctypes.data for array in held], targets)
+    targets = [result.ctypes.data for outputs in results for result in outputs]
+    gang.run([array.ctypes.data for array in inputs], targets)
     return [
-        joined(native.module.entry.root.shape, iter(own))
-        for native, own in zip(natives, results, strict=True)
+        joined(native.module.entry.root.shape, iter(outputs))
+        for native, outputs in zip(natives, results, strict=True)
     ]
 
 

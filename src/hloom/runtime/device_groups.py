@@ -20,21 +20,25 @@ def check_device_groups(modules: Sequence[HloModule], num_replicas: int, num_par
     devices: dict[HloModule, list[tuple[int, int]]] = {}
     for number, module in enumerate(modules):
         devices.setdefault(module, []).append(divmod(number, num_partitions))
-    for module, own in devices.items():
+    for module, module_devices in devices.items():
         checked: set[object] = set()
         for i in module.instructions():
             if not isinstance(i.operation, Collective):
                 continue
             groups, mode = i.operation.replica_groups, i.operation.group_mode
-            if (groups, mode, i.opcode) not in checked:
-                checked.add((groups, mode, i.opcode))
-                _check(i, groups.groups, mode, own, (num_replicas, num_partitions))
+            key = (type(i.operation), groups, mode)
+            if key not in checked:
+                checked.add(key)
+                _check(i, groups.groups, mode, module_devices, (num_replicas, num_partitions))
 
 
 def _check(
-    i: HloInstruction, groups: Sequence[Sequence[int]], mode: str, devices: Iterable[tuple[int, int]],
+    i: HloInstruction,
+    groups: Sequence[Sequence[int]],
+    mode: str,
+    devices: Iterable[tuple[int, int]],
     counts: tuple[int, int],
-) -> None:  # fmt: skip
+) -> None:
     """Check the groups of one collective for the devices, (replica, partition), that execute it."""
     replicas, partitions = counts
     sizes = {"cross_partition": partitions, "flattened_id": replicas * partitions}

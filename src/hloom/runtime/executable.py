@@ -466,8 +466,10 @@ class Executable(Displayed):
     def record(self, arguments: Sequence[Sequence[Any]]) -> list[tuple[Any, Recording]]:
         """Run like `run`; return the result of each device and the times of its instructions."""
         values = [
-            self._bound(device, module, own)
-            for device, module, own in zip(self._world.devices, self._modules, arguments, strict=True)
+            self._bound(device, module, device_arguments)
+            for device, module, device_arguments in zip(
+                self._world.devices, self._modules, arguments, strict=True
+            )
         ]
         return self._run_together(lambda program, bound: program.record(bound), values)
 

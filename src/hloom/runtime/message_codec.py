@@ -21,9 +21,11 @@ _INTEGER: Final = struct.Struct("<q")
 _DEEPEST: Final = 32
 """Levels of nesting; values of programs have fewer."""
 _CONTAINERS: Final[dict[bytes, Callable[[list[Any]], Any]]] = {
-    b"(": tuple, b"[": list, b"<": set,
+    b"(": tuple,
+    b"[": list,
+    b"<": set,
     b"{": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
-}  # fmt: skip
+}
 
 
 def encode(value: Any) -> bytes:

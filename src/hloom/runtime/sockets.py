@@ -16,14 +16,12 @@ from typing import Any, Final
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.peers import Message, MessageFunctions
-from hloom.runtime.connections import LOST, Connections, Kind, Place, Receiver
+from hloom.runtime.connections import LOST, Connections, Envelope, FrameKind, Receiver
 from hloom.runtime.message_codec import decode, encode
 
 _MOST_TAGS: Final = 1 << 31
-_FUNCTION: Final = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32,
-    ctypes.c_int64, ctypes.c_void_p,
-)  # fmt: skip
+_INT32, _INT64, _POINTER = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+_FUNCTION: Final = ctypes.CFUNCTYPE(_INT32, _POINTER, _INT32, _INT64, _INT32, _INT32, _INT64, _POINTER)
 """The form of MPI_Isend and MPI_Irecv, with handles of 64 bits."""
 _transports: Final[dict[int, SocketTransport]] = {}
 """Transports by the handles that native code has for them."""
@@ -90,7 +88,7 @@ class SocketTransport:
         """See `Transport`."""
         payload = encode(message)
         with self._connections.lock:
-            self._connections.send(self._ranks[rank], Kind.MESSAGE, self._program, message[0], payload)
+            self._connections.send(self._ranks[rank], FrameKind.MESSAGE, self._program, message[0], payload)
 
     def receive(self) -> Message | None:
         """See `Transport`; a process that is lost before it has ended the run is one that failed."""
@@ -121,7 +119,7 @@ class SocketTransport:
         with connections.lock:
             run = connections.runs[self._program]
             for rank in self._others:
-                connections.send(rank, Kind.BARRIER, self._program, run)
+                connections.send(rank, FrameKind.BARRIER, self._program, run)
         others = set(self._others)
 
         def complete() -> bool:
@@ -137,7 +135,7 @@ class SocketTransport:
         payload = encode(value)
         with connections.lock:
             for rank in self._others:
-                connections.send(rank, Kind.GATHER, self._program, number, payload)
+                connections.send(rank, FrameKind.GATHER, self._program, number, payload)
             arrived = connections.gathered[self._program, number]
             while missing := [rank for rank in self._others if rank not in arrived]:
                 for rank in missing:
@@ -165,20 +163,20 @@ class SocketTransport:
             loss = self._connections.loss(rank)
         return f"process {rank} on {self._connections.hosts[rank]} is lost: {loss}"
 
-    def _place(self, rank: int, tag: int) -> Place:
+    def _envelope(self, rank: int, tag: int) -> Envelope:
         run = self._connections.runs[self._program]
-        return Place(self._ranks[rank], self._program, run, tag)
+        return Envelope(self._ranks[rank], self._program, run, tag)
 
     def begin_send(self, address: int, size: int, rank: int, tag: int, request: int) -> None:
         """Send memory of native code to a process."""
         with self._connections.lock:
-            self._connections.send_memory(self._place(rank, tag), address, size, request)
+            self._connections.send_memory(self._envelope(rank, tag), address, size, request)
 
     def begin_receive(self, address: int, size: int, rank: int, tag: int, request: int) -> None:
         """Receive into memory of native code from a process."""
         with self._connections.lock:
-            place = self._place(rank, tag)
-            self._connections.receive_memory(place, Receiver(address, size, request))
+            envelope = self._envelope(rank, tag)
+            self._connections.receive_memory(envelope, Receiver(address, size, request))
 
 
 def _isend(address: int, size: int, _: int, rank: int, tag: int, handle: int, request: int) -> int:

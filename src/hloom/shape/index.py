@@ -62,8 +62,8 @@ class Tiling:
     @property
     def padded(self) -> tuple[int, ...]:
         """The joined dimensions, padded to a whole number of tiles."""
-        whole = (count * size for count, size in zip(self.counts, self.tile, strict=True))
-        return (*self.bounds[: self.untouched], *whole)
+        rounded = (count * size for count, size in zip(self.counts, self.tile, strict=True))
+        return (*self.bounds[: self.untouched], *rounded)
 
     @property
     def split(self) -> tuple[int, ...]:

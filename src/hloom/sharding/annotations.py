@@ -113,21 +113,21 @@ class Annotations:
         for (index, leaf), sharding in zip(i.shape.leaves(), shardings, strict=True):
             tiling = sharding.tiling(rank_of(leaf), self.devices, axes)
             if leaf.is_array and not tiling.is_replicated:
-                whole = frozenset(d for d in range(leaf.rank) if not tiling.cuts(d))
-                yield Statement((i, index), tiling, whole)
+                uncut = frozenset(d for d in range(leaf.rank) if not tiling.cuts(d))
+                yield Statement((i, index), tiling, uncut)
 
     def borders(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Border]:
         """Return the calls that enter and leave manual regions."""
         keys = {TO_LOCAL: "xla.sdy.in_shardings", TO_GLOBAL: "xla.sdy.out_shardings"}
-        found: dict[HloInstruction, Border] = {}
+        borders: dict[HloInstruction, Border] = {}
         for i in instructions:
             if isinstance(i.operation, CustomCall) and (key := keys.get(i.operation.custom_call_target)):
                 axes, shardings = self.manual(i, key)
                 ranks = (rank_of(operand.shape) for operand in i.operands)
                 pairs = zip(shardings, ranks, strict=True)
                 manual = tuple(sharding.tiling(rank, self.devices, axes) for sharding, rank in pairs)
-                found[i] = Border(manual, self.places(shardings, axes))
-        return found
+                borders[i] = Border(manual, self.places(shardings, axes))
+        return borders
 
     def wanted(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Tiling]:
         """Return the tilings in which manual regions take arrays."""

@@ -46,8 +46,8 @@ def state_regions(module: HloModule) -> None:
             _state(i, "xla.sdy.out_shardings", _named(i, i), operands, meshes)
     if meshes:
         attributes = module.config.frontend_attributes
-        stated = attributes.get(_MESHES, "{}").strip().removeprefix("{").removesuffix("}")
-        texts = [*([stated] if stated else []), *(_mesh(mesh, name) for mesh, name in meshes.items())]
+        existing = attributes.get(_MESHES, "{}").strip().removeprefix("{").removesuffix("}")
+        texts = [*([existing] if existing else []), *(_mesh(mesh, name) for mesh, name in meshes.items())]
         module.config.frontend_attributes = {**attributes, _MESHES: "{" + ", ".join(texts) + "}"}
 
 
@@ -99,8 +99,8 @@ def _sharding(named: NamedSharding, meshes: dict[Mesh, str]) -> str:
         for d in named.dimensions
     )
     summed = ", ".join(_axis(axis, named.mesh) for axis in named.unreduced_axes)
-    rest = f", unreduced={named.reduction.lower()}{{{summed}}}" if summed else ""
-    return f"<@{name}, [{', '.join(dimensions)}]{rest}>"
+    unreduced = f", unreduced={named.reduction.lower()}{{{summed}}}" if summed else ""
+    return f"<@{name}, [{', '.join(dimensions)}]{unreduced}>"
 
 
 def _axis(reference: AxisRef, mesh: Mesh) -> str:

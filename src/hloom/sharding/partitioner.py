@@ -159,11 +159,11 @@ class _Partitioner(Regions):
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
         arguments = [self._argument(p, number) for number, p in enumerate(entry.parameters)]
-        wanted = None if self.annotations.open_dimensions(entry.root) else self.stated(entry.root)
+        tilings = None if self.annotations.open_dimensions(entry.root) else self.stated(entry.root)
         self._computation(entry, arguments)
-        if wanted is None or even_results:
-            wanted = self.even(self.whole[entry.root], wanted or self.tilings[entry.root])
-        entry.root = self.fitted(entry.root, wanted, Purpose("result"))
+        if tilings is None or even_results:
+            tilings = self.even(self.whole[entry.root], tilings or self.tilings[entry.root])
+        entry.root = self.fitted(entry.root, tilings, Purpose("result"))
         return self.tilings[entry.root]
 
     def _argument(self, p: HloInstruction, number: int) -> _Argument:
@@ -226,9 +226,9 @@ class _Partitioner(Regions):
     def stated(self, i: HloInstruction) -> Tilings | None:
         """Return the tilings that an instruction must have; None if any will do."""
         if open_dimensions := self.annotations.open_dimensions(i):
-            found = self.propagation.tiling(i)
-            free = found is not None and found.is_replicated and len(open_dimensions) == len(found.tiles)
-            return None if free else found
+            tiling = self.propagation.tiling(i)
+            free = tiling is not None and tiling.is_replicated and len(open_dimensions) == len(tiling.tiles)
+            return None if free else tiling
         return self.agreed.get(i) or self.annotations.stated(i, self.whole.get(i, i.shape))
 
     # -- operations
@@ -526,13 +526,13 @@ class _Partitioner(Regions):
     def _constraint(self, i: HloInstruction, region: Region) -> None:
         """Replace a constraint by its operand, resharded; within manual regions it is only advice."""
         (operand,) = i.operands
-        stated = self.stated(i) if not region else None
-        have = self.tilings[operand]
-        if isinstance(stated, Tiling) and isinstance(have, Tiling):
-            stated = extended(stated, have, self.annotations.open_dimensions(i))
-        decided = plain(i, self.whole[i], stated or have, is_stated=True)
+        constraint = self.stated(i) if not region else None
+        current = self.tilings[operand]
+        if isinstance(constraint, Tiling) and isinstance(current, Tiling):
+            constraint = extended(constraint, current, self.annotations.open_dimensions(i))
+        decided = plain(i, self.whole[i], constraint or current, is_stated=True)
         purpose = Purpose("annotation", decided if isinstance(decided, Decision) else None)
-        fitted = self.fitted(operand, have if stated is None else stated, purpose)
+        fitted = self.fitted(operand, current if constraint is None else constraint, purpose)
         if fitted is not operand:
             self.decided[fitted] = decided
         Writer(i).replace(fitted)

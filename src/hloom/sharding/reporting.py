@@ -165,7 +165,7 @@ def report(
         for one in executed
     ]
     held = memory_of(partitioned, module)
-    made = Report(
+    summary = Report(
         devices,
         named,
         tuple(sorted(rows, key=lambda row: -row.bytes_per_step)),
@@ -178,11 +178,13 @@ def report(
         tuple(scatters(executed)),
     )
     if not tries:
-        return made
-    needs = [(row.why, row.bytes_per_step) for row in made.collectives]
-    costs = Costs(made.bytes_per_step, made.peak_bytes)
-    found = suggested_shardings(module, devices, named, needs, costs, tries, made.fits is False, progress)
-    return replace(made, suggestions=(*found, *made.suggestions))
+        return summary
+    needs = [(row.why, row.bytes_per_step) for row in summary.collectives]
+    costs = Costs(summary.bytes_per_step, summary.peak_bytes)
+    suggestions = suggested_shardings(
+        module, devices, named, needs, costs, tries, summary.fits is False, progress
+    )
+    return replace(summary, suggestions=(*suggestions, *summary.suggestions))
 
 
 def _axis_sizes(mesh: Any) -> dict[str, int]:

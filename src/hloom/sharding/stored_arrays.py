@@ -38,7 +38,7 @@ _ARRAY: Final = ".zarray"
 _GROUP: Final = ".zgroup"
 
 
-class Processes(Protocol):
+class ProcessGroup(Protocol):
     """The processes that store an array together, such as `hloom.runtime.mpi.world()`."""
 
     rank: int
@@ -148,7 +148,7 @@ def store(
     tilings: Sequence[Tiling],
     *,
     name: str = "result",
-    processes: Processes | None = None,
+    processes: ProcessGroup | None = None,
 ) -> list[str]:
     """Write the arrays of a value that lies on several devices; return their names.
 
@@ -202,7 +202,7 @@ def store(
 class _Together:
     """Ends a step of all processes in all of them, or raises in all of them if one has failed."""
 
-    def __init__(self, processes: Processes | None) -> None:
+    def __init__(self, processes: ProcessGroup | None) -> None:
         self._processes = processes
 
     def __enter__(self) -> None:

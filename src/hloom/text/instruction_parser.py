@@ -248,20 +248,20 @@ class InstructionParser:
         if self.create_missing is not None and shape is not None and (cursor.peek(",") or cursor.peek(")")):
             return self.create_missing("", shape)
         name = cursor.name("an operand")
-        found = self.names.get(name)
-        if found is None:
-            known = likely if shape is None else shape
-            if self.create_missing is not None and known is not None:
-                return self.create_missing(name, known)
+        operand = self.names.get(name)
+        if operand is None:
+            expected = likely if shape is None else shape
+            if self.create_missing is not None and expected is not None:
+                return self.create_missing(name, expected)
             message = f"instruction {name!r} does not exist{did_you_mean(name, self.names)}"
             raise cursor.error(message, rule="text.operand", position=named_at)
         while (index := cursor.element_index()) is not None:
-            found = self.element(computation, found, name, index, named_at)
+            operand = self.element(computation, operand, name, index, named_at)
             name = f"{name}#{index}"
-        if shape is not None and not shape.compatible(found.shape):
-            message = f"the operand is stated as {shape}, but {name!r} is {found.shape}"
+        if shape is not None and not shape.compatible(operand.shape):
+            message = f"the operand is stated as {shape}, but {name!r} is {operand.shape}"
             raise cursor.error(message, rule="text.operand-shape", position=start)
-        return found
+        return operand
 
     def element(
         self, computation: HloComputation, value: HloInstruction, name: str, index: int, position: int
@@ -270,9 +270,9 @@ class InstructionParser:
 
         It is in `names` under that text, which is not the name of any other instruction.
         """
-        known = self.names.get(f"{name}#{index}")
-        if known is not None:
-            return known
+        existing = self.names.get(f"{name}#{index}")
+        if existing is not None:
+            return existing
         shape = value.shape
         if not shape.is_tuple or index >= len(shape.tuple_shapes):
             why = f"{len(shape.tuple_shapes)} elements" if shape.is_tuple else f"the shape {shape}"

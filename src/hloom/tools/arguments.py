@@ -94,9 +94,9 @@ def value_lines(value: Any, name: str = "result", *, every: bool = False) -> lis
     if len(arrays) <= _MOST_ARRAYS or every:
         return [line for leaf, array in arrays for line in _array_lines(leaf, array)]
     lines = [f"{leaf}: {_shape_text(array)} {summary(array)}" for leaf, array in arrays[:_MOST_LINES]]
-    rest = len(arrays) - len(lines)
-    more = [f"... and {rest} more arrays"] if rest else []
-    return [*lines, *more, "--all prints every array in full"]
+    omitted = len(arrays) - len(lines)
+    note = [f"... and {omitted} more arrays"] if omitted else []
+    return [*lines, *note, "--all prints every array in full"]
 
 
 def _shape_text(array: Any) -> str:

@@ -102,8 +102,8 @@ def profile_html(profile: Profile) -> str:
     """Return the instructions of a profile that took the most time, with bars."""
     rows: list[tuple[str, ...]] = []
     for line in profile.lines[:_ROWS]:
-        rates = [f"{amount * line.runs / line.seconds / 1e9:.3g}" if line.seconds else ""
-                 for amount in (line.flops, line.bytes)]  # fmt: skip
+        amounts = (line.flops, line.bytes)
+        rates = [f"{n * line.runs / line.seconds / 1e9:.3g}" if line.seconds else "" for n in amounts]
         time = _bar(line.seconds, profile.seconds)
         rows.append((f"{1e6 * line.seconds:.1f}", time, str(line.runs), *rates, _code(line.text)))
     devices = f" on {len(profile.devices)} devices, the slowest; means of devices below" * bool(
@@ -139,9 +139,9 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], count: int = 0)
     style = 'style="text-align: left; vertical-align: top"'
     head = "".join(f"<th {style}>{markup(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td {style}>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    rest = f"<div>… and {count - _ROWS} more</div>" if count > _ROWS else ""
+    note = f"<div>… and {count - _ROWS} more</div>" if count > _ROWS else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div style="overflow: auto; max-height: 480px">{table}{rest}</div>'
+    return f'<div style="overflow: auto; max-height: 480px">{table}{note}</div>'
 
 
 def _bar(part: float, total: float) -> str:
@@ -160,8 +160,8 @@ def _plural(count: int, noun: str) -> str:
 
 def _beginning(text: str) -> str:
     lines = text.split("\n")
-    rest = f"\n… {len(lines) - _LINES} more lines; hloom view shows the whole program" * (len(lines) > _LINES)
-    return "\n".join(lines[:_LINES]) + rest
+    note = f"\n… {len(lines) - _LINES} more lines; hloom view shows the whole program" * (len(lines) > _LINES)
+    return "\n".join(lines[:_LINES]) + note
 
 
 def _pre(text: str) -> str:

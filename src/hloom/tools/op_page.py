@@ -33,12 +33,12 @@ def operation_of(name: str) -> type[Operation]:
     """Return the operation of an opcode or a builder function (Sub, DotGeneral); HloError for other names."""
     import difflib
 
-    opcode = opcode_of(name)
-    if opcode is None:
+    operation = REGISTRY.get(opcode_of(name) or "")
+    if operation is None:
         near = difflib.get_close_matches(name.lower().replace("_", "-"), REGISTRY, 3, 0.5)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise HloError(f"unknown operation {name!r}{hint}", rule="op.known")
-    return REGISTRY[opcode]
+    return operation
 
 
 def op_list(style: Style = plain) -> str:

@@ -56,9 +56,9 @@ def emitted_opcode(function: Callable[..., Any]) -> str:
 def _emitted(function: Callable[..., Any], callers: tuple[Callable[..., Any], ...]) -> Iterator[str]:
     code: CodeType = function.__code__  # type: ignore[attr-defined]
     cells = (cell.cell_contents for cell in function.__closure__ or ())  # type: ignore[attr-defined]
-    own = [text for text in (*cells, *code.co_consts) if isinstance(text, str) and text in REGISTRY]
-    yield from own
-    if own:
+    opcodes = [text for text in (*cells, *code.co_consts) if isinstance(text, str) and text in REGISTRY]
+    yield from opcodes
+    if opcodes:
         return
     for name in code.co_names:
         called = function.__globals__.get(name)  # type: ignore[attr-defined]

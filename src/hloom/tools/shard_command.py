@@ -42,11 +42,11 @@ def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion)
 
     module = load_program(file)
     axes = parse_mesh(mesh) if mesh else {}
-    found = partitioned_program(resized(module, axes), device_count(module, axes)).module
+    program = partitioned_program(resized(module, axes), device_count(module, axes)).module
     if output is not None:
-        save(found, Path(output))
+        save(program, Path(output))
     else:
-        echo(found.to_text(PrintOptions.dump(xla_version)), nl=False)
+        echo(program.to_text(PrintOptions.dump(xla_version)), nl=False)
 
 
 @click.command(short_help="Collectives, bytes and memory of a sharded program.")
@@ -127,7 +127,7 @@ def _topology(name: str) -> str | dict[str, Link]:
             case {"latency": int() | float() as latency, "bandwidth": int() | float() as bandwidth}:
                 links[axis] = Link(float(latency), float(bandwidth))
             case _:
-                wanted = '{"AXIS": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}'
-                message = f"{name} states {json.dumps(link)} for the axis {axis!r}; wanted is {wanted}"
+                form = '{"AXIS": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}'
+                message = f"{name} states {json.dumps(link)} for the axis {axis!r}; wanted is {form}"
                 raise HloError(message, rule="report.topology-file")
     return links

@@ -59,7 +59,7 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
     if copies:
         echo(copies_text(module), nl=False)
         return
-    found = statistics_of(module)
+    statistics = statistics_of(module)
     profile = None
     if compiles:
         from hloom.cpu.native import NativeExecutable
@@ -68,8 +68,8 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
         profile.begin_with(reading)
     if as_json:
         compilation = {"compilation": profile.to_json()} if profile is not None else {}
-        echo(json.dumps(statistics_json(found) | compilation, indent=1))
+        echo(json.dumps(statistics_json(statistics) | compilation, indent=1))
         return
-    echo(statistics_text(found, styled, depth, order), nl=False)
+    echo(statistics_text(statistics, styled, depth, order), nl=False)
     if profile is not None:
         echo(f"\n{styled('Compilation', 'title')}\n{indent(str(profile), '  ')}")

@@ -128,14 +128,14 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, A
         echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
         return {}
     try:
-        passes, more = compiled_parts(module, progress)
+        passes, parts = compiled_parts(module, progress)
     except HloError as error:
         if must:
             raise
         echo(f"not compiled: {error}", err=True)
         return {}
     stages += passes
-    return more
+    return parts
 
 
 def _sharding(

@@ -193,7 +193,7 @@ def _lanes_text(lanes: tuple[int, ...]) -> str:
     return f"<{len(lanes)} x i32> <{listed}>"
 
 
-class Shuffle(Instruction):
+class ShuffleVector(Instruction):
     """A choice of lanes from two vectors.
 
     Attributes:

@@ -21,7 +21,7 @@ from hloom.codegen.llvm.instructions import (
     Insert,
     Instruction,
     Select,
-    Shuffle,
+    ShuffleVector,
     Unary,
 )
 from hloom.codegen.llvm.memory_instructions import Load, Offset, Parameter, StackMemory, Store
@@ -208,7 +208,7 @@ class Function:
         """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
         if other is None:
             other = self.poison(vector.type)
-        made = Shuffle(self, vector, other, tuple(lanes))
+        made = ShuffleVector(self, vector, other, tuple(lanes))
         self._append(made)
         return made
 

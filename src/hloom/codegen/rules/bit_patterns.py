@@ -24,9 +24,9 @@ def _bitcast_convert(e: Elements, instruction: HloInstruction, indices: Indices)
     if before.is_complex:
         return (yield from _complex_parts(e, operand, indices, after))
     if before.bits > after.bits:
-        whole = yield operand, indices[:-1]
-        assert isinstance(whole, Value)
-        return from_bits(_piece(e, bits_of(whole, before), indices[-1], before, after), after)
+        element = yield operand, indices[:-1]
+        assert isinstance(element, Value)
+        return from_bits(_piece(e, bits_of(element, before), indices[-1], before, after), after)
     ratio = after.bits // before.bits
     wide = _width(after)
     total: Value | None = None
@@ -62,13 +62,13 @@ def _complex_parts(e: Elements, operand: HloInstruction, indices: Indices, after
     """Convert between one c128 and two c64: halves of its parts are their parts."""
     before = operand.shape.element_type
     if before is et.C128:
-        whole = yield operand, indices[:-1]
-        assert isinstance(whole, tuple)
+        components = yield operand, indices[:-1]
+        assert isinstance(components, tuple)
         e.pin(indices[-1])
         second = e.index_value(indices[-1]).compare("ne", 0)
-        chosen = e.choose(second, whole[1], whole[0])
-        assert isinstance(chosen, Value)
-        bits = bits_of(chosen, et.F64)
+        half = e.choose(second, components[1], components[0])
+        assert isinstance(half, Value)
+        bits = bits_of(half, et.F64)
         low, high = bits.cast("trunc", I32), bits.logical_shift_right(32).cast("trunc", I32)
         return from_bits(low, et.F32), from_bits(high, et.F32)
     parts: list[Value] = []

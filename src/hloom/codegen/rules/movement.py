@@ -208,8 +208,8 @@ def _dynamic_slice(e: Elements, instruction: HloInstruction, indices: Indices) -
     operand, *starts = instruction.operands
     sizes = operation_of(instruction, DynamicSlice).dynamic_slice_sizes
     source: list[Index] = []
-    for index, start, whole, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True):
-        source.append(index + clamped(e, start, (yield start, ()), whole - size))
+    for index, start, extent, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True):
+        source.append(index + clamped(e, start, (yield start, ()), extent - size))
     return (yield operand, tuple(source))
 
 

@@ -95,10 +95,10 @@ def exponential_base_2(x: Value) -> Value:
     bounded = lasts.select(r.at_most(x, limits[1]), 0.0)
     multiple = r.nearest_multiple(bounded, 1.0)
     fraction = bounded - multiple[0]
-    rest = fraction * math.log(2)
-    low = r.fma(fraction, LOG_2_TAIL[r.is_double], r.product_rest(fraction, r.constant(math.log(2)), rest))
-    tail = r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), low)
-    return lasts.select(r.scale((tail + rest) + 1.0, multiple), 0.0)
+    product = fraction * math.log(2)
+    low = r.fma(fraction, LOG_2_TAIL[r.is_double], r.product_rest(fraction, r.constant(math.log(2)), product))
+    tail = r.fma(product * product, r.polynomial(product, _EXP[r.is_double]), low)
+    return lasts.select(r.scale((tail + product) + 1.0, multiple), 0.0)
 
 
 def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Pair]:

@@ -56,8 +56,8 @@ def logarithm_base_2(x: Value) -> Value:
     natural = log_parts(r, fraction, r.constant(0.0))
     high = natural * LOG2_E
     low = r.fma(natural, LOG2_E_TAIL[r.is_double], r.product_rest(natural, r.constant(LOG2_E), high))
-    total, rest = r.two_sum(exponent, high)
-    return _extended(x, x, total + (rest + low))
+    total, tail = r.two_sum(exponent, high)
+    return _extended(x, x, total + (tail + low))
 
 
 def _extended(argument: Value, infinite: Value, result: Value) -> Value:

@@ -78,9 +78,12 @@ class Gang:
         ]
         self._tables = [
             (ctypes.c_void_p * (len(native.host_calls) + 1))(
-                *(own[n].address if n in own else None for n in range(len(native.host_calls)))
+                *(
+                    participants[n].address if n in participants else None
+                    for n in range(len(native.host_calls))
+                )
             )
-            for native, own in zip(natives, self._participants, strict=True)
+            for native, participants in zip(natives, self._participants, strict=True)
         ]
         self._contexts = [
             Context(
@@ -99,7 +102,7 @@ class Gang:
     def is_native(self) -> bool:
         """Return whether no instruction of a program calls the host."""
         pairs = zip(self._natives, self._participants, strict=True)
-        return all(len(own) == len(native.host_calls) for native, own in pairs)
+        return all(len(participants) == len(native.host_calls) for native, participants in pairs)
 
     def _write(self, meets: bool) -> None:
         """Write the words that native code reads."""
@@ -107,17 +110,13 @@ class Gang:
         switches = [_address(getattr(library, name)) for name in _CONTEXT_FUNCTIONS] if meets else [0] * 3
         arena = max(native.memory.temp for native in self._natives)
         words = (ctypes.c_uint64 * 10).from_address(self.address + 8)
-        words[:] = (
-            self.count, meets, memory_address(), -(-arena // _ALIGNMENT) * _ALIGNMENT, *switches, 0,
-            self._uses_threads(meets), 0,
-        )  # fmt: skip
+        size = -(-arena // _ALIGNMENT) * _ALIGNMENT
+        words[:] = (self.count, meets, memory_address(), size, *switches, 0, self._uses_threads(meets), 0)
         for n, (native, context) in enumerate(zip(self._natives, self._contexts, strict=True)):
             fiber = (ctypes.c_uint64 * 5).from_address(self._fiber(n))
             stack = self._stacks[n] if meets else None
-            fiber[:] = (
-                self.address, native.address, context.address, 0 if stack is None else _start_of(stack),
-                0 if stack is None else _STACK_BYTES,
-            )  # fmt: skip
+            start, stack_size = (0, 0) if stack is None else (_start_of(stack), _STACK_BYTES)
+            fiber[:] = (self.address, native.address, context.address, start, stack_size)
 
     def _uses_threads(self, meets: bool) -> bool:
         """Return whether devices that compute for long run at the same time: if that keeps more cores busy.

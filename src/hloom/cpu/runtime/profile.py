@@ -111,8 +111,8 @@ class Recorder(Timer):
         end = f.call(I64, "hloom_clock")
         table = f.load(PTR, f.offset(self.context, TABLE_WORD, PTR))
         count, room = f.load(I64, table), f.load(I64, f.offset(table, 1, I64))
-        place = count.compare("slt", room).select(count, room)
-        record = f.offset(f.offset(table, RECORDS_AT, I64), place * RECORD_WORDS, I64)
+        slot = count.compare("slt", room).select(count, room)
+        record = f.offset(f.offset(table, RECORDS_AT, I64), slot * RECORD_WORDS, I64)
         for word, value in enumerate((f.constant(I64, number), start, end)):
             f.store(value, f.offset(record, word, I64))
         f.store(count + 1, table)

@@ -105,8 +105,8 @@ class RendezvousPlan:
         """Return what the devices of all processes execute; if that is one program, without asking them."""
         world, peers = self._world, self._world.peers
         if peers is None or not peers.transport.is_uniform:
-            own = self._offer(world.devices, self._keys_of, self._calls)
-            return [own] if peers is None else peers.transport.all_gather(own)
+            offer = self._offer(world.devices, self._keys_of, self._calls)
+            return [offer] if peers is None else peers.transport.all_gather(offer)
         devices = [VirtualDevice(world, device) for device in peers.owners]
         calls = self._calls[0]
         return [self._offer(devices, [dict(_keys(d, calls)) for d in devices], [calls] * len(devices))]
@@ -119,14 +119,14 @@ class RendezvousPlan:
     ) -> _Offer:
         """Return what devices execute."""
         offer = _Offer({}, set())
-        for device, keys, own in zip(devices, keys_of, calls, strict=True):
+        for device, keys, instructions in zip(devices, keys_of, calls, strict=True):
             forms = offer.forms[device.id] = {}
             for n, key in keys.items():
                 if key is None:
-                    offer.unfit.add((own[n].opcode, _channel(own[n])))
+                    offer.unfit.add((instructions[n].opcode, _channel(instructions[n])))
                 else:
-                    forms.setdefault(key, []).append(_form(own[n]))
-            offer.unfit.update(kind for i in own for kind in _begun(i))
+                    forms.setdefault(key, []).append(_form(instructions[n]))
+            offer.unfit.update(kind for i in instructions for kind in _begun(i))
         return offer
 
     # -- other processes

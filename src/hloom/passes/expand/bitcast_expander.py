@@ -70,11 +70,11 @@ def _places(shape: Shape) -> tuple[object, ...]:
     """
     form = physical_form(shape)
     tiled_from = min((0 if t.added else t.untouched for t in form.tilings), default=shape.rank)
-    kept = [n for n, size in enumerate(form.padded) if size > 1 or n >= tiled_from]
-    numbers = sorted(form.major_to_minor[n] for n in kept)
-    order = tuple(numbers.index(form.major_to_minor[n]) for n in kept)
+    dimensions = [n for n, size in enumerate(form.padded) if size > 1 or n >= tiled_from]
+    numbers = sorted(form.major_to_minor[n] for n in dimensions)
+    order = tuple(numbers.index(form.major_to_minor[n]) for n in dimensions)
     tiles = shape.layout.tiles if shape.layout is not None else ()
-    sizes = tuple((form.bounds[n], form.padded[n]) for n in kept)
+    sizes = tuple((form.bounds[n], form.padded[n]) for n in dimensions)
     return shape.element_type, shape.element_bits, order, sizes, tiles
 
 

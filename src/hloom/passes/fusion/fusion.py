@@ -312,18 +312,18 @@ class _Plan:
 
         A loop computes a scalar once: it counts its own operations, in vector instructions, and 1 in arrays.
         """
-        known = self._steps.get(p)
-        if known is None:
-            known = 0
+        count = self._steps.get(p)
+        if count is None:
+            count = 0
             if p.shape.is_array and p.shape.rank == 0:
-                known = self._scalar_steps(p)
+                count = self._scalar_steps(p)
             elif p.shape.is_array and isinstance(p.operation, Iota):
-                known = 1
+                count = 1
             elif p.operation.element_cost is ElementCost.CHEAP or _is_costless(p):
                 before = [self.steps(o) if o.shape.rank else 1 for o in p.operands]
-                known = 1 + sum(before) if all(before) else 0
-            self._steps[p] = known
-        return known
+                count = 1 + sum(before) if all(before) else 0
+            self._steps[p] = count
+        return count
 
     def _scalar_steps(self, p: HloInstruction) -> int:
         """Return the work of a scalar from those that are stored, as every scalar with more than a few is."""
@@ -481,8 +481,8 @@ class _Plan:
 
     def join(self, cluster: dict[Group, None]) -> Group:
         """Merge several groups; values used only inside the merged group are no longer outputs."""
-        whole = next((g for g in cluster if not g.reduces), next(iter(cluster)))
-        joined = Group(whole.dimensions, True, False, rows=True)
+        base = next((g for g in cluster if not g.reduces), next(iter(cluster)))
+        joined = Group(base.dimensions, True, False, rows=True)
         for group in cluster:
             joined.members.update(group.members)
         for group in cluster:

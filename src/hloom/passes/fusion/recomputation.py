@@ -33,11 +33,12 @@ class Recomputation:
         self._work: dict[HloInstruction, float] = {}
         stored = {i for i in order if _is_read_apart(i) or not fusible(i)}
         for i in order:
-            self._work[i] = element_work(i) + sum([
+            work_of_operands = [
                 LOAD if o in stored else self._work[o] / len(o.users)
                 for o in i.operands
                 if o.shape.is_array and o.shape.rank
-            ])  # fmt: skip
+            ]
+            self._work[i] = element_work(i) + sum(work_of_operands)
 
     def repeated(self, p: HloInstruction, reads: int, loop: int) -> float:
         """Return the work per element of a value that is stored once and otherwise computed again.

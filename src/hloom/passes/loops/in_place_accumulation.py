@@ -40,7 +40,7 @@ from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
 
-class Window(NamedTuple):
+class UpdateWindow(NamedTuple):
     """A part of an array: its start indices and sizes."""
 
     starts: tuple[HloInstruction, ...]
@@ -52,37 +52,37 @@ class Accumulation(NamedTuple):
 
     Attributes:
         instruction: the operation.
-        place: the operand number of x.
+        position: the operand number of x.
         is_exact: whether the number is neutral for every x; else it is +0 in a sum.
     """
 
     instruction: HloInstruction
-    place: int
+    position: int
     is_exact: bool
 
     @property
     def x(self) -> HloInstruction:
         """Return the array."""
-        return self.instruction.operands[self.place]
+        return self.instruction.operands[self.position]
 
     @property
     def update(self) -> HloInstruction:
         """Return the array of one number but for a window."""
-        return self.instruction.operands[1 - self.place]
+        return self.instruction.operands[1 - self.position]
 
-    def parts(self, w: Writer) -> tuple[HloInstruction, Window]:
+    def parts(self, w: Writer) -> tuple[HloInstruction, UpdateWindow]:
         """Return the elements in the window, and the window."""
         operation = self.update.operation
         if isinstance(operation, Pad):
             u = self.update.operands[0]
             starts = tuple(w.scalar(p.low, S32) for p in operation.padding)
-            return u, Window(starts, u.shape.dimensions)
+            return u, UpdateWindow(starts, u.shape.dimensions)
         _, u, *starts = self.update.operands
-        return u, Window(tuple(starts), u.shape.dimensions)
+        return u, UpdateWindow(tuple(starts), u.shape.dimensions)
 
     def combine(self, w: Writer, old: HloInstruction, u: HloInstruction) -> HloInstruction:
         """Apply the operation to the window's elements."""
-        pair = (u, old) if self.place else (old, u)
+        pair = (u, old) if self.position else (old, u)
         return w.op(self.instruction.operation, *pair)
 
 
@@ -97,12 +97,14 @@ class InPlaceAccumulation:
     def run(self, module: HloModule) -> bool:
         """Rewrite in every computation that a loop or conditional runs."""
         finder = Accumulations()
-        found = [a for c in module.post_order() for i in c.post_order() if (a := finder.of(i)) is not None]
-        if not found:
+        accumulations = [
+            a for c in module.post_order() for i in c.post_order() if (a := finder.of(i)) is not None
+        ]
+        if not accumulations:
             return False
         changed = False
         zeros = NegativeZeros(module)
-        for a in found:
+        for a in accumulations:
             if (a.is_exact or zeros.has_none(a.x)) and consume(f"%{a.instruction.name}"):
                 _rewrite(a)
                 changed = True
@@ -124,14 +126,14 @@ class Accumulations:
         """Return an operation as an accumulation; None if it is none."""
         if not i.operation.elementwise or len(i.operands) != 2 or not i.shape.is_static or not i.shape.rank:
             return None
-        for place in (1, 0):
-            x, update = i.operands[1 - place], i.operands[place]
+        for position in (1, 0):
+            x, update = i.operands[1 - position], i.operands[position]
             if x.shape != i.shape or update.shape != i.shape:
                 continue
             outside = _outside(update)
-            exact = None if outside is None else _is_neutral(i, place, outside)
+            exact = None if outside is None else _is_neutral(i, position, outside)
             if exact is not None and self.is_carried(x):
-                return Accumulation(i, 1 - place, exact)
+                return Accumulation(i, 1 - position, exact)
         return None
 
     def is_carried(self, x: HloInstruction) -> bool:
@@ -169,13 +171,13 @@ def _outside(update: HloInstruction) -> HloInstruction | None:
             return None
 
 
-def _is_neutral(i: HloInstruction, place: int, outside: HloInstruction) -> bool | None:
+def _is_neutral(i: HloInstruction, position: int, outside: HloInstruction) -> bool | None:
     """Return true if ``op(x, outside)`` is x, false if it is x but for zeros in a sum, else None."""
     kind = i.shape.element_type
     if splat(outside) is None or outside.shape.element_type is not kind or kind.is_complex:
         return None
     neutral = i.operation.neutral_element(kind)
-    if isinstance(i.operation, Subtract) and place == 1 and is_all(outside, 0.0):
+    if isinstance(i.operation, Subtract) and position == 1 and is_all(outside, 0.0):
         return True
     if i.operation.commutative and neutral is not None:
         same = number(outside) == neutral
@@ -188,9 +190,9 @@ def _summand(i: HloInstruction) -> HloInstruction | None:
     """Return the array to which an elementwise operation adds a small window; None for others."""
     if not i.operation.elementwise or len(i.operands) != 2:
         return None
-    for place in (1, 0):
-        if _outside(i.operands[place]) is not None:
-            return i.operands[1 - place]
+    for position in (1, 0):
+        if _outside(i.operands[position]) is not None:
+            return i.operands[1 - position]
     return None
 
 
@@ -202,11 +204,11 @@ def _rewrite(a: Accumulation) -> None:
     w.replace(_update(w, a.x, new, window))
 
 
-def _slice(w: Writer, x: HloInstruction, window: Window) -> HloInstruction:
+def _slice(w: Writer, x: HloInstruction, window: UpdateWindow) -> HloInstruction:
     return w.op(DynamicSlice(dynamic_slice_sizes=window.sizes), x, *window.starts)
 
 
-def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: Window) -> HloInstruction:
+def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: UpdateWindow) -> HloInstruction:
     return w.op(DynamicUpdateSlice(), x, new, *window.starts)
 
 
@@ -220,14 +222,14 @@ def _clear(loop: Loop, n: int) -> bool:
     if not sums or not all(consume(f"%{i.name}") for i in sums):
         return False
     body = Writer(loop.body.root)
-    left = _left(body, steps)
-    kinds = [start.shape.element_type for window in left for start in window.starts]
+    windows = _left(body, steps)
+    kinds = [start.shape.element_type for window in windows for start in window.starts]
     outside = Writer(loop.instruction)
     initial = [outside.scalar(1, PRED), *(outside.scalar(0, kind) for kind in kinds)]
-    following = [body.scalar(0, PRED), *(start for window in left for start in window.starts)]
+    following = [body.scalar(0, PRED), *(start for window in windows for start in window.starts)]
     first, *starts = carry(loop, initial, following)
     numbers = iter(starts)
-    before = [Window(tuple(next(numbers) for _ in window.starts), window.sizes) for window in left]
+    before = [UpdateWindow(tuple(next(numbers) for _ in window.starts), window.sizes) for window in windows]
     _rewrite_chain(steps, first, before)
     return True
 
@@ -253,23 +255,23 @@ def _chain(loop: Loop, n: int) -> Steps:
     return steps[::-1] if x.operation == GetTupleElement(index=n) else []
 
 
-def _left(w: Writer, steps: Steps) -> list[Window]:
+def _left(w: Writer, steps: Steps) -> list[UpdateWindow]:
     """Return the windows in which -0 may be after the updates and sums of an iteration."""
-    left: list[Window] = []
+    windows: list[UpdateWindow] = []
     for i, a in steps:
         if a is not None:
-            left = [a.parts(w)[1]]
+            windows = [a.parts(w)[1]]
         else:
-            left.append(Window(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
-    return left
+            windows.append(UpdateWindow(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
+    return windows
 
 
-def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[Window]) -> None:
+def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[UpdateWindow]) -> None:
     """Rewrite the sums of an iteration; -0 may be in some windows, in the first iteration anywhere."""
     windows, is_first = list(before), True
     for i, a in steps:
         if a is None:
-            windows.append(Window(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
+            windows.append(UpdateWindow(tuple(i.operands[2:]), i.operands[1].shape.dimensions))
             continue
         w = Writer(i)
         u, window = a.parts(w)
@@ -282,7 +284,7 @@ def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[Window]
         windows, is_first = [window], False
 
 
-def _without_negative_zeros(w: Writer, x: HloInstruction, windows: Sequence[Window]) -> HloInstruction:
+def _without_negative_zeros(w: Writer, x: HloInstruction, windows: Sequence[UpdateWindow]) -> HloInstruction:
     """Return an array in which -0 is replaced by 0 in some windows."""
     for window in windows:
         there = _slice(w, x, window)
@@ -291,7 +293,7 @@ def _without_negative_zeros(w: Writer, x: HloInstruction, windows: Sequence[Wind
 
 
 def _first_or_later(
-    w: Writer, first: HloInstruction, x: HloInstruction, windows: Sequence[Window]
+    w: Writer, first: HloInstruction, x: HloInstruction, windows: Sequence[UpdateWindow]
 ) -> HloInstruction:
     """Replace -0 by 0: in the first iteration everywhere, later in some windows."""
     starts = [start for window in windows for start in window.starts]
@@ -299,12 +301,12 @@ def _first_or_later(
     branches = [HloComputation(w.module.unique_name(name)) for name in ("everywhere", "in_windows")]
     for branch in branches:
         name, parameter = w.module.unique_name("given"), Parameter(parameter_number=0)
-        given = branch.add(HloInstruction(name, parameter, operand.shape), root=True)
+        state = branch.add(HloInstruction(name, parameter, operand.shape), root=True)
         w.module.add(branch)
-        inside = Writer(given)
-        array, *own = (inside.op(GetTupleElement(index=n), given) for n in range(len(starts) + 1))
-        numbers = iter(own)
-        parts = [Window(tuple(next(numbers) for _ in p.starts), p.sizes) for p in windows]
+        inside = Writer(state)
+        array, *scalars = (inside.op(GetTupleElement(index=n), state) for n in range(len(starts) + 1))
+        numbers = iter(scalars)
+        parts = [UpdateWindow(tuple(next(numbers) for _ in p.starts), p.sizes) for p in windows]
         if branch is branches[0]:
             branch.root = inside.op(
                 Add(), array, inside.full(0, Shape(x.shape.element_type, x.shape.dimensions))

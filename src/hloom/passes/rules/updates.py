@@ -92,9 +92,9 @@ def _guarded_scatter(
     kind = indices.shape.element_type
     outside = w.full(-1 if kind.is_signed else kind.limits[1], indices.shape)
     pair = (indices, outside) if is_first else (outside, indices)
-    chosen = w.op(Select(), p, *pair)
+    guarded = w.op(Select(), p, *pair)
     computations = scatter.called_computations
-    return w.op(scatter.operation, x, chosen, updates, shape=scatter.shape, computations=computations)
+    return w.op(scatter.operation, x, guarded, updates, shape=scatter.shape, computations=computations)
 
 
 def _updates_above(x: HloInstruction) -> list[HloInstruction]:

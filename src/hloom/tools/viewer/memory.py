@@ -18,17 +18,17 @@ def memory_data(assignment: Assignment) -> dict[str, Any]:
     element of a tuple, or "workspace". The step at position p reads at 2p and writes at
     2p + 1.
     """
-    held: dict[Buffer, list[tuple[HloInstruction, str]]] = {}
+    contents: dict[Buffer, list[tuple[HloInstruction, str]]] = {}
     fixed: dict[Buffer, None] = {}
     for instruction, values in assignment.values.items():
         for buffer, index in {value.find(): index for index, value in reversed(values.items())}.items():
             if buffer.kind == "temp":
-                held.setdefault(buffer, []).append((instruction, ", ".join(map(str, index))))
+                contents.setdefault(buffer, []).append((instruction, ", ".join(map(str, index))))
             else:
                 fixed[buffer] = None
     for instruction, buffer in assignment.workspaces.items():
         if buffer.find().kind == "temp":
-            held.setdefault(buffer.find(), []).append((instruction, "workspace"))
+            contents.setdefault(buffer.find(), []).append((instruction, "workspace"))
     fixed |= {copy.target.find(): None for copy in assignment.results}
     positions = assignment.positions
     return {
@@ -39,7 +39,7 @@ def memory_data(assignment: Assignment) -> dict[str, Any]:
         "fixed": {kind: sum(b.size for b in fixed if b.kind == kind) for kind in _FIXED},
         "buffers": [
             [b.offset, b.size, _disjoint(b.spans), [[i.name, positions[i], part] for i, part in users]]
-            for b, users in sorted(held.items(), key=lambda item: item[0].offset)
+            for b, users in sorted(contents.items(), key=lambda item: item[0].offset)
             if b.size and b.spans
         ],
     }

@@ -22,7 +22,7 @@ from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, em
 from hloom.cpu.kernels.convolution.convolution_packing import emit_copy_base, emit_pack_kernel
 from hloom.cpu.kernels.convolution.convolution_plan import (
     Convolution,
-    Phase,
+    StridePhase,
     across_depth,
     across_groups,
     convolution_of,
@@ -138,13 +138,13 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
         program.call(i, kernel, [base, weights, *extra])
 
 
-def _packing(module: Module, plan: Plan, phase: Phase, tiling: Tiling) -> Callable[[str], LoopKernel]:
+def _packing(module: Module, plan: Plan, phase: StridePhase, tiling: Tiling) -> Callable[[str], LoopKernel]:
     emit = emit_pack_depth if plan.convolution.deep else emit_pack_kernel
     return lambda name: emit(module, name, plan.convolution, phase, tiling)
 
 
 def _direct(
-    module: Module, i: HloInstruction, plan: Plan, phase: Phase, tiling: Tiling, extra: int
+    module: Module, i: HloInstruction, plan: Plan, phase: StridePhase, tiling: Tiling, extra: int
 ) -> Callable[[str], LoopKernel]:
     bind = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
     kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles

@@ -11,13 +11,13 @@ from hloom.codegen.rules.contraction import converted
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
-from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
+from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
 from hloom.plan.index import Index, Variable
 
 
 def emit_pack_kernel(
-    module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling
+    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: Tiling
 ) -> LoopKernel:
     """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order."""
     f = module.function(name, [PTR, PTR, I64, I64])

@@ -95,7 +95,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class StridePhase:
     """Describe a convolution without base dilation that computes all or some elements of the result.
 
     Attributes:
@@ -162,7 +162,7 @@ class Convolution:
         w_feature: elements of the kernel from one input feature to the next.
     """
 
-    phases: tuple[Phase, ...]
+    phases: tuple[StridePhase, ...]
     kind: ElementType
     x_type: ElementType
     w_type: ElementType
@@ -230,12 +230,14 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
             window, places, labels.kernel_spatial_dimensions, bounds, strict=True
         )
     ]
-    phases: list[Phase] = []
+    phases: list[StridePhase] = []
     for chosen in itertools.product(*choices):
         axes = [*fixed, *(axis for axis, _, _ in chosen)]
         real = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
         x_offset, w_offset = sum(x for _, x, _ in chosen), sum(w for _, _, w in chosen)
-        phases.append(Phase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank))
+        phases.append(
+            StridePhase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank)
+        )
     return Convolution(
         tuple(phases), kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type,
         lhs.dimensions, tuple(padding) if copied else None, groups, depth, x_feature, x_group, outputs,
@@ -267,7 +269,7 @@ def across_depth(convolution: Convolution, lanes: int) -> Convolution | None:
     c = convolution
     if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
         return None
-    phases: list[Phase] = []
+    phases: list[StridePhase] = []
     for phase in c.phases:
         axes = [a for a in phase.axes if a.targets]
         axes.append(Axis(1, c.depth // lanes, 0, lanes, 0, lanes * c.w_feature))

@@ -9,7 +9,7 @@ from typing import Final
 
 from hloom.codegen.target import Target, fuses, registers
 from hloom.codegen.types import register_type, storage_bytes
-from hloom.cpu.kernels.convolution.convolution_plan import Axis, Convolution, Phase
+from hloom.cpu.kernels.convolution.convolution_plan import Axis, Convolution, StridePhase
 
 MANY_ITEMS: Final = 16
 """Number of tasks (lines times panels) that balances the load of the threads."""
@@ -43,7 +43,7 @@ class Split:
     axis: int
     step: int
 
-    def count(self, phase: Phase) -> int:
+    def count(self, phase: StridePhase) -> int:
         """Return the number of ranges."""
         taps = [phase.axes[n].taps for n in self.singles]
         return math.prod(taps) * -(-phase.axes[self.axis].taps // self.step)
@@ -86,16 +86,16 @@ class Tiling:
         """Return the output features of a tile."""
         return self.vectors * self.lanes
 
-    def panels(self, phase: Phase) -> int:
+    def panels(self, phase: StridePhase) -> int:
         """Return the panels of a group."""
         return -(-phase.columns // self.panel)
 
-    def lines(self, phase: Phase) -> int:
+    def lines(self, phase: StridePhase) -> int:
         """Return the lines of tiles: the positions of all axes but that of the rows."""
         return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
 
 
-def tiling_of(convolution: Convolution, phase: Phase, target: Target, *, resumable: bool) -> Tiling:
+def tiling_of(convolution: Convolution, phase: StridePhase, target: Target, *, resumable: bool) -> Tiling:
     """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
 
     Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss.
@@ -124,7 +124,7 @@ def tiling_of(convolution: Convolution, phase: Phase, target: Target, *, resumab
     return _ordered(convolution, phase, best[1], resumable=resumable)
 
 
-def _deep_tiling(convolution: Convolution, phase: Phase, target: Target) -> Tiling:
+def _deep_tiling(convolution: Convolution, phase: StridePhase, target: Target) -> Tiling:
     """Return the tiles if every output feature has a vector of its own."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
@@ -159,7 +159,7 @@ def _cycles_across(rows: int, vectors: int) -> float:
     return max(rows * vectors, 4) + 0.5
 
 
-def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumable: bool) -> Tiling:
+def _ordered(convolution: Convolution, phase: StridePhase, tiling: Tiling, *, resumable: bool) -> Tiling:
     """Order the loops so that the operand read most often stays in the cache."""
     size = storage_bytes(convolution.kind)
     tiling = replace(tiling, pieces=_pieces(phase, tiling))
@@ -173,7 +173,7 @@ def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumabl
     return replace(tiling, split=split, panels_first=panels_first or split is not None)
 
 
-def _pieces(phase: Phase, tiling: Tiling) -> int:
+def _pieces(phase: StridePhase, tiling: Tiling) -> int:
     """Return the number of segments of a line: more than one for few long lines."""
     if tiling.row < 0:
         return 1
@@ -182,7 +182,7 @@ def _pieces(phase: Phase, tiling: Tiling) -> int:
     return max(1, min((high - low) // tiling.rows // LEAST_PIECE, MANY_ITEMS // items))
 
 
-def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
+def _split(phase: StridePhase, tiling: Tiling, size: int) -> Split | None:
     """Return ranges of the outermost taps, each of which reads a small part of the kernel."""
     singles: list[int] = []
     inside = phase.terms
@@ -198,7 +198,7 @@ def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
     return Split(tuple(singles[:-1]), singles[-1], 1) if singles else None
 
 
-def row_axis(phase: Phase) -> int:
+def row_axis(phase: StridePhase) -> int:
     """Return the axis of the rows of tiles: few border positions and a small stride in the base."""
     best, found = (False, -1, 0), -1
     for number, axis in enumerate(phase.axes):
@@ -224,14 +224,14 @@ def border_pieces(axis: Axis) -> int:
     return -(-len(outside) // 8) * len({axis.taps_inside(p) for p in outside}) * 2
 
 
-def needs_copy(convolution: Convolution, phase: Phase) -> bool:
+def needs_copy(convolution: Convolution, phase: StridePhase) -> bool:
     """Return true if the base must be copied, to convert its type or because border positions dominate."""
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
-def packed_kernel(convolution: Convolution, phase: Phase, tiling: Tiling) -> bool:
+def packed_kernel(convolution: Convolution, phase: StridePhase, tiling: Tiling) -> bool:
     """Return true if the kernel must be packed into panels."""
     kind = convolution.kind
     if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
@@ -240,13 +240,13 @@ def packed_kernel(convolution: Convolution, phase: Phase, tiling: Tiling) -> boo
     return phase.columns % tiling.panel != 0 or far
 
 
-def tap_axes(phase: Phase) -> list[int]:
+def tap_axes(phase: StridePhase) -> list[int]:
     """Return the axes with more than one tap, in descending order of their strides in the base."""
     numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
     return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
 
 
-def packed_strides(phase: Phase, tiling: Tiling) -> tuple[dict[int, int], int]:
+def packed_strides(phase: StridePhase, tiling: Tiling) -> tuple[dict[int, int], int]:
     """Return (elements between taps by axis, elements of a panel) of the packed kernel."""
     stride = tiling.panel
     strides: dict[int, int] = {}
@@ -256,7 +256,7 @@ def packed_strides(phase: Phase, tiling: Tiling) -> tuple[dict[int, int], int]:
     return strides, stride
 
 
-def packed_bytes(convolution: Convolution, phase: Phase, tiling: Tiling) -> int:
+def packed_bytes(convolution: Convolution, phase: StridePhase, tiling: Tiling) -> int:
     """Return the bytes of the packed kernel of a phase."""
     panels = tiling.panels(phase) * convolution.groups
     size = panels * packed_strides(phase, tiling)[1] * storage_bytes(convolution.kind)
