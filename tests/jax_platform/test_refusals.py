@@ -15,6 +15,7 @@ from evaluation import evaluate
 from hloom.errors import HloError
 from hloom.jax import callbacks, plugin
 from hloom.jax.private import Private
+from hloom.jax.processes import parsed_description
 from hloom.operations import custom_call
 
 
@@ -88,3 +89,13 @@ def test_a_function_of_another_process(target: str, monkeypatch: pytest.MonkeyPa
     with pytest.raises(HloError) as caught:
         evaluate(text, np.zeros(2, np.float32))
     assert (caught.value.rule, caught.value.instruction) == ("jax.callback", "r")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[0, 'h', 'a', 1]", '[0, "h", "a", 1]', '[2, "h", "a"]', "{}"]
+)
+def test_a_process_that_does_not_describe_itself(text: str) -> None:
+    assert parsed_description('[2, "host", "127.0.0.1", 99]') == (2, "host", ("127.0.0.1", 99))
+    with pytest.raises(HloError) as caught:
+        parsed_description(text)
+    assert caught.value.rule == "processes.connect"

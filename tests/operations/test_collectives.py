@@ -236,7 +236,7 @@ add_integers {
         ("all-reduce(), to_apply=add", "all-reduce.operand-arrays"),
         ("all-gather(p), dimensions={0}, replica_groups={{0,1},{2}}", "all-gather.replica-groups-equal"),
         ("all-gather(p), dimensions={0}, replica_groups={{}}", "all-gather.replica-groups-filled"),
-        ("all-gather(p), dimensions={0}, replica_groups={{},{0}}", "all-gather.replica-groups-filled"),
+        ("all-reduce(p), replica_groups={{},{0}}, to_apply=add", "all-reduce.replica-groups-filled"),
         ("all-gather(p), dimensions={0,1}", "all-gather.one-dimension"),
         ("all-gather(p), dimensions={1}", "all-gather.dimension-range"),
         ("all-gather(p), dimensions={0}, replica_groups={{0,1}}", "all-gather.group-size"),
@@ -257,6 +257,7 @@ add_integers {
             )
             for broken, rule in (
                 ("replica_groups={{0,0}}", "replica-groups-distinct"),
+                ("replica_groups={{},{0}}", "replica-groups-filled"),
                 ("use_global_device_ids=true", "global-ids-channel"),
                 ("channel_id=1, use_global_device_ids=true", "global-ids-groups"),
             )

@@ -72,6 +72,10 @@ P = "p = f32[4] parameter(0)\n q = f32[2] parameter(1)\n"
             "r = f32[4] all-to-all(p), dimensions={0}, replica_groups={{0,1},{2}}",
             "all-to-all.replica-groups-equal",
         ),
+        (
+            "r = f32[4] all-to-all(p), dimensions={0}, replica_groups={{},{0}}",
+            "all-to-all.replica-groups-filled",
+        ),
         ("r = () all-to-all()", "all-to-all.operand-arrays"),
     ],
 )
@@ -153,6 +157,7 @@ def test_rows_out_of_bounds_are_left_out() -> None:
         (("{{0,1}}", "{{0,1,2}}"), "ragged-all-to-all.offset-count"),
         (("{{0,1}}", "{{0,0}}"), "ragged-all-to-all.replica-groups-distinct"),
         (("{{0,1}}", "{{0,1},{2}}"), "ragged-all-to-all.replica-groups-equal"),
+        (("{{0,1}}", "{{},{0}}"), "ragged-all-to-all.replica-groups-filled"),
     ],
 )
 def test_what_ragged_all_to_all_refuses(change: tuple[str, str], rule: str) -> None:
@@ -350,6 +355,7 @@ def test_a_channel_broadcasts_between_partitions() -> None:
     ("body", "rule"),
     [
         ("collective-broadcast(p), replica_groups={{0,0}}", "collective-broadcast.replica-groups-distinct"),
+        ("collective-broadcast(p), replica_groups={{},{0}}", "collective-broadcast.replica-groups-filled"),
         ("collective-broadcast(t)", "collective-broadcast.operand-arrays"),
     ],
 )

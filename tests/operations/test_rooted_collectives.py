@@ -98,6 +98,10 @@ def test_roots_are_checked_at_run_time(backend: str, roots: str, groups: str, ru
             "collective-reduce.replica-groups-distinct",
         ),
         (
+            "collective-reduce(x), replica_groups={{},{0}}, to_apply=add",
+            "collective-reduce.replica-groups-filled",
+        ),
+        (
             "collective-reduce(x), replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add",
             "collective-reduce.global-ids-channel",
         ),

@@ -50,3 +50,11 @@ def test_rules(attributes: str, rule: str) -> None:
     with pytest.raises(HloError) as caught:
         program(attributes).verify()
     assert caught.value.rule == rule
+
+
+def test_only_arrays_are_shuffled() -> None:
+    attributes = "dimensions={}, mode=rotate, shifts={}"
+    text = f"ENTRY e {{ t = token[] after-all()\n ROOT r = token[] shuffle(t), {attributes} }}"
+    with pytest.raises(HloError) as caught:
+        HloModule.from_text(f"HloModule m\n{text}").verify()
+    assert caught.value.rule == "shuffle.operand-array"

@@ -15,8 +15,9 @@ import json
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.errors import HloError
@@ -160,7 +161,7 @@ def connect(args: Any, options: dict[str, int], platform: str, devices: int) -> 
         store.put("secret", secrets.token_hex(32))
     record = [devices, socket.gethostname(), *listener.getsockname()[:2]]
     store.put(f"process/{rank}", json.dumps(record))
-    rows = [_row(store.get(f"process/{n}")) for n in range(count)]
+    rows = [parsed_description(store.get(f"process/{n}")) for n in range(count)]
     secret = bytes.fromhex(store.get("secret"))
     sockets = handshakes.connect(rank, [address for *_, address in rows], listener, secret, _SECONDS)
     connections = Connections(rank, [host for _, host, _ in rows], sockets)
@@ -188,11 +189,12 @@ def _end(connections: Connections) -> None:
         state.client = state.service = None
 
 
-def _row(text: str) -> tuple[int, str, tuple[str, int]]:
+def parsed_description(text: str) -> tuple[int, str, tuple[str, int]]:
     """Return devices, host and address of a process; raises HloError by the rule ``processes.connect``."""
-    match json.loads(text):
-        case [int(devices), str(host), str(address), int(port)] if 0 < devices <= _MOST_DEVICES:
-            return devices, host, (address, port)
-        case other:
-            message = f"a process describes itself by {str(cast('object', other))[:80]}"
-            raise HloError(message, rule="processes.connect")
+    with suppress(ValueError):
+        match json.loads(text):
+            case [int(devices), str(host), str(address), int(port)] if 0 < devices <= _MOST_DEVICES:
+                return devices, host, (address, port)
+            case _:
+                pass
+    raise HloError(f"a process describes itself by {text[:80]!r}", rule="processes.connect")
