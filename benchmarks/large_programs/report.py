@@ -52,7 +52,8 @@ def growth(rows: Sequence[Measured]) -> float | None:
 def table(rows: Sequence[Measured]) -> str:
     """Return the measurements as a table in Markdown: a line for each kind."""
     sizes = sorted({row.size for row in rows})
-    header = ["kind", *(f"{size:,}" for size in sizes), "twice the size", "MiB", "XLA:CPU"]
+    compares = any(row.xla is not None for row in rows)
+    header = ["kind", *(f"{size:,}" for size in sizes), "twice the size", "MiB", *["XLA:CPU"] * compares]
     lines = [" | ".join(header), "|".join(["---"] * len(header))]
     for kind in dict.fromkeys(row.kind for row in rows):
         own = sorted((row for row in rows if row.kind == kind), key=lambda row: row.size)
@@ -62,7 +63,7 @@ def table(rows: Sequence[Measured]) -> str:
         theirs = [f"{_cell(row.xla)} ({row.size:,})" for row in own if row.xla is not None]
         cells = [kind, *(_cell(by_size[size].hloom) if size in by_size else "" for size in sizes)]
         cells += [f"{factor:.2f} ×" if factor is not None else "", f"{max(peaks, default=0) >> 20}"]
-        lines.append(" | ".join([*cells, theirs[-1] if theirs else ""]))
+        lines.append(" | ".join([*cells, *(theirs[-1:] or [""]) * compares]))
     return "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
 
 
