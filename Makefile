@@ -47,7 +47,7 @@ $(VENV)/.develop: pyproject.toml requirements.lock | $(BIN)/python
 	@touch $@ $(VENV)/.runtime
 
 demo: $(VENV)/.runtime
-	@$(BIN)/python -m hloom.tools.demo
+	@$(BIN)/python -m hloom.tools.examples.demo
 
 test: $(VENV)/.develop
 	@$(BIN)/python -m pytest -q -n 2 </dev/null
@@ -78,7 +78,7 @@ jax-tests: $(VENV)/.develop
 	@$(BIN)/python -m tests.jax_suite $(DIR) --count $(COUNT) --seed $(SEED)
 
 docs: $(VENV)/.develop
-	$(BIN)/python -m hloom.tools.op_docs docs/operations
+	$(BIN)/python -m hloom.tools.pages.op_docs docs/operations
 
 site: $(VENV)/.develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -17,7 +17,7 @@ from benchmarks.sides import on_hloom, on_xla, warm_up, xla_is_there
 from benchmarks.table import AGREEMENT, COMPILE, FRESH, LIMIT, MEMORY, RUN, Table
 from benchmarks.timing import medians
 from hloom.errors import HloError
-from hloom.tools.workload import draw_inputs, examples
+from hloom.tools.examples.workload import draw_inputs, examples
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

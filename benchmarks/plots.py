@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.machine import Machine
 from benchmarks.row import Row, geometric_mean
-from hloom.tools.marks import Line, Rectangle, Text, text_width
-from hloom.tools.picture import Picture
+from hloom.tools.pictures.marks import Line, Rectangle, Text, text_width
+from hloom.tools.pictures.picture import Picture
 
 FASTER, SLOWER, INK, FAINT, GRID = "#1a7f4b", "#c5372c", "#202124", "#6b7075", "#dde1e6"
 XLA = "#8a6d00"

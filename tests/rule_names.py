@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hloom.operations  # noqa: F401
 from hloom.ir.operation import REGISTRY
-from hloom.tools.rules import named_in_source, rules_of
+from hloom.tools.pages.rules import named_in_source, rules_of
 
 SOURCE = Path(__file__).parents[1] / "src" / "hloom"
 

@@ -40,7 +40,7 @@ from hloom.operations.structure import Tuple
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.reporting.traffic import bytes_sent
 
 LARGEST_RUN = 2e7
 """Programs of more flops are partitioned but not run, as are those of large values."""

@@ -12,7 +12,7 @@ import pytest
 
 import hloom.operations  # noqa: F401
 from hloom.ir.operation import REGISTRY, Operation
-from hloom.tools.op_example import example_of
+from hloom.tools.pages.op_example import example_of
 from rule_names import rules
 
 TESTS = Path(__file__).parent

@@ -53,6 +53,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 
+INNER_ORDER: dict[str, list[str]] = {
+    "jax": ["pjrt", "calls", "devices", "programs", "compilation"],
+    "sharding": ["tiling", "planning", "reading", "partitioning", "reporting", "storing"],
+    "tools": [
+        *("pictures", "console", "reports", "pages"),
+        *("viewer", "language_server", "commands", "examples"),
+    ],
+}
+"""The folders of rooms: each imports only from those on its left. Files beside them import from all."""
+
 WIRE = {"proto.schema", "proto.shape", "proto.literal"}
 """The room `wire`: parts of proto/ below the model, which convert shapes and literals to and from protos."""
 PRIVATE = "jax.private"
@@ -156,6 +166,19 @@ def violations(file: Path, tree: ast.Module) -> Iterator[str]:
             yield f"{relative}:{found.line}: {room or 'hloom itself'} must not load {top}"
 
 
+def inner_violations(file: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield the imports of a folder within a room that go to a folder on its right."""
+    room, *folders, name = file.relative_to(SOURCE).parts
+    order = INNER_ORDER.get(room)
+    if order is None or not folders:
+        return
+    for each in imports(tree, ["hloom", room, *folders]):
+        parts = each.module.split(".")
+        later = len(parts) > 2 and parts[2] in order[order.index(folders[0]) + 1 :]
+        if parts[:2] == ["hloom", room] and later:
+            yield f"{room}/{folders[0]}/{name}:{each.line}: {folders[0]} must not import {parts[2]}"
+
+
 def source_files() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
@@ -163,6 +186,23 @@ def source_files() -> list[Path]:
 def test_every_import_goes_to_a_room_on_the_left() -> None:
     found = [v for file in source_files() for v in violations(file, ast.parse(file.read_text()))]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("room", INNER_ORDER)
+def test_every_import_goes_to_a_folder_on_the_left(room: str) -> None:
+    folders = {
+        path.name for path in (SOURCE / room).iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    assert folders == set(INNER_ORDER[room])
+    files = sorted((SOURCE / room).rglob("*.py"))
+    wrong = [v for file in files for v in inner_violations(file, ast.parse(file.read_text()))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_import_of_a_folder_on_the_right_is_noticed() -> None:
+    tree = ast.parse("def f():\n    from hloom.jax.programs import executables")
+    complaint = "jax/pjrt/abi.py:2: pjrt must not import programs"
+    assert list(inner_violations(SOURCE / "jax/pjrt/abi.py", tree)) == [complaint]
 
 
 def private_names(tree: ast.Module) -> list[str]:
@@ -247,5 +287,5 @@ def test_files_stay_short_enough_to_read() -> None:
 
 def test_the_plug_in_registers_one_fork_hook() -> None:
     """The plug-in has one hook: a second one would run in an order that depends on imports."""
-    files = [f.name for f in (SOURCE / "jax").glob("*.py") if "register_at_fork" in f.read_text()]
+    files = [f.name for f in (SOURCE / "jax").rglob("*.py") if "register_at_fork" in f.read_text()]
     assert files == ["forks.py"]

@@ -17,7 +17,7 @@ from benchmarks.machine import this_machine
 from benchmarks.plots import MARGIN, WIDTH, draw_ratios
 from benchmarks.row import geometric_mean
 from benchmarks.table import milliseconds, seconds, times
-from hloom.tools.picture import Picture
+from hloom.tools.pictures.picture import Picture
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent / "programs").glob("[a-z]*.py"))
 HEADING = f"{'program':24}{'stock ms':>10}{'hloom ms':>10}{'faster':>8}" + (

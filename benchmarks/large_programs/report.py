@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.plots import FAINT, FASTER, GRID, INK, SLOWER, XLA, Scale, number
-from hloom.tools.marks import Line, Text
-from hloom.tools.picture import Picture
+from hloom.tools.pictures.marks import Line, Text
+from hloom.tools.pictures.picture import Picture
 
 BEGIN: Final = "<!-- large programs: written by python -m benchmarks.large_programs --plot -->"
 END: Final = "<!-- end of large programs -->"

@@ -95,4 +95,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-write_with(lambda value: import_module("hloom.tools.notebook").html_of(value))
+write_with(lambda value: import_module("hloom.tools.pages.notebook").html_of(value))

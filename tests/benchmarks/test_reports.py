@@ -15,8 +15,8 @@ from benchmarks.plots import FASTER, SLOWER, Scale, rate, save_plots
 from benchmarks.row import Row
 from benchmarks.table import AGREEMENT, COMPILE, LIMIT, MEMORY, RUN, Table, milliseconds, times
 from hloom.errors import HloError
-from hloom.tools.marks import Rectangle
-from hloom.tools.picture import Picture
+from hloom.tools.pictures.marks import Rectangle
+from hloom.tools.pictures.picture import Picture
 
 MACHINE = Machine("a processor", 2, 0.5, {"python": "3"}, flops=4e11, bandwidth=4e10)
 ROWS = [

@@ -11,7 +11,7 @@ from hloom.buffers.copies import ArrayCopy
 from hloom.cpu.native import NativeExecutable
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
-from hloom.tools.statistics import copies_text
+from hloom.tools.reports.statistics import copies_text
 from loop_bodies import random_loop
 
 

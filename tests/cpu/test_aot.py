@@ -21,9 +21,9 @@ from hloom import HloError, HloModule
 from hloom.codegen.target import Target
 from hloom.cpu.program import NativeProgram, emit_program
 from hloom.debug.inputs import random_arguments
-from hloom.tools.aot import CompiledObject, compile_ahead
-from hloom.tools.arguments import leaves_of
 from hloom.tools.cli import main
+from hloom.tools.commands.aot import CompiledObject, compile_ahead
+from hloom.tools.console.arguments import leaves_of
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or ""
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
@@ -329,7 +329,7 @@ def test_calls_that_no_c_library_answers_are_refused(monkeypatch: pytest.MonkeyP
         program.module.declare("PyObject_Call", None, [])
         return program
 
-    monkeypatch.setattr("hloom.tools.aot.emit_program", emitted)
+    monkeypatch.setattr("hloom.tools.commands.aot.emit_program", emitted)
     with pytest.raises(HloError, match=r"calls PyObject_Call, which") as caught:
         compile_ahead(parse(NOTHING))
     assert caught.value.rule == "aot.external"

@@ -12,7 +12,7 @@ from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import KERNELS
 from hloom.cpu.runtime.host import HOST_OPERATIONS
 from hloom.ir.operation import REGISTRY
-from hloom.tools.op_example import example_of
+from hloom.tools.pages.op_example import example_of
 from native_runs import Native
 
 FRAME = frozenset((

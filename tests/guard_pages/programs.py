@@ -20,7 +20,7 @@ from differential.case import program
 from differential.modules import draw_module
 from hlo_file import plain, sections
 from hloom import HloModule
-from hloom.tools.workload import draw_inputs, examples
+from hloom.tools.examples.workload import draw_inputs, examples
 
 _HLO: Final = Path(__file__).parents[1] / "hlo"
 _PRODUCT_SIZES: Final = (

@@ -12,7 +12,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.ir.traits import ElementCost, Family, Traits
 from hloom.shape.element_type import ElementType
-from hloom.tools.op_example import example_of
+from hloom.tools.pages.op_example import example_of
 from samples import sample
 
 REQUIRED = ("family", "element_cost")

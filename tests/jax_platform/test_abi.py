@@ -8,8 +8,8 @@ import re
 import pytest
 from tests.jax_platform.process import run_program
 
-from hloom.jax import abi, handles
-from hloom.jax.native import source
+from hloom.jax.pjrt import abi, handles
+from hloom.jax.pjrt.native import source
 
 
 def test_fields_that_native_code_reads_are_whole_words() -> None:
@@ -34,8 +34,8 @@ def test_structs_are_as_large_as_in_native_code() -> None:
 @pytest.mark.parametrize("version", [90, 104, 105, abi.CLAIMED_VERSION, abi.MINOR_VERSION])
 def test_callers_of_every_version_are_served(version: int) -> None:
     program = f"""
-import hloom.jax.abi
-hloom.jax.abi.CLAIMED_VERSION = {version}
+import hloom.jax.pjrt.abi
+hloom.jax.pjrt.abi.CLAIMED_VERSION = {version}
 import hloom.jax
 hloom.jax.register(as_cpu=True)
 import jax, jax.numpy as jnp
@@ -59,7 +59,7 @@ def test_no_function_is_null_and_later_ones_refuse() -> None:
 import ctypes
 import hloom.jax
 hloom.jax.register(as_cpu=True)
-from hloom.jax import abi
+from hloom.jax.pjrt import abi
 from hloom.jax.table import table
 size = ctypes.c_size_t.from_address(table().address).value // 8
 words = (ctypes.c_uint64 * (size + 64)).from_address(table().address)
@@ -82,10 +82,10 @@ for number in (size, size + 63, 5 + abi.FUNCTIONS.index("Client_DmaMap")):
 
 
 def test_callers_have_no_fields_that_the_table_lacks() -> None:
-    """A newer jaxlib states larger structs: add its fields to `hloom.jax.abi`."""
+    """A newer jaxlib states larger structs: add its fields to `hloom.jax.pjrt.abi`."""
     program = """
 import ctypes
-from hloom.jax import api
+from hloom.jax.pjrt import api
 called, larger, original = set(), set(), api.callback_of
 
 def recording(function, arguments):
@@ -113,7 +113,9 @@ def test_topologies_and_parameters_are_described() -> None:
 import hloom.jax
 hloom.jax.register(as_cpu=True)
 import ctypes, jax
-from hloom.jax import abi, api, client, executables, handles
+from hloom.jax.devices import client
+from hloom.jax.pjrt import abi, api, handles
+from hloom.jax.programs import executables
 executable = jax.jit(lambda x, y: x + y).lower(1.0, 2.0).compile()
 topology = client.clients[0].topology.handle
 

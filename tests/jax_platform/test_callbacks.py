@@ -67,7 +67,7 @@ def test_functions_may_run_programs_with_functions_in_several_threads() -> None:
 NATIVE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import io_callback
-from hloom.jax import execution
+from hloom.jax.programs import execution
 kept, dispatched, shape = [], [], lambda n: jax.ShapeDtypeStruct((n,), jnp.float32)
 python_runs = execution._run
 execution._run = lambda *given: dispatched.append(given) or python_runs(*given)

@@ -52,7 +52,7 @@ def test_a_program_from_the_cache_says_the_same_of_itself(tmp_path: Path) -> Non
 
 
 COUNTED = """
-import hloom.jax.compilation as compilation
+import hloom.jax.compilation.compiler as compilation
 given = []
 compile_program = compilation.compile_program
 compilation.compile_program = lambda *arguments: given.append(1) or compile_program(*arguments)

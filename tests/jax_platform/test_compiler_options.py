@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.jax_platform.process import Platform, run_program
 
-from hloom.jax.compile_options import Option, compiler_options, dump_flags
-from hloom.jax.errors import PjrtError
+from hloom.jax.compilation.compile_options import Option, compiler_options, dump_flags
+from hloom.jax.pjrt.errors import PjrtError
 
 ACCEPTED: Sequence[tuple[str, Option, Option]] = [
     ("xla_backend_optimization_level", 1, 1),

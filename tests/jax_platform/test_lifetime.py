@@ -177,10 +177,10 @@ def test_a_thread_destroys_an_executable_without_the_interpreter() -> None:
     """The last reference may be that of a thread of JAX's, which would be ended while it waits at exit."""
     program = """
 import ctypes
-from hloom.jax import abi
-from hloom.jax.executables import LoadedExecutable
-from hloom.jax.handles import Handle
-from hloom.jax.native import native
+from hloom.jax.pjrt import abi
+from hloom.jax.programs.executables import LoadedExecutable
+from hloom.jax.pjrt.handles import Handle
+from hloom.jax.pjrt.native import native
 f = jax.jit(lambda x: x + 1)
 f(1.0)
 known = next(handle for handle in Handle._alive.values() if isinstance(handle, LoadedExecutable))
@@ -204,7 +204,7 @@ def test_executables_are_freed_in_a_process_that_a_debugger_traces() -> None:
     program = """
 import sys, threading
 import jax
-from hloom.jax.executables import LoadedExecutable
+from hloom.jax.programs.executables import LoadedExecutable
 compiled = [jax.jit(lambda x, n=n: x + n).lower(1.0).compile() for n in range(2)]
 jax.clear_caches()
 freed = []

@@ -107,7 +107,7 @@ def test_an_xspace_is_read_by_jaxlib() -> None:
     program = """
 import jax, numpy as np, hloom
 from hloom.cpu.native import NativeExecutable
-from hloom.jax.xspace import space
+from hloom.jax.programs.xspace import space
 sine = "ROOT n = f32[300] sine(p), metadata={op_name=\\"a/b\\"}"
 module = hloom.HloModule.from_text("HloModule m\\nENTRY e { p = f32[300] parameter(0) " + sine + " }")
 _, recording = NativeExecutable(module).record([np.zeros(300, np.float32)])

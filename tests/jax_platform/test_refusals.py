@@ -13,9 +13,10 @@ from tests.jax_platform.process import Platform, environment_of
 
 from evaluation import evaluate
 from hloom.errors import HloError
-from hloom.jax import callbacks, plugin
+from hloom.jax import plugin
+from hloom.jax.calls import callbacks
+from hloom.jax.devices.processes import parsed_description
 from hloom.jax.private import Private
-from hloom.jax.processes import parsed_description
 from hloom.operations import custom_call
 
 

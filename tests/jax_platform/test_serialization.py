@@ -44,7 +44,7 @@ def test_another_process_runs_a_serialized_executable(tmp_path: Path, platform: 
 def test_an_executable_of_another_compiler_is_compiled_again(tmp_path: Path) -> None:
     file = f"FILE = {str(tmp_path / 'executable')!r}\n"
     saved = run_program(file + SAVE, "cpu", HLOOM_CACHE_DIR=str(tmp_path / "cache"))
-    other = "import hloom.jax.serialization as s\ns._compiler = lambda: 'another'\n"
+    other = "import hloom.jax.compilation.serialization as s\ns._compiler = lambda: 'another'\n"
     late = LOAD.replace("compiled = serialize", other.replace("\n", "; ") + "compiled = serialize")
     assert run_program(file + late, "cpu") == saved
 

@@ -16,7 +16,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.ir.sharding_rule import Factor
 from hloom.shape.element_type import S32
-from hloom.tools.op_example import example_of
+from hloom.tools.pages.op_example import example_of
 
 FILE = Path(__file__).with_name("facts.txt")
 RANGES = ((-7, 5), (2, 3), (0, 40))

@@ -12,7 +12,7 @@ import hloom
 from hloom import HloError, HloModule, Layout, Literal, Shape, Tile
 from hloom.shape.element_type import BF16, F32
 from hloom.shape.index import linear_indices, physical_form, to_physical
-from hloom.tools.layout import explain_layout
+from hloom.tools.reports.layout import explain_layout
 
 LETTERS = np.array([list(b"abc"), list(b"def")], np.uint8)
 

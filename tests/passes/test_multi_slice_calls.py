@@ -10,7 +10,7 @@ import agreement
 import hloom
 from hloom.ir.module import HloModule
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.reporting.traffic import bytes_sent
 
 SLICES = """HloModule m
   ENTRY e { x = f64[4,12] parameter(0), sharding={devices=[1,4]<=[4]}

@@ -21,7 +21,7 @@ from hloom.ir.operation import REGISTRY
 from hloom.ir.xla_version import V0_12
 from hloom.proto.schema.hlo_pb2 import HloInstructionProto, HloModuleProto, HloProto
 from hloom.proto.writer import module_message
-from hloom.tools.op_example import example_of
+from hloom.tools.pages.op_example import example_of
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "examples" / "workloads").glob("*.hlo"))
 UNKNOWN = b"\xfa\x3e\x03abc"

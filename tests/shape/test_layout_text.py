@@ -8,7 +8,7 @@ import pytest
 
 from hloom import HloError, HloModule, Layout, Shape, Tile
 from hloom.shape.layout import PaddingValue
-from hloom.tools.layout import explain_layout
+from hloom.tools.reports.layout import explain_layout
 
 
 @pytest.mark.parametrize(

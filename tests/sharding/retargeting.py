@@ -13,8 +13,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
 from hloom.shape.shape import Shape
-from hloom.sharding.columns import column_along
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.tiling.coordinates import column_along
+from hloom.sharding.tiling.tiling import Tiling
 
 KEPT = 0.3
 """The share of mesh axes that cut no dimension of an array, among those that may."""

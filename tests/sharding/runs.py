@@ -10,8 +10,8 @@ import numpy as np
 import hloom
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
-from hloom.sharding.partitioner import Partitioned, partitioned_program
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.partitioning.partitioner import Partitioned, partitioned_program
+from hloom.sharding.tiling.tiling import Tiling
 
 Array = np.ndarray[Any, Any]
 

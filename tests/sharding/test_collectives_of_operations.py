@@ -14,8 +14,8 @@ import pytest
 from tests.sharding.test_operations import PROGRAMS, module_of
 
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from hloom.sharding.reporting import report
-from hloom.tools.shard_text import report_text
+from hloom.sharding.reporting.report import report
+from hloom.tools.reports.shard_text import report_text
 
 FILE = Path(__file__).with_name("collectives_of_operations.txt")
 

@@ -8,8 +8,8 @@ from tests.sharding_corpus import unreasoned
 
 from hloom.ir.module import HloModule
 from hloom.passes.registry import run
-from hloom.sharding.partitioner import partitioned_program
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.partitioning.partitioner import partitioned_program
+from hloom.sharding.reporting.traffic import bytes_sent
 
 MISMATCHED_CALLS = """HloModule m
   g {

@@ -14,8 +14,8 @@ from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import TARGETS
-from hloom.sharding.custom_calls import adopt, rule_of
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.partitioning.custom_calls import adopt, rule_of
+from hloom.sharding.reporting.traffic import bytes_sent
 
 CALL = """
 HloModule m

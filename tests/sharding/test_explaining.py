@@ -8,11 +8,11 @@ import pytest
 
 from hloom.ir.module import HloModule
 from hloom.sharding import report
-from hloom.sharding.columns import Column
-from hloom.sharding.explaining import Why
-from hloom.sharding.meshes import cut_text, tiling_text
-from hloom.sharding.reporting import Report
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.reading.meshes import cut_text, tiling_text
+from hloom.sharding.reporting.explanations import Why
+from hloom.sharding.reporting.report import Report
+from hloom.sharding.tiling.coordinates import Column
+from hloom.sharding.tiling.tiling import Tiling
 
 MESH = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>}}
 """

@@ -9,9 +9,9 @@ from tests.sharding.runs import run_partitioned
 import agreement
 import hloom
 from hloom.ir.module import HloModule
-from hloom.sharding.preparation import prepared
-from hloom.sharding.ranges import Halo
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.reading.preparation import prepared
+from hloom.sharding.reporting.traffic import bytes_sent
+from hloom.sharding.tiling.ranges import Halo
 
 TILES = "{devices=[4]<=[4]}"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hloom.sharding import report
-from hloom.tools.shard_text import report_text
+from hloom.tools.reports.shard_text import report_text
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -9,8 +9,8 @@ from tests.sharding.runs import run_partitioned
 import agreement
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.sharding.partitioner import partitioned_program
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.partitioning.partitioner import partitioned_program
+from hloom.sharding.reporting.traffic import bytes_sent
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 

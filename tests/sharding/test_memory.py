@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding import report
-from hloom.sharding.memory import Memory
-from hloom.sharding.topologies import TOPOLOGIES, parse_memory
+from hloom.sharding.reporting.memory import Memory
+from hloom.sharding.reporting.topologies import TOPOLOGIES, parse_memory
 from hloom.tools.cli import main
-from hloom.tools.shard_command import DOES_NOT_FIT
+from hloom.tools.commands.shard import DOES_NOT_FIT
 
 
 def of(body: str, head: str = "HloModule m", computations: str = "") -> Memory:

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 import hloom
 from hloom.ir.module import HloModule
 from hloom.sharding import partition, partitioned_program, report
-from hloom.sharding.decisions import Cause
+from hloom.sharding.planning.decisions import Cause
 from hloom.tools.cli import main
+from hloom.tools.commands.whole_program import WholeProgram
 from hloom.tools.viewer.sharding import partitioned as viewed
-from hloom.tools.whole_program import WholeProgram
 
 TEXT = """HloModule m
 ENTRY e {

@@ -12,9 +12,9 @@ import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.sharding.meshes import mesh_of
-from hloom.sharding.partitioner import partitioned_program
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.partitioning.partitioner import partitioned_program
+from hloom.sharding.reading.meshes import mesh_of
+from hloom.sharding.tiling.tiling import Tiling
 
 ROWS = "{devices=[4,1]<=[4]}"
 COLUMNS = "{devices=[1,4]<=[4]}"

@@ -8,7 +8,7 @@ from tests.sharding.runs import run_partitioned
 
 import agreement
 from hloom.ir.module import HloModule
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.reporting.traffic import bytes_sent
 
 ROWS = "{devices=[4,1]<=[4]}"
 COLUMNS = "{devices=[1,4]<=[4]}"

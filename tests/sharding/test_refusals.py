@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hloom.errors import HloError
-from hloom.sharding.shardy import parse_shardings
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.reading.shardy import parse_shardings
+from hloom.sharding.tiling.tiling import Tiling
 
 
 def test_a_mesh_that_the_module_does_not_have() -> None:

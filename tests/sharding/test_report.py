@@ -16,8 +16,8 @@ import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding import partitioned_program, report
-from hloom.sharding.meshes import mesh_of, parse_mesh
-from hloom.sharding.topologies import Link
+from hloom.sharding.reading.meshes import mesh_of, parse_mesh
+from hloom.sharding.reporting.topologies import Link
 from hloom.tools.cli import main
 from raised_rules import printed
 

@@ -18,7 +18,7 @@ import agreement
 import hloom.sharding
 from hloom import HloModule, Shape
 from hloom.errors import HloError
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.tiling.tiling import Tiling
 
 TYPES = ("pred", "s4", "u8", "s64", "f16", "bf16", "f8e4m3fn", "f8e5m2", "f32", "f64", "c64", "c128")
 

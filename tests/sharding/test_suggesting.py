@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from hloom.ir.module import HloModule
 from hloom.sharding import report
-from hloom.sharding.reporting import Report
+from hloom.sharding.reporting.report import Report
 from hloom.tools.cli import main
 
 MESH = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=4]>}}

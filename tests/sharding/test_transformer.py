@@ -13,10 +13,10 @@ import hloom
 from agreement import within
 from hloom.debug.inputs import random_arguments
 from hloom.sharding import partitioned_program, report
-from hloom.sharding.meshes import mesh_of
-from hloom.sharding.reporting import Report
-from hloom.sharding.tiles import cut
-from hloom.sharding.traffic import bytes_sent, collectives
+from hloom.sharding.reading.meshes import mesh_of
+from hloom.sharding.reporting.report import Report
+from hloom.sharding.reporting.traffic import bytes_sent, collectives
+from hloom.sharding.storing.tiles import cut
 
 pytest.importorskip("jax")
 

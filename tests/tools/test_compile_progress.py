@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from hloom.phases import advance, phase, recording
-from hloom.tools import compile_progress as module
-from hloom.tools.compile_progress import compile_progress, progress_text
-from hloom.tools.terminal import Progress
+from hloom.tools.console import compile_progress as module
+from hloom.tools.console.compile_progress import compile_progress, progress_text
+from hloom.tools.console.terminal import Progress
 
 
 class Line(Progress):

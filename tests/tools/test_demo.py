@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hloom.tools import demo
+from hloom.tools.examples import demo
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ import pytest
 
 import hloom
 from hloom import HloModule, Shape
-from hloom.tools.graph_scene import scene_of
-from hloom.tools.graph_svg import to_svg
-from hloom.tools.layout_picture import layout_picture
+from hloom.tools.pictures.graph_scene import scene_of
+from hloom.tools.pictures.graph_svg import to_svg
+from hloom.tools.pictures.layout_picture import layout_picture
 
 FOLDER = Path(__file__).parent / "drawings"
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import agreement
 import hloom
 from hloom import HloError, HloModule
-from hloom.tools.graph_dot import to_dot
-from hloom.tools.graph_layout import layered
-from hloom.tools.graph_marks import scene_picture
-from hloom.tools.graph_picture import save_picture
-from hloom.tools.graph_scene import scene_around, scene_of
-from hloom.tools.graph_svg import to_html, to_svg
-from hloom.tools.marks import Line, Rectangle, Text
+from hloom.tools.pictures.graph_dot import to_dot
+from hloom.tools.pictures.graph_layout import layered
+from hloom.tools.pictures.graph_marks import scene_picture
+from hloom.tools.pictures.graph_picture import save_picture
+from hloom.tools.pictures.graph_scene import scene_around, scene_of
+from hloom.tools.pictures.graph_svg import to_html, to_svg
+from hloom.tools.pictures.marks import Line, Rectangle, Text
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]

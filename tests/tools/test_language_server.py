@@ -337,7 +337,7 @@ def test_offsets_move_with_the_text(old: str, new: str) -> None:
 
 
 def test_the_server_needs_pygls(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hloom.tools.lsp_command import lsp
+    from hloom.tools.commands.lsp import lsp
 
     monkeypatch.setitem(sys.modules, "pygls", None)
     monkeypatch.setitem(sys.modules, "lsprotocol", None)

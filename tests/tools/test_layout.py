@@ -19,11 +19,11 @@ from PIL import Image, ImageFont
 from hloom.errors import HloError, ParseError, ShapeError
 from hloom.shape.index import linear_index, multi_index
 from hloom.shape.shape import Shape
-from hloom.tools.layout import draw_layout, explain_layout, slice_at, terminal_drawing
-from hloom.tools.layout_grid import GAP, layout_grid, memory_order, other_dimensions
-from hloom.tools.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
-from hloom.tools.marks import ADVANCE, Line, Rectangle, Text
-from hloom.tools.picture import Picture
+from hloom.tools.pictures.layout_grid import GAP, layout_grid, memory_order, other_dimensions
+from hloom.tools.pictures.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
+from hloom.tools.pictures.marks import ADVANCE, Line, Rectangle, Text
+from hloom.tools.pictures.picture import Picture
+from hloom.tools.reports.layout import draw_layout, explain_layout, slice_at, terminal_drawing
 from shape.shapes import array_shapes
 
 S = Shape.parse
@@ -89,7 +89,7 @@ def test_what_is_no_shape_is_refused() -> None:
 
 def test_the_words_come_fast_and_without_heavy_packages() -> None:
     code = (
-        "import sys; from hloom.tools.layout import explain_layout; explain_layout('f32[2]');"
+        "import sys; from hloom.tools.reports.layout import explain_layout; explain_layout('f32[2]');"
         "heavy = {'scipy', 'llvmlite', 'jax', 'google', 'click', 'rich'};"
         "print(*{module.split('.')[0] for module in sys.modules} & heavy)"
     )

@@ -12,7 +12,7 @@ from hloom import HloModule
 from hloom.display import Displayed
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
-from hloom.tools.notebook import _WRITERS  # pyright: ignore[reportPrivateUsage]
+from hloom.tools.pages.notebook import _WRITERS  # pyright: ignore[reportPrivateUsage]
 
 
 def svg_of(html: str) -> ElementTree.Element:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hloom.tools.op_docs import pages
+from hloom.tools.pages.op_docs import pages
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "operations"
 

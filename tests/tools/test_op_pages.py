@@ -11,9 +11,9 @@ import hloom
 from hloom.errors import HloError
 from hloom.ir.codec import REQUIRED
 from hloom.ir.operation import REGISTRY
-from hloom.tools.op_example import evaluated, example_of
-from hloom.tools.op_page import op_list, op_markdown, op_page
-from hloom.tools.rules import rules_of
+from hloom.tools.pages.op_example import evaluated, example_of
+from hloom.tools.pages.op_page import op_list, op_markdown, op_page
+from hloom.tools.pages.rules import rules_of
 
 
 @pytest.mark.parametrize("opcode", sorted(REGISTRY))

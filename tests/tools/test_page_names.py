@@ -6,7 +6,7 @@ import pytest
 
 from hloom import ops
 from hloom.ir.operation import REGISTRY
-from hloom.tools.page_names import builder_function, opcode_of
+from hloom.tools.pages.page_names import builder_function, opcode_of
 
 HEADINGS = {
     "BitcastConvertType": "bitcast-convert",

@@ -8,13 +8,13 @@ import click
 
 from hloom.debug.agreement import Comparison
 from hloom.debug.checking import Check, Culprit
-from hloom.sharding.explaining import Conflict, Why
-from hloom.sharding.memory import LiveArray, Memory
-from hloom.sharding.replication import WholeArray
-from hloom.sharding.reporting import Report, Row
-from hloom.sharding.suggesting import Suggestion
-from hloom.tools.check_command import report
-from hloom.tools.shard_text import report_text
+from hloom.sharding.reporting.explanations import Conflict, Why
+from hloom.sharding.reporting.memory import LiveArray, Memory
+from hloom.sharding.reporting.replication import WholeArray
+from hloom.sharding.reporting.report import Report, Row
+from hloom.sharding.reporting.suggestions import Suggestion
+from hloom.tools.commands.check import report
+from hloom.tools.reports.shard_text import report_text
 
 WHY = Why(
     "operand", "dot", "dot", "jit(f)/dot", "a.py:7", "x", "[data, -]", "[-, -]", "its rows are summed",

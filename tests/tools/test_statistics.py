@@ -9,7 +9,7 @@ import pytest
 import agreement
 from hloom import HloModule
 from hloom.analysis.cost import Cost
-from hloom.tools.statistics import quantity, statistics_json, statistics_of, statistics_text
+from hloom.tools.reports.statistics import quantity, statistics_json, statistics_of, statistics_text
 
 SCALARS = """
 add {

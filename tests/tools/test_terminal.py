@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hloom.tools.terminal import Progress
+from hloom.tools.console.terminal import Progress
 
 
 def test_a_pipe_gets_a_line_every_10_seconds(capsys: pytest.CaptureFixture[str]) -> None:

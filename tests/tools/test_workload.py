@@ -9,7 +9,7 @@ import pytest
 
 import agreement
 import hloom
-from hloom.tools import workload
+from hloom.tools.examples import workload
 
 
 def test_inputs_fit_the_parameters() -> None:
@@ -39,7 +39,7 @@ def test_unknown_program() -> None:
 
 def test_no_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Outside a checkout there are no examples."""
-    monkeypatch.setattr(workload, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    monkeypatch.setattr(workload, "__file__", str(tmp_path / "a" / "b" / "c" / "d" / "e.py"))
     with pytest.raises(hloom.HloError) as caught:
         workload.examples()
     assert caught.value.rule == "workload.directory"

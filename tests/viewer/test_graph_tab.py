@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hloom import HloModule
-from hloom.tools.statistics import statistics_of
+from hloom.tools.reports.statistics import statistics_of
 from viewer.conftest import Viewed
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"

@@ -7,8 +7,8 @@ import os
 from functools import cache
 
 from hloom.jax import private
-from hloom.jax.client import clients
-from hloom.jax.native import loading, native
+from hloom.jax.devices.client import clients
+from hloom.jax.pjrt.native import loading, native
 
 
 @cache

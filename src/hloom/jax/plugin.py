@@ -59,12 +59,14 @@ def register(*, as_cpu: bool = False) -> None:
     if private.plugin_is_loaded()(name):
         return
     with collector_paused_for_imports():
-        from hloom.jax.native import begin_native
+        from hloom.jax.pjrt.native import begin_native
 
         if begin_native():  # an empty cache has no programs either: import the compiler meanwhile
             import_module("hloom.cpu.jit.compilation")
-        from hloom.jax import client as own_client
-        from hloom.jax import compilation, foreign_functions, forks, handover, lowerings, table
+        from hloom.jax import forks, lowerings, table
+        from hloom.jax.calls import foreign_functions
+        from hloom.jax.compilation import compiler, handover
+        from hloom.jax.devices import client as own_client
 
     own_client.set_platform(name)
     capsule = table.capsule(table.table())
@@ -80,7 +82,7 @@ def register(*, as_cpu: bool = False) -> None:
         make_topology=None,
         c_api=capsule,
     )
-    handover.install(own_client.version(), compilation.KnownPrograms())
+    handover.install(own_client.version(), compiler.KnownPrograms())
     foreign_functions.install(name)
     forks.install()
     if not as_cpu:

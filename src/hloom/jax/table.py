@@ -7,20 +7,20 @@ import ctypes
 from functools import cache
 from typing import Any, Final
 
-from hloom.jax import abi
-from hloom.jax import compilation as compilation  # registers functions, as the next two do
-from hloom.jax import executables as executables
-from hloom.jax import serialization as serialization
-from hloom.jax.api import callback, callback_of, implementation
-from hloom.jax.client import stop
-from hloom.jax.custom_partitioning import custom_partitioner_extension
-from hloom.jax.errors import UNIMPLEMENTED, PjrtError
-from hloom.jax.execution import install as install_execution
-from hloom.jax.layouts import layouts_extension
-from hloom.jax.native import native
-from hloom.jax.profiler import profiler_extension
-from hloom.jax.profiler import release as release_profiler
-from hloom.jax.transfers import install as install_transfers
+from hloom.jax.calls.custom_partitioning import custom_partitioner_extension
+from hloom.jax.compilation import compiler as compiler  # registers functions, as the modules imported `as` do
+from hloom.jax.compilation import serialization as serialization
+from hloom.jax.devices.client import stop
+from hloom.jax.devices.transfers import install as install_transfers
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.api import callback, callback_of, implementation
+from hloom.jax.pjrt.errors import UNIMPLEMENTED, PjrtError
+from hloom.jax.pjrt.native import native
+from hloom.jax.programs import executables as executables
+from hloom.jax.programs.execution import install as install_execution
+from hloom.jax.programs.layouts import layouts_extension
+from hloom.jax.programs.profiler import profiler_extension
+from hloom.jax.programs.profiler import release as release_profiler
 
 _HEAD_WORDS: Final = 5
 """The table begins with its size, its extensions, and a struct of three words for the version."""

@@ -102,7 +102,7 @@ def compile(
         message = f"{replicas} replicas and {partitions} partitions: both are at least 1"
         raise HloError(message, rule="compile.device-count")
     if use_spmd_partitioning:
-        from hloom.sharding.partitioner import partitioned_program
+        from hloom.sharding.partitioning.partitioner import partitioned_program
 
         modules = [partitioned_program(each, partitions).module for each in modules]
     if one:

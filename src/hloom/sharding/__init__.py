@@ -10,24 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hloom.sharding.partitioner import partitioned_program as partition
-    from hloom.sharding.partitioner import partitioned_program as partitioned_program
-    from hloom.sharding.reporting import report as report
-    from hloom.sharding.stored_arrays import StoredArray as StoredArray
-    from hloom.sharding.stored_arrays import store as store
-    from hloom.sharding.stored_arrays import stored as stored
-    from hloom.sharding.tiles import cut as cut
-    from hloom.sharding.tiles import joined as joined
+    from hloom.sharding.partitioning.partitioner import partitioned_program as partition
+    from hloom.sharding.partitioning.partitioner import partitioned_program as partitioned_program
+    from hloom.sharding.reporting.report import report as report
+    from hloom.sharding.storing.stored_arrays import StoredArray as StoredArray
+    from hloom.sharding.storing.stored_arrays import store as store
+    from hloom.sharding.storing.stored_arrays import stored as stored
+    from hloom.sharding.storing.tiles import cut as cut
+    from hloom.sharding.storing.tiles import joined as joined
 
 _HOMES: Final = {
-    "partition": "partitioner",
-    "partitioned_program": "partitioner",
-    "report": "reporting",
-    "StoredArray": "stored_arrays",
-    "store": "stored_arrays",
-    "stored": "stored_arrays",
-    "cut": "tiles",
-    "joined": "tiles",
+    "partition": "partitioning.partitioner",
+    "partitioned_program": "partitioning.partitioner",
+    "report": "reporting.report",
+    "StoredArray": "storing.stored_arrays",
+    "store": "storing.stored_arrays",
+    "stored": "storing.stored_arrays",
+    "cut": "storing.tiles",
+    "joined": "storing.tiles",
 }
 
 __all__ = ["StoredArray", "cut", "joined", "partition", "partitioned_program", "report", "store", "stored"]

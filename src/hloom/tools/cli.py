@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from hloom.tools.bisect_command import bisect
-from hloom.tools.check_command import check
-from hloom.tools.completion import BACKEND, OPCODE, completion
-from hloom.tools.draw_command import draw
-from hloom.tools.lsp_command import lsp
-from hloom.tools.opt_command import opt
-from hloom.tools.program_argument import (
+from hloom.tools.commands.bisect import bisect
+from hloom.tools.commands.check import check
+from hloom.tools.commands.draw import draw
+from hloom.tools.commands.lsp import lsp
+from hloom.tools.commands.opt import opt
+from hloom.tools.commands.reduce import reduce
+from hloom.tools.commands.shard import partition, shard
+from hloom.tools.commands.stats import stats
+from hloom.tools.commands.trace import trace
+from hloom.tools.commands.view import view
+from hloom.tools.console.completion import BACKEND, OPCODE, completion
+from hloom.tools.console.program_argument import (
     FILE_OR_FOLDER,
     load_program,
     program_argument,
     program_file,
     program_option,
 )
-from hloom.tools.reduce_command import reduce
-from hloom.tools.shard_command import partition, shard
-from hloom.tools.stats_command import stats
-from hloom.tools.terminal import described, echo, progress, styled
-from hloom.tools.trace_command import trace
-from hloom.tools.view_command import view
-from hloom.tools.xla_version_option import XLA_VERSION
+from hloom.tools.console.terminal import described, echo, progress, styled
+from hloom.tools.console.xla_version import XLA_VERSION
 from hloom.visible import visible_line
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         from hloom.errors import HloError
-        from hloom.tools.compile_progress import compile_progress
+        from hloom.tools.console.compile_progress import compile_progress
 
         progress.start()
         try:
@@ -175,7 +175,7 @@ def run(
     mpirun -n 4 hloom run FILE divides the devices among processes, which may be on several machines; it needs
     mpi4py: pip install 'hloom[mpi]'.
     """
-    from hloom.tools import run_command
+    from hloom.tools.commands import run as run_command
 
     run_command.run(
         file,
@@ -262,7 +262,7 @@ def _program_files(path: str) -> list[str]:
 def print_(file: str, form: str, output: str | None, xla_version: XlaVersion, **switches: bool) -> None:
     """Print a program as XLA does, as a proto (also in text or JSON), or as StableHLO (through jaxlib)."""
     from hloom.files import load_all
-    from hloom.tools.print_command import all_printed
+    from hloom.tools.commands.print import all_printed
 
     data = all_printed(load_all(file), form, xla_version, switches)
     if output is not None:
@@ -293,7 +293,7 @@ def layout(shape: str, out: str | None, where: str, no_drawing: bool) -> None:
     import shutil
 
     from hloom.shape.shape import Shape
-    from hloom.tools.layout import draw_layout, explain_layout, slice_at, terminal_drawing
+    from hloom.tools.reports.layout import draw_layout, explain_layout, slice_at, terminal_drawing
 
     echo(explain_layout(shape))
     parsed = Shape.parse(shape)
@@ -315,7 +315,7 @@ def op(name: str | None, form: str) -> None:
 
     NAME is an opcode or a function of XLA's builder: subtract, Sub, dot, DotGeneral.
     """
-    from hloom.tools.op_page import op_list, op_markdown, op_page
+    from hloom.tools.pages.op_page import op_list, op_markdown, op_page
 
     if name is None:
         echo(op_list(styled), nl=False)
@@ -338,7 +338,7 @@ def diff(left: str, right: str, program: str, context: int) -> None:
 
     Exit status: 0 if they are equal, 1 if they differ.
     """
-    from hloom.tools.diff_text import diff_text
+    from hloom.tools.reports.diff_text import diff_text
 
     before, after = (load_program(program_file(file, program)) for file in (left, right))
     text = diff_text(before, after, styled, context)
@@ -379,7 +379,7 @@ def aot(
     the processor of this machine.
     """
     from hloom.codegen.target import Target, host
-    from hloom.tools.aot import compile_ahead
+    from hloom.tools.commands.aot import compile_ahead
 
     target = Target.named(triple or host().triple, cpu) if triple or cpu else host()
     compiled = compile_ahead(load_program(file), target, name=name, threads=threads)

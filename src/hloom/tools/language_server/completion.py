@@ -12,7 +12,7 @@ from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES
 from hloom.text.tokens import Kind, Scanner, Token, callee_keys, statement_at, tokens
 from hloom.tools.language_server.source import Span
 from hloom.tools.language_server.view import View
-from hloom.tools.op_page import signature
+from hloom.tools.pages.op_page import signature
 
 MOST_PROPOSALS: Final = 100
 """Limit on the proposals that are sent at once; the editor asks again after the next letter."""

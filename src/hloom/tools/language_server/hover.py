@@ -15,8 +15,8 @@ from hloom.text.tokens import Kind, Token
 from hloom.tools.language_server.analysis import Scope
 from hloom.tools.language_server.source import Span
 from hloom.tools.language_server.view import View
-from hloom.tools.layout import explain_layout
-from hloom.tools.op_page import op_markdown, signature
+from hloom.tools.pages.op_page import op_markdown, signature
+from hloom.tools.reports.layout import explain_layout
 
 _LONGEST = 400
 """Limit on the characters of an instruction that are shown."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
-from hloom.tools.markup import markup
+from hloom.tools.pictures.markup import markup
 from hloom.tools.viewer.program import Stage
 
 _LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"

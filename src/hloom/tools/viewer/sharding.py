@@ -8,21 +8,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hloom.ir.module import HloModule
-    from hloom.sharding.partitioner import Partitioned
+    from hloom.sharding.partitioning.partitioner import Partitioned
 
 
 def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
     """Return whether a program states shardings for several devices."""
-    from hloom.sharding.meshes import device_count
-    from hloom.sharding.preparation import states_sharding
+    from hloom.sharding.reading.meshes import device_count
+    from hloom.sharding.reading.preparation import states_sharding
 
     return device_count(module, axes) > 1 and any(map(states_sharding, module.instructions()))
 
 
 def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
     """Partition a program; raises HloError as `hloom.sharding.partitioned_program` does."""
-    from hloom.sharding.meshes import device_count, resized
-    from hloom.sharding.partitioner import partitioned_program
+    from hloom.sharding.partitioning.partitioner import partitioned_program
+    from hloom.sharding.reading.meshes import device_count, resized
 
     return partitioned_program(resized(module, axes), device_count(module, axes))
 
@@ -31,7 +31,7 @@ def sharding_part(
     module: HloModule, axes: Mapping[str, int], tries: int, progress: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
     """Return the part `sharding`; see `hloom.sharding.report` for the arguments and for errors."""
-    from hloom.sharding.reporting import report
+    from hloom.sharding.reporting.report import report
 
     data = report(module, axes, tries=tries, progress=progress).to_json()
     data["memory"].pop("timeline")

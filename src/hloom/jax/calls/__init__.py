@@ -1,0 +1,1 @@
+"""Functions of the user that programs call: Python callbacks, C functions, partitioners of custom calls."""

@@ -1,0 +1,205 @@
+"""Calls of Python functions by programs: pure_callback, io_callback, debug.print, buffer_callback.
+
+JAX lowers them to custom calls with an index into the functions that it passes to the compiler; see
+`hloom.jax.compilation.handover`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from hloom.errors import EvaluationError
+from hloom.jax.pjrt.native import native
+
+if TYPE_CHECKING:
+    from hloom.ir.instruction import HloInstruction
+    from hloom.ir.operation import Value
+    from hloom.shape.shape import Shape
+
+TILEWISE_TARGET: Final = "xla_ffi_partitioned_python_cpu_callback"
+"""Each device calls the function with its tiles."""
+CALLBACK_TARGETS: Final = ("xla_ffi_python_cpu_callback", TILEWISE_TARGET)
+BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
+_RECYCLED_BYTES: Final = 1 << 17
+"""Size from which copies of operands are in recycled memory."""
+_bound: Final[dict[HloInstruction, Any]] = {}
+"""Functions by the custom calls of compiled programs."""
+
+
+def bind(calls: Sequence[HloInstruction], functions: Sequence[Any]) -> list[HloInstruction]:
+    """Bind the functions to the custom calls of a program that call them; return those calls."""
+    from hloom.operations.ffi_attributes import parse_attributes
+
+    targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
+    found: list[HloInstruction] = []
+    for call in calls:
+        if getattr(call.operation, "custom_call_target", "") in targets:
+            _bound[call] = functions[int(parse_attributes(call.backend_config)["index"])]
+            found.append(call)
+    return found
+
+
+def unbind(calls: Sequence[HloInstruction]) -> None:
+    """Forget the functions of calls."""
+    for call in calls:
+        _bound.pop(call, None)
+
+
+def _function_of(instruction: HloInstruction) -> Any:
+    function = _bound.get(instruction)
+    if function is None:
+        message = "the Python function of this callback belongs to another process or executable"
+        raise EvaluationError(message, rule="jax.callback").at(instruction=instruction.name)
+    return function
+
+
+def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    """Run the function of a custom call on buffers."""
+    from hloom.jax.calls.buffer_callbacks import fill
+
+    return fill(_function_of(instruction), instruction, operands)
+
+
+def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    """Run the function of a custom call."""
+    function = _function_of(instruction)
+    results: Any = function(*[_immutable(operand) for operand in operands])
+    shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
+    given = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
+    values = [
+        np.asarray(value).reshape(shape.dimensions) if shape.is_array else None
+        for shape, value in zip(shapes, given, strict=True)
+    ]
+    return tuple(values) if instruction.shape.is_tuple else values[0]
+
+
+def _immutable(value: Value) -> Any:
+    if value is None:
+        return None
+    array = np.array(value)
+    array.flags.writeable = False
+    return array
+
+
+class HostFunctions:
+    """The functions that a program of one device calls, as native code calls them: without an evaluator.
+
+    An exception is kept for `take_error`.
+    """
+
+    def __init__(self, calls: Sequence[HloInstruction], functions: Sequence[Any]) -> None:
+        self._sites = [_Site(call, functions) for call in calls]
+
+    def __call__(self, number: int, pointers: int) -> None:
+        """Run a call: its number, and the address of those of its operands and results."""
+        try:
+            self._sites[number].run(pointers)
+        except BaseException as error:
+            _failed.error = error
+            raise
+
+    @staticmethod
+    def serve(calls: Sequence[HloInstruction]) -> bool:
+        """Return whether all host calls of a program are of such functions, on static arrays and tokens."""
+        return all(
+            getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS
+            and all(
+                shape.is_token or (shape.is_array and shape.is_static)
+                for shape in (*(o.shape for o in call.operands), *_parts(call.shape))
+            )
+            for call in calls
+        )
+
+
+class _Site:
+    """A place in a program that calls a function.
+
+    The function gets copies: it may keep them, and the memory of the operands is used again.
+    """
+
+    def __init__(self, call: HloInstruction, functions: Sequence[Any]) -> None:
+        from hloom.operations.ffi_attributes import parse_attributes
+
+        self._function = functions[int(parse_attributes(call.backend_config)["index"])]
+        self._operands = [_form(o.shape) for o in call.operands]
+        self._results = [_form(shape) for shape in _parts(call.shape)]
+        self._words = ctypes.c_uint64 * (len(self._operands) + len(self._results))
+
+    def run(self, pointers: int) -> None:
+        """Call the function with the operands, and write its results."""
+        addresses = self._words.from_address(pointers)
+        count = len(self._operands)
+        arguments = [
+            None if form is None else _copy(form, address)
+            for form, address in zip(self._operands, addresses[:count], strict=True)
+        ]
+        results: Any = self._function(*arguments)
+        values = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
+        for form, address, value in zip(self._results, addresses[count:], values, strict=True):
+            if form is not None:
+                dimensions, dtype, kind = form
+                memory: Any = kind.from_address(address) if address else None
+                result = np.ndarray(dimensions, dtype, memory)
+                result[...] = value if np.shape(value) == dimensions else np.reshape(value, dimensions)
+
+
+_Form: TypeAlias = "tuple[tuple[int, ...], np.dtype[Any], type[ctypes.Array[ctypes.c_uint8]]]"
+"""Dimensions, type and memory of an array."""
+
+
+def _form(shape: Shape) -> _Form | None:
+    """Return the form of an array; None for a token."""
+    if not shape.is_array:
+        return None
+    dtype = np.dtype(shape.element_type.numpy_dtype)
+    return shape.dimensions, dtype, ctypes.c_uint8 * (shape.element_count * dtype.itemsize)
+
+
+def _copy(form: _Form, address: int) -> np.ndarray[Any, Any]:
+    """Return a copy of the array at an address that cannot be written to; large ones in recycled memory.
+
+    The C library returns blocks of megabytes to the system, and getting them again costs more than the copy.
+    """
+    dimensions, dtype, kind = form
+    size = ctypes.sizeof(kind)
+    memory = native().call("pjrt_take", size) if size >= _RECYCLED_BYTES else None
+    if not memory:
+        return np.ndarray(dimensions, dtype, ctypes.string_at(address, size) if size else b"")
+    ctypes.memmove(memory, address, size)
+    block: Any = kind.from_address(memory)
+    weakref.finalize(block, native().call, "pjrt_give", memory).atexit = False
+    array = np.ndarray(dimensions, dtype, block)
+    array.flags.writeable = False
+    return array
+
+
+def _parts(shape: Shape) -> tuple[Shape, ...]:
+    return shape.tuple_shapes if shape.is_tuple else (shape,)
+
+
+class _Failed(threading.local):
+    """The exception of the function that failed last in a thread."""
+
+    error: BaseException | None = None
+
+
+_failed: Final = _Failed()
+
+
+def take_error() -> BaseException | None:
+    """Return the exception of the function that failed in this thread, once; None if none did."""
+    error, _failed.error = _failed.error, None
+    return error
+
+
+def register_targets() -> None:
+    """Register the custom calls by which programs call the functions."""
+    from hloom.operations.custom_call import TARGETS
+
+    TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _call) | {BUFFER_TARGET: _fill})

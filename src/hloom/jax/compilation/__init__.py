@@ -1,0 +1,1 @@
+"""Compilation of JAX's programs, and executables as bytes."""

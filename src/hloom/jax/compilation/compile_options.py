@@ -1,0 +1,143 @@
+"""Compile options: devices, and XLA's debug options.
+
+``jax.jit(f, compiler_options={"xla_dump_to": "/tmp/dump"})`` passes debug options, which have the names of
+XLA's DebugOptions (``xla/xla.proto``). ``xla_dump_*`` write files about the program; the others are checked
+and have no effect, as most of them have none on XLA:CPU.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from hloom.jax import private
+from hloom.jax.devices.client import Client, Device
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.pjrt.messages import assigned_devices
+
+Option = str | bool | int | float
+
+_NAMES: Final = Path(__file__).parent / "xla_options.txt"
+_BITS: Final = {"int32": 32, "int64": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Compile options.
+
+    Attributes:
+        num_replicas, num_partitions: numbers of devices.
+        assignment: a DeviceAssignmentProto; None for the first devices.
+        dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
+        open_parameters: for each parameter whether the partitioner chooses its sharding if none is stated;
+            empty on one device.
+    """
+
+    num_replicas: int
+    num_partitions: int
+    assignment: bytes | None
+    dump_flags: str
+    open_parameters: tuple[bool, ...]
+
+    @staticmethod
+    def parsed(options: bytes) -> Options:
+        """Parse a CompileOptionsProto; raises PjrtError for unknown options."""
+        parsed = private.parse_compile_options()(options)
+        build = parsed.executable_build_options
+        assignment = parsed.device_assignment or build.device_assignment
+        return Options(
+            build.num_replicas,
+            build.num_partitions,
+            None if assignment is None else assignment.serialize(),
+            dump_flags(compiler_options(parsed.env_option_overrides)),
+            tuple(build.allow_spmd_sharding_propagation_to_parameters) if build.num_partitions > 1 else (),
+        )
+
+    def devices(self, client: Client) -> list[Device]:
+        """Return the devices of the assignment, replica-major. Raises PjrtError."""
+        ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
+        if self.assignment is not None:
+            try:
+                ids = assigned_devices(self.assignment, self.num_replicas, self.num_partitions)
+            except ValueError as error:
+                raise PjrtError(INVALID_ARGUMENT, str(error)) from None
+        if any(not 0 <= n < len(client.devices) for n in ids):
+            message = f"the program runs on devices {list(ids)}, there are {len(client.devices)}"
+            raise PjrtError(INVALID_ARGUMENT, message)
+        return [client.devices[n] for n in ids]
+
+
+def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:
+    """Return the options by name, in their own types; raises PjrtError for options that XLA refuses."""
+    return {name: _checked(name, value) for name, value in overrides}
+
+
+def dump_flags(options: Mapping[str, Option]) -> str:
+    """Return the options about dumps as flags in the form of ``XLA_FLAGS``."""
+    dumps = {name: value for name, value in options.items() if name.startswith("xla_dump_")}
+    return shlex.join(f"--{name}={value}" for name, value in dumps.items())
+
+
+@cache
+def _types() -> Mapping[str, str]:
+    """Return the type of every option; an enumeration's is followed by its values."""
+    found: dict[str, str] = {}
+    kind = ""
+    for line in _NAMES.read_text().splitlines():
+        if line.startswith(" "):
+            found.update(dict.fromkeys(line.split(), kind))
+        else:
+            kind = line.rstrip(":")
+    return found
+
+
+def _checked(name: str, value: Option) -> Option:
+    kind, *values = _types().get(name, "unknown").split()
+    if kind == "unknown":
+        raise PjrtError(INVALID_ARGUMENT, f"No such compile option: '{name}'")
+    found = _parsed(kind, value, values) if isinstance(value, str) else _converted(kind, value, values)
+    if found is None:
+        shown = int(value) if isinstance(value, bool) else value
+        message = f"While setting option {name}, '{shown}' is not a valid {kind} value."
+        raise PjrtError(INVALID_ARGUMENT, message)
+    return found
+
+
+def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
+    """Return the value that a text gives to an option; None if it is no value of the type."""
+    match kind:
+        case "string":
+            return text
+        case "bool":
+            return {"true": True, "false": False}.get(text.lower())
+        case "int32" | "int64":
+            return _converted(kind, int(text), ()) if re.fullmatch(r"[+-]?\d+", text) else None
+        case "float":
+            return float(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.I) else None
+        case "enum":
+            return text if text in values or not values else None
+        case _:
+            return None
+
+
+def _converted(kind: str, value: bool | int | float, values: Sequence[str]) -> Option | None:
+    """Return a value of a type of Python in the type of an option; None if it is no value of the type."""
+    match kind, value:
+        case "bool", bool():
+            return value
+        case _, bool():
+            return None
+        case (("int32" | "int64"), int()):
+            limit = 1 << _BITS[kind] - 1
+            return value if -limit <= value < limit else None
+        case "enum", int():
+            return value if 0 <= value < len(values) or not values else None
+        case "float", float():
+            return value
+        case _:
+            return None

@@ -1,0 +1,121 @@
+"""Executables as bytes: JAX's compilation cache, and ``jax.experimental.serialize_executable``.
+
+The bytes have the form of an entry of hloom's cache, with a digest. They hold the program as JAX gave it, its
+options, its interface and its machine code. The code is loaded if this version of hloom made it for this
+processor; otherwise the program is compiled again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from hloom.codegen.target import host
+from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.loaded_program import LoadedProgram
+from hloom.jax.compilation.compiler import KnownPrograms, compile_program, keep
+from hloom.jax.compilation.handover import identity_in, is_describing, split_callbacks
+from hloom.jax.devices.client import Client
+from hloom.jax.pjrt.api import implements
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jax.pjrt.handles import Handle, Text, object_at
+from hloom.jax.programs.compiled import Compiled, Interface
+from hloom.jax.programs.executables import LoadedExecutable, executable_at
+
+_FORMAT: Final = "jax executable"
+"""The key of the entry."""
+
+
+class Serialized(Handle):
+    """The bytes of an executable, alive until the caller has copied them."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.text = Text(data)
+
+
+def serialize(executable: LoadedExecutable) -> bytes:
+    """Return an executable as bytes, without the Python functions that it calls."""
+    compiled = executable.compiled
+    cache = configured_cache()
+    code = cache.get(compiled.program_key) if cache is not None and compiled.program_key else None
+    facts: dict[str, object] = {
+        "key": compiled.key,
+        "program": compiled.program_key,
+        "compiler": _compiler(),
+        "interface": compiled.interface.to_json(),
+        "callbacks": len(executable.callbacks),
+        "code": None if code is None else code.facts,
+    }
+    content = [compiled.artifact, executable.options, compiled.optimized_program]
+    return Entry(facts, [*content, *(() if code is None else code.parts)]).to_bytes(_FORMAT)
+
+
+def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
+    """Load an executable; options replace its own if there are any.
+
+    Raises PjrtError for other bytes, and for an executable that calls Python functions if none follow it; see
+    `hloom.jax.compilation.handover`.
+    """
+    data, callbacks = split_callbacks(data)
+    identity = identity_in(data)
+    if identity is not None:
+        return KnownPrograms().load(client, identity, options)
+    entry = Entry.from_bytes(data, _FORMAT)
+    if entry is None or len(entry.parts) < 3:
+        message = "these bytes are not an executable that hloom serialized, or they are damaged"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    artifact, own_options, *_ = entry.parts
+    if len(callbacks) != entry.facts.get("callbacks"):
+        message = "this executable calls Python functions, which are not serialized"
+        raise PjrtError(UNIMPLEMENTED, message)
+    if entry.facts.get("compiler") == _compiler():
+        _keep(entry)
+    return compile_program(client, artifact, options or own_options, callbacks)
+
+
+def _keep(entry: Entry) -> None:
+    """Keep the program of an executable for `compile_program` to find, if its code can be loaded."""
+    interface = Interface.from_json(entry.facts.get("interface"))
+    code = entry.facts.get("code")
+    if interface is None or not isinstance(code, dict):
+        return
+    artifact, _, optimized, *parts = entry.parts
+    try:
+        native = LoadedProgram(Entry(cast("Mapping[str, object]", code), parts))
+    except LoadError:
+        return
+    key, program_key = str(entry.facts.get("key")), str(entry.facts.get("program"))
+    keep(Compiled(key, artifact, interface, native, optimized, program_key))
+
+
+def _compiler() -> str:
+    return key_of("executable", host().identity)
+
+
+@implements("Executable_Serialize")
+def _serialize(args: Any) -> None:
+    executable = executable_at(args.executable)
+    made = Serialized(b"" if is_describing() else serialize(executable))
+    made.text.write(args, "serialized_bytes")
+    args.serialized_executable = made.handle
+    args.serialized_executable_deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
+
+
+@implements("Executable_DeserializeAndLoad")
+def _deserialize(args: Any) -> None:
+    data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
+    options = b""
+    if args.overridden_serialized_compile_options:
+        given = args.overridden_serialized_compile_options
+        options = ctypes.string_at(given, args.overridden_serialized_compile_options_size)
+    args.loaded_executable = load(object_at(args.client, Client), data, options).handle
+
+
+def _delete(handle: int) -> None:
+    object_at(handle, Serialized).drop()
+
+
+_deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)

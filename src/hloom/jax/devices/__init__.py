@@ -1,0 +1,1 @@
+"""The client, its devices and processes, and the transfer of arrays."""

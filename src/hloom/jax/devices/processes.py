@@ -1,0 +1,201 @@
+"""The processes of ``jax.distributed``: how they find each other, and the messages of their programs.
+
+JAX gives a new client the number of its process, and functions of its key-value store. Each process publishes
+its number of devices there, and where it listens. Messages go over TCP, also where MPI started the
+processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import itertools
+import json
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hloom.cpu.runtime.support import keep_for_ever
+from hloom.errors import HloError
+from hloom.jax import private
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.errors import INTERNAL, PjrtError
+from hloom.jax.pjrt.native import native
+
+if TYPE_CHECKING:
+    from hloom.evaluate.peers import Transport
+    from hloom.ir.module import HloModule
+    from hloom.runtime.connections import Connections
+
+_SECONDS: Final = 300
+"""Seconds in which all processes must create their clients."""
+_LONGEST: Final = 1 << 16
+"""Bytes of a value in the store."""
+_MOST_DEVICES: Final = 1 << 16
+"""Devices of a process."""
+_CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_DELETER: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
+_raised: Final[list[str]] = []
+_clients: Final = itertools.count()
+
+
+def _store_error(code: int, message: bytes, size: int) -> int:
+    """Return an error for a function of the store, which frees it no more."""
+    _raised.append(ctypes.string_at(message, size).decode("utf-8", "replace"))
+    return native().error(code, _raised[-1])
+
+
+_STORE_ERROR: Final = _ERROR(_store_error)
+
+
+class KeyValueStore:
+    """JAX's key-value store.
+
+    Args:
+        args: the arguments of ``PJRT_Client_Create``, which hold its functions.
+        prefix: of all keys.
+    """
+
+    def __init__(self, args: Any, prefix: str) -> None:
+        self._prefix = prefix
+        self._get = _CALLBACK(args.kv_get_callback), args.kv_get_user_arg
+        self._put = _CALLBACK(args.kv_put_callback), args.kv_put_user_arg
+
+    def put(self, key: str, value: str) -> None:
+        """Store a value; raises PjrtError."""
+        function, user = self._put
+        name, content = (self._prefix + key).encode(), value.encode()
+        args = abi.struct("KeyValuePut")()
+        keys, values = ctypes.create_string_buffer(name), ctypes.create_string_buffer(content)
+        args.key, args.key_size = ctypes.addressof(keys), len(name)
+        args.value, args.value_size = ctypes.addressof(values), len(content)
+        self._call(function, args, user)
+
+    def get(self, key: str) -> str:
+        """Return a value when it is there; raises PjrtError."""
+        function, user = self._get
+        name = (self._prefix + key).encode()
+        args = abi.struct("KeyValueGet")()
+        keys = ctypes.create_string_buffer(name)
+        args.key, args.key_size, args.timeout_in_ms = ctypes.addressof(keys), len(name), 1000 * _SECONDS
+        self._call(function, args, user)
+        if args.value_size > _LONGEST:
+            raise PjrtError(INTERNAL, f"the key {key} has a value of {args.value_size} bytes")
+        value = ctypes.string_at(args.value, args.value_size)
+        if args.value_deleter_callback:
+            _DELETER(args.value_deleter_callback)(args.value)
+        return value.decode()
+
+    @staticmethod
+    def _call(function: Any, args: Any, user: int | None) -> None:
+        maker = ctypes.cast(_STORE_ERROR, ctypes.c_void_p)
+        args.struct_size, args.user_arg = ctypes.sizeof(args), user
+        args.callback_error = ctypes.addressof(maker)
+        error = function(ctypes.addressof(args))
+        if error:
+            raise PjrtError(INTERNAL, f"jax.distributed's key-value store: {_raised.pop()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of a platform.
+
+    Attributes:
+        rank: the number of this one.
+        devices: the number of devices of each.
+        transport: makes the messages of a program from its number, its processes, and the position among
+            these of the process of each device; None if there is one process.
+    """
+
+    rank: int = 0
+    devices: tuple[int, ...] = (1,)
+    transport: Callable[[int, Sequence[int], Sequence[int]], Transport] | None = None
+
+    def of_program(self, module: HloModule, processes: Sequence[int], devices: Sequence[int]) -> Transport:
+        """Return the messages of a program.
+
+        Args:
+            module: the program of each device.
+            processes: the process of each device of the program.
+            devices: the number of each device.
+        """
+        assert self.transport is not None
+        ranks = sorted(set(processes))
+        owners = [ranks.index(process) for process in processes]
+        return self.transport(program_number(module, devices), ranks, owners)
+
+
+def program_number(module: HloModule, devices: Sequence[int]) -> int:
+    """Return a number of 64 bits for a program on devices, from its name and what it communicates.
+
+    Constants are not part of it: a program may hold the number of its process.
+    """
+    digest = hashlib.sha256(f"{module.name} {list(devices)}".encode())
+    for instruction in module.instructions():
+        if getattr(instruction.operation, "channel_id", None) is not None:
+            shapes = [str(operand.shape) for operand in instruction.operands]
+            digest.update(f"{instruction.operation} {shapes} {instruction.shape}".encode())
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def connect(args: Any, options: dict[str, int], platform: str, devices: int) -> Processes:
+    """Return the processes of a new client, whose creation has these arguments and options.
+
+    Raises PjrtError, and HloError by the rules of `hloom.runtime.handshakes`.
+    """
+    rank, count = options.get("node_id", 0), options.get("num_nodes", 1)
+    if count <= 1:
+        return Processes(devices=(devices,))
+    from hloom.runtime import handshakes
+    from hloom.runtime.connections import Connections
+    from hloom.runtime.sockets import SocketTransport
+
+    store = KeyValueStore(args, f"hloom/{platform}/{next(_clients)}/")
+    coordinator: str = private.distributed_state().coordinator_address or "127.0.0.1:1"
+    listener = handshakes.listen(coordinator)
+    if rank == 0:
+        store.put("secret", secrets.token_hex(32))
+    record = [devices, socket.gethostname(), *listener.getsockname()[:2]]
+    store.put(f"process/{rank}", json.dumps(record))
+    rows = [parsed_description(store.get(f"process/{n}")) for n in range(count)]
+    secret = bytes.fromhex(store.get("secret"))
+    sockets = handshakes.connect(rank, [address for *_, address in rows], listener, secret, _SECONDS)
+    connections = Connections(rank, [host for _, host, _ in rows], sockets)
+
+    atexit.register(_end, connections)
+
+    def transport(program: int, ranks: Sequence[int], owners: Sequence[int]) -> Transport:
+        return SocketTransport(connections, program, ranks, owners)
+
+    return Processes(rank, tuple(number for number, *_ in rows), transport)
+
+
+def _end(connections: Connections) -> None:
+    """Tell the others that this process ends; end alone if another one was lost without a word.
+
+    JAX would wait for that one until heartbeats are missed, and ends the process if its service stops first.
+    This runs before JAX's own function for the end of the process, which is registered earlier.
+    """
+    with connections.lock:
+        connections.leave()
+        is_alone = connections.has_lost
+    if is_alone:
+        state = private.distributed_state()
+        keep_for_ever((state.client, state.service))
+        state.client = state.service = None
+
+
+def parsed_description(text: str) -> tuple[int, str, tuple[str, int]]:
+    """Return devices, host and address of a process; raises HloError by the rule ``processes.connect``."""
+    with suppress(ValueError):
+        match json.loads(text):
+            case [int(devices), str(host), str(address), int(port)] if 0 < devices <= _MOST_DEVICES:
+                return devices, host, (address, port)
+            case _:
+                pass
+    raise HloError(f"a process describes itself by {text[:80]!r}", rule="processes.connect")

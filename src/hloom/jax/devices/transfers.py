@@ -1,0 +1,259 @@
+"""Transfers that Python implements: layouts, elements narrower than a byte, views, allocation."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.jax.devices.client import Device, Memory
+from hloom.jax.devices.memory_layouts import canonical, handle_of, order_at
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.api import callback, implements
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
+from hloom.jax.pjrt.handles import BufferHead, object_at, words_at
+from hloom.jax.pjrt.native import native
+from hloom.shape.element_type import ElementType
+
+Array = np.ndarray[Any, Any]
+
+_HEAD_BYTES: Final = ctypes.sizeof(BufferHead)
+_BOOL: Final = 1
+TOKEN: Final = 23
+_TILED, _STRIDES = 0, 1
+"""Kinds of layouts."""
+
+
+_NAMES: Final = (
+    "pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "f32", "f64", "bf16", "c64", "c128",
+    "f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "s4", "u4", "token", "s2", "u2",
+    "f8e4m3", "f8e3m4", "f8e8m0fnu", "f4e2m1fn", "s1", "u1",
+)  # fmt: skip
+"""Element types in the order of the interface's numbers, which differ from HLO's."""
+TYPES: Final = {n: ElementType.parse(name) for n, name in enumerate(_NAMES, 1) if name != "token"}
+NUMBERS: Final = {element_type: number for number, element_type in TYPES.items()}
+
+
+def head_of(handle: int | None) -> BufferHead:
+    """Return the head of a buffer; raises PjrtError for a null handle."""
+    if not handle:
+        raise PjrtError(INVALID_ARGUMENT, "null in the place of a buffer")
+    return BufferHead.from_address(handle)
+
+
+def dimensions_of(handle: int, head: BufferHead) -> tuple[int, ...]:
+    """Return the dimensions of a buffer."""
+    return tuple(words_at(handle + _HEAD_BYTES, head.rank))
+
+
+def dtype_of(number: int) -> np.dtype[Any]:
+    """Return numpy's type of an element type; raises PjrtError for an unknown one."""
+    found = TYPES.get(number)
+    if found is None:
+        raise PjrtError(UNIMPLEMENTED, f"element type {number} of PJRT is none of hloom's")
+    return np.dtype(found.numpy_dtype)
+
+
+def elements_of(handle: int) -> Array:
+    """Wait for a buffer and return a view of its elements, with the dimensions major to minor.
+
+    Raises PjrtError if it is deleted or failed.
+    """
+    head = head_of(handle)
+    if head.deleted:
+        raise PjrtError(INVALID_ARGUMENT, "Buffer has been deleted or donated.")
+    wait_for(head)
+    dimensions, dtype = dimensions_of(handle, head), dtype_of(head.type)
+    dimensions = tuple(dimensions[d] for d in reversed(order_at(head.layout))) or dimensions
+    if not head.bytes:
+        return np.empty(dimensions, dtype)
+    memory: Any = (ctypes.c_uint8 * head.bytes).from_address(head.data)
+    return np.frombuffer(memory, np.uint8).view(dtype).reshape(dimensions)
+
+
+def array_of(handle: int) -> Array:
+    """Return the elements of a buffer as its array; raises PjrtError like `elements_of`."""
+    elements = elements_of(handle)
+    return logical(elements, order_at(head_of(handle).layout))
+
+
+def logical(elements: Array, order: Sequence[int]) -> Array:
+    """Return the array of elements whose dimensions are major to minor."""
+    if not order:
+        return elements
+    return elements.transpose([len(order) - 1 - order.index(d) for d in range(len(order))])
+
+
+def wait_for(head: BufferHead) -> None:
+    """Wait for a buffer's elements; raises PjrtError with the producer's error."""
+    failure = native().call("pjrt_await", head.event)
+    if failure:
+        _, code, size = words_at(failure, 3)
+        raise PjrtError(code, ctypes.string_at(failure + 24, size).decode("utf-8", "replace"))
+
+
+def new_buffer(
+    array: Array,
+    device: Device,
+    memory: Memory | None = None,
+    number: int = 0,
+    order: tuple[int, ...] = (),
+) -> int:
+    """Return a buffer with a copy of an array.
+
+    ``number`` is its element type, by default the array's; ``order`` its layout, by default row-major.
+    """
+    contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
+    number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
+    handle = _allocate(array.shape, contiguous.nbytes, number, device, memory)
+    if contiguous.nbytes:
+        ctypes.memmove(BufferHead.from_address(handle).data, contiguous.ctypes.data, contiguous.nbytes)
+    BufferHead.from_address(handle).layout = handle_of(order)
+    return handle
+
+
+def _allocate(
+    dimensions: tuple[int, ...],
+    size: int,
+    number: int,
+    device: Device,
+    memory: Memory | None,
+    event: int | None = None,
+) -> int:
+    """Return a buffer of undefined elements."""
+    storage = native().call("pjrt_storage", size)
+    if not storage:
+        raise PjrtError(RESOURCE_EXHAUSTED, f"not enough memory for a buffer of {size} bytes")
+    words = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
+    where = (memory or device.memories[0]).handle
+    return native().call(
+        "pjrt_buffer", storage, device.handle, where, event, size, number, len(dimensions),
+        ctypes.addressof(words),
+    )  # fmt: skip
+
+
+def place_of(device: int | None, memory: int | None) -> tuple[Device, Memory]:
+    """Return device and memory for handles of which one may be null."""
+    if memory:
+        found = object_at(memory, Memory)
+        return object_at(found.words.device, Device), found
+    where = object_at(device, Device)
+    return where, where.memories[0]
+
+
+def from_host(args: Any) -> None:
+    """Client_BufferFromHostBuffer: copy an array of any strides or layout."""
+    device, memory = place_of(args.device, args.memory)
+    dtype = dtype_of(args.type)
+    order = canonical(_order_of(args.device_layout)) if args.device_layout else ()
+    dimensions = tuple(words_at(args.dims, args.num_dims))
+    strides = tuple(words_at(args.byte_strides, args.num_byte_strides)) or None
+    array = _host_array(args.data, dimensions, dtype, strides)
+    if TYPES[args.type].bits < 8:
+        array = np.asarray(array).copy().view(np.uint8).view(dtype)
+    args.buffer = new_buffer(array, device, memory, args.type, order)
+    args.done_with_host_buffer = native().call("pjrt_ready_event")
+
+
+def _host_array(
+    address: int | None, dimensions: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None
+) -> Array:
+    if 0 in dimensions or not address:
+        return np.empty(dimensions, dtype)
+    if strides is None:
+        strides = tuple(np.empty(dimensions, np.int8).strides)
+        strides = tuple(s * dtype.itemsize for s in strides)
+    reach = [(extent - 1) * stride for extent, stride in zip(dimensions, strides, strict=True)]
+    low, high = sum(min(0, r) for r in reach), sum(max(0, r) for r in reach) + dtype.itemsize
+    memory: Any = (ctypes.c_uint8 * (high - low)).from_address(address + low)
+    raw = np.frombuffer(memory, np.uint8)
+    return np.ndarray(dimensions, dtype, raw.data, offset=-low, strides=strides)
+
+
+def _order_of(address: int) -> list[int]:
+    """Return a layout's dimensions, minor first; raises PjrtError for layouts of strides or tiles."""
+    layout = abi.struct("MemoryLayout").from_address(address)
+    if layout.type != _TILED or layout.num_tiles:
+        raise PjrtError(UNIMPLEMENTED, "layouts with tiles or strides are not implemented")
+    return words_at(layout.minor_to_major, layout.minor_to_major_size)
+
+
+def to_host(args: Any) -> None:
+    """Buffer_ToHostBuffer: copy to any order of dimensions."""
+    head = head_of(args.src)
+    if not args.dst:
+        args.dst_size = head.bytes
+        return
+    array = array_of(args.src)
+    order = _order_of(args.host_layout)
+    if len(order) != array.ndim or sorted(order) != list(range(array.ndim)):
+        raise PjrtError(INVALID_ARGUMENT, f"{order} is no order of {array.ndim} dimensions")
+    found = np.ascontiguousarray(array.transpose(order[::-1]))
+    if found.nbytes > args.dst_size:
+        raise PjrtError(INVALID_ARGUMENT, f"no room for {found.nbytes} bytes in {args.dst_size}")
+    ctypes.memmove(args.dst, found.ctypes.data, found.nbytes)
+    args.event = native().call("pjrt_ready_event")
+
+
+_held: Final[list[Any]] = []
+
+
+def install() -> None:
+    """Give native code the functions."""
+    functions = [
+        callback(from_host, "Client_BufferFromHostBuffer"),
+        callback(to_host, "Buffer_ToHostBuffer"),
+    ]
+    _held.extend(functions)
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    native().call("pjrt_set_transfers", *addresses)
+
+
+def _size_of(dimensions: tuple[int, ...], number: int) -> int:
+    size = dtype_of(number).itemsize
+    for extent in dimensions:
+        size *= extent
+    return size
+
+
+@implements("Client_CreateViewOfDeviceBuffer")
+def _view(args: Any) -> None:
+    device, memory = place_of(args.device, args.memory)
+    dimensions = tuple(words_at(args.dims, args.num_dims))
+    order = canonical(_order_of(args.layout)) if args.layout else ()
+    args.buffer = native().call(
+        "pjrt_view", args.device_buffer_ptr, _size_of(dimensions, args.element_type), args.element_type,
+        len(dimensions), args.dims, device.handle, memory.handle, args.on_delete_callback,
+        args.on_delete_callback_arg,
+    )  # fmt: skip
+    BufferHead.from_address(args.buffer).layout = handle_of(order)
+
+
+@implements("Client_CreateUninitializedBuffer")
+def _uninitialized(args: Any) -> None:
+    device, memory = place_of(args.device, args.memory)
+    dimensions = tuple(words_at(args.shape_dims, args.shape_num_dims))
+    size = _size_of(dimensions, args.shape_element_type)
+    args.buffer = _allocate(dimensions, size, args.shape_element_type, device, memory)
+
+
+@implements("Client_CreateErrorBuffer")
+def _error_buffer(args: Any) -> None:
+    device, memory = place_of(None, args.memory)
+    message = ctypes.string_at(args.error_message, args.error_message_size)
+    event = native().call("pjrt_event", 1)
+    native().call("pjrt_complete", event, native().error(args.error_code, message.decode("utf-8", "replace")))
+    dimensions = tuple(words_at(args.shape_dims, args.shape_num_dims))
+    args.buffer = _allocate(dimensions, 0, args.shape_element_type, device, memory, event)
+
+
+@implements("Buffer_CopyRawToHost")
+def _raw_to_host(args: Any) -> None:
+    array = elements_of(args.buffer)
+    if not 0 <= args.offset <= args.offset + args.transfer_size <= array.nbytes:
+        message = f"{args.transfer_size} bytes from {args.offset} of a buffer of {array.nbytes}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    ctypes.memmove(args.dst, array.ctypes.data + args.offset, args.transfer_size)
+    args.event = native().call("pjrt_ready_event")

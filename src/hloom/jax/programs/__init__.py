@@ -1,0 +1,1 @@
+"""Compiled programs, loaded on devices and executed."""

@@ -1,0 +1,94 @@
+"""Layouts of a program's arguments and results, as transposes in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.jax.devices.memory_layouts import canonical, row_major
+from hloom.jax.programs.placements import Placements
+from hloom.operations.custom_call import CustomCall, is_identity
+from hloom.operations.movement import Transpose
+from hloom.operations.structure import GetTupleElement, Tuple
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+
+def lay_out(module: HloModule, stated: Placements) -> Placements:
+    """Let the entry of a module take and return row-major arrays whose dimensions are major to minor.
+
+    An argument ``f32[2,3]`` by columns becomes ``f32[3,2]``, of which the program takes the transpose. Return
+    the placements with the orders that were chosen for results.
+    """
+    if not any(p.order or p.is_auto for p in (*stated.arguments, *stated.results)):
+        return stated
+    entry = module.entry
+    results = [
+        replace(p, order=_natural_order(_source(entry.root, n))) if p.is_auto else p
+        for n, p in enumerate(stated.results)
+    ]
+    for parameter, placement in zip(entry.parameters, stated.arguments, strict=False):
+        if placement.order:
+            _take_transposed(parameter, placement.order)
+    root = entry.root
+    if any(p.order for p in results):
+        if root.shape.is_tuple:
+            parts = [_transposed(_part(root, n), p.order) for n, p in enumerate(results)]
+            entry.root = Writer(root).op(Tuple(), *parts)
+        else:
+            entry.root = _transposed(root, results[0].order)
+    module.config.entry_layout = None
+    return Placements(stated.arguments, results)
+
+
+def _source(root: HloInstruction, number: int) -> HloInstruction:
+    """Return the instruction of a result, as far as it is an operand of a tuple at the root."""
+    return root.operands[number] if isinstance(root.operation, Tuple) else root
+
+
+def _natural_order(i: HloInstruction) -> tuple[int, ...]:
+    """Return the order of a value for which computing it moves the least, empty for row-major.
+
+    That is the order that a LayoutConstraint states, and for a transpose that of its operand.
+    """
+    permutation = range(i.shape.rank)  # from the dimensions of the result to those of i
+    while True:
+        match i.operation:
+            case CustomCall(custom_call_target="LayoutConstraint") if i.shape.layout is not None:
+                return _renamed(i.shape.layout.minor_to_major, permutation)
+            case Transpose(dimensions=dimensions):
+                permutation = [dimensions[d] for d in permutation]
+            case operation if not (operation.elementwise or is_identity(i)):
+                return _renamed(row_major(i.shape.rank), permutation)
+            case _:
+                pass
+        same = [o for o in i.operands if isinstance(i.operation, Transpose) or o.shape.compatible(i.shape)]
+        if not same:
+            return _renamed(row_major(i.shape.rank), permutation)
+        i = same[0]
+
+
+def _renamed(order: Sequence[int], permutation: Sequence[int]) -> tuple[int, ...]:
+    return canonical([list(permutation).index(d) for d in order])
+
+
+def _take_transposed(parameter: HloInstruction, order: Sequence[int]) -> None:
+    """Replace a parameter by the transpose of one whose dimensions are major to minor."""
+    writer = Writer(parameter)
+    major_to_minor = tuple(reversed(order))
+    shape = Shape(parameter.shape.element_type, tuple(parameter.shape.dimensions[d] for d in major_to_minor))
+    taken = writer.op(parameter.operation, shape=shape)
+    logical = tuple(major_to_minor.index(d) for d in range(len(order)))
+    writer.replace(writer.op(Transpose(dimensions=logical), taken))
+
+
+def _transposed(value: HloInstruction, order: Sequence[int]) -> HloInstruction:
+    if not order:
+        return value
+    return Writer(value).op(Transpose(dimensions=tuple(reversed(order))), value)
+
+
+def _part(root: HloInstruction, number: int) -> HloInstruction:
+    return Writer(root).op(GetTupleElement(index=number), root)

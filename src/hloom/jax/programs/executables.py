@@ -1,0 +1,340 @@
+"""Executables: compiled programs loaded on devices."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.support import keep_for_ever
+from hloom.jax.calls.callbacks import HostFunctions, unbind
+from hloom.jax.devices.client import NOTHING, STOP, Device, NamedValues
+from hloom.jax.devices.memory_layouts import handle_of
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.api import implements
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.pjrt.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
+from hloom.jax.pjrt.messages import device_assignment
+from hloom.jax.pjrt.native import native
+
+if TYPE_CHECKING:
+    from hloom.ir.instruction import HloInstruction
+    from hloom.jax.programs.compiled import Compiled, Leaf
+    from hloom.runtime.executable import Executable
+
+PRED: Final = 1
+"""The type of the empty arrays that JAX gives for tokens."""
+LONG_WORK: Final = 2_000_000
+"""Elementary operations, about 100 us, from which a worker runs a program."""
+
+
+class LoadedExecutable(Handle):
+    """A program on its devices; also its own PJRT_Executable.
+
+    Attributes:
+        compiled: the program.
+        interface: arguments, results, donation and devices.
+        inputs, outputs: the interface's.
+        assigned: the devices of all processes on which it runs, replica-major.
+        devices: those of this process.
+        options: the compile options, as they were given.
+        callbacks: Python functions that it calls.
+        bound: its custom calls that know those functions, since the first run.
+        gang: its devices as one thread runs them; None if it has one, or Python runs it.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        assigned: Sequence[Device],
+        devices: Sequence[Device],
+        options: bytes,
+        callbacks: Sequence[Any],
+    ) -> None:
+        sweep()
+        super().__init__(ExecutableWords())
+        self.compiled = compiled
+        self.assigned = list(assigned)
+        self.devices = list(devices)
+        self.options = options
+        self.callbacks = list(callbacks)
+        self.bound: Sequence[HloInstruction] = ()
+        self.interface = interface = compiled.interface
+        self.inputs, self.outputs = interface.inputs, interface.outputs
+        self.name = Text(interface.name)
+        self.deleted = False
+        self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
+        inputs = [
+            word
+            for leaf in self.inputs
+            for word in (leaf.bytes, PRED if leaf.is_token else leaf.number, handle_of(leaf.order))
+        ]
+        is_local = len(self.devices) == len(self.assigned)
+        native = compiled.native if is_local else None
+        functions = None if native is not None or not is_local else _host_functions(compiled, self.callbacks)
+        if functions is not None:
+            native = compiled.calling
+        self.gang = gang = compiled.gang if is_local else None
+        reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
+        outputs = [
+            word
+            for number, (leaf, dims) in enumerate(zip(self.outputs, self._dimensions, strict=True))
+            for word in (*_output_words(leaf, dims.address), reuses.get(number, -1))
+        ]
+        self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, interface.donated)]
+        words = self.words
+        words.num_replicas, words.num_partitions = interface.num_replicas, interface.num_partitions
+        words.inputs, words.outputs = len(self.inputs), len(self.outputs)
+        words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
+        words.donated, words.donated_indices = len(interface.donated), self._tables[2].address
+        words.devices, words.num_devices = self.device_handles.address, len(self.devices)
+        if gang is not None:
+            words.gang, words.long = gang.address, int(gang.work >= LONG_WORK or not gang.is_bounded)
+        if native is not None:
+            self._context = Context(stop=STOP, host=functions)
+            words.program, words.context = native.address, self._context.address
+            words.temp_bytes = native.memory.temp
+            long = native.facts.work >= LONG_WORK or not native.facts.is_bounded
+            words.long = int(long and functions is None)
+
+    @cached_property
+    def device_handles(self) -> Words:
+        """The handles of the devices."""
+        return Words([device.handle for device in self.devices])
+
+    @cached_property
+    def output_types(self) -> Words:
+        """The element types of the results."""
+        return Words([leaf.number for leaf in self.outputs], ctypes.c_uint32)
+
+    @cached_property
+    def output_dimensions(self) -> tuple[Words, Words]:
+        """The dimensions of all results, and their ranks."""
+        flat = [extent for leaf in self.outputs for extent in leaf.dimensions]
+        return Words(flat, ctypes.c_int64), Words([leaf.rank for leaf in self.outputs], ctypes.c_size_t)
+
+    @cached_property
+    def output_memory_kinds(self) -> tuple[Words, Words]:
+        """The memory kinds of the results: the addresses of their names, and the names' sizes."""
+        return self._memory_kinds(self.outputs)
+
+    @cached_property
+    def parameter_memory_kinds(self) -> tuple[Words, Words]:
+        """The memory kinds of the arguments, as those of the results."""
+        return self._memory_kinds(self.inputs)
+
+    def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[Words, Words]:
+        offset = MemoryWords.kind.offset
+        memories = [self.assigned[0].memories[leaf.memory] for leaf in leaves]
+        addresses = [ctypes.c_void_p.from_address(memory.handle + offset).value or 0 for memory in memories]
+        return Words(addresses), Words([memory.words.kind_size for memory in memories], ctypes.c_size_t)
+
+    @cached_property
+    def fingerprint(self) -> Text:
+        """A digest of the program."""
+        return Text(self.compiled.key)
+
+    @cached_property
+    def device_assignment(self) -> Text:
+        """The devices, as a DeviceAssignmentProto."""
+        interface = self.interface
+        ids = [device.id for device in self.assigned]
+        return Text(device_assignment(interface.num_replicas, interface.num_partitions, ids))
+
+    @cached_property
+    def serialized_options(self) -> Text:
+        """The compile options."""
+        return Text(self.options)
+
+    @cached_property
+    def logical_ids(self) -> Words:
+        """Replica and partition of every device."""
+        partitions = self.interface.num_partitions
+        numbers = [n for n, device in enumerate(self.assigned) if device in self.devices]
+        flat = [word for n in numbers for word in divmod(n, partitions)]
+        return Words(flat, ctypes.c_int32)
+
+    @cached_property
+    def cost(self) -> NamedValues:
+        """The properties that ``cost_analysis()`` shows."""
+        return NamedValues(self.compiled.cost_properties())
+
+    @cached_property
+    def optimized_program(self) -> tuple[Text, Text]:
+        """The program after all passes, and the name of its format."""
+        return Text(self.compiled.optimized_program), Text("hlo_with_config")
+
+    def abandon(self, error: PjrtError) -> None:
+        """Let this run fail in other processes, because this one cannot start it."""
+        if len(self.assigned) > len(self.devices) > 0:
+            cast("Executable", self.compiled.program.executable).abandon(error)
+
+    def drop(self) -> None:
+        """Release the program, or list it as dying as long as queued runs need it."""
+        unbind(self.bound)
+        if self.words.queued:
+            _dying[self.handle] = self
+        else:
+            super().drop()
+
+
+def _host_functions(compiled: Compiled, callbacks: Sequence[Any]) -> HostFunctions | None:
+    """Return the functions that a program of one device calls; None if it has other calls of the host."""
+    calls = compiled.host_calls if callbacks else ()
+    return HostFunctions(calls, callbacks) if calls and HostFunctions.serve(calls) else None
+
+
+def _output_words(leaf: Leaf, dimensions: int) -> Sequence[int]:
+    """Return the words of a result in the table of outputs."""
+    return leaf.bytes, leaf.number, leaf.rank, dimensions, leaf.memory, handle_of(leaf.order)
+
+
+_dying: Final[dict[int, LoadedExecutable]] = {}
+"""Destroyed executables with queued runs, by handle."""
+keep_for_ever(_dying)
+
+
+def sweep() -> None:
+    """Free the executables that were destroyed and have no queued runs; threads may do that at once."""
+    for handle, executable in list(_dying.items()):
+        if not executable.words.queued and _dying.pop(handle, None) is not None:
+            Handle.drop(executable)
+    handle = native().call("pjrt_take_destroyed")
+    while handle:
+        executable = object_at(handle, LoadedExecutable)
+        handle = executable.words.next
+        executable.drop()
+
+
+def _pending_sweep(_: int | None) -> int:
+    """Sweep, as a call that Python was asked to make in the main thread."""
+    sweep()
+    return 0
+
+
+_SWEEPER: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_pending_sweep)
+keep_for_ever(_SWEEPER)
+native().call("pjrt_set_sweeper", ctypes.cast(_SWEEPER, ctypes.c_void_p).value)
+
+
+def executable_at(handle: int | None) -> LoadedExecutable:
+    """Return the executable of a handle; raises PjrtError for any other handle."""
+    found = object_at(handle, LoadedExecutable)
+    if found.deleted:
+        raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")
+    return found
+
+
+@implements("LoadedExecutable_GetExecutable")
+def _get_executable(args: Any) -> None:
+    args.executable = executable_at(args.loaded_executable).handle
+
+
+@implements("LoadedExecutable_AddressableDevices")
+def _addressable_devices(args: Any) -> None:
+    handles = executable_at(args.executable).device_handles
+    args.addressable_devices, args.num_addressable_devices = handles.address, handles.size
+
+
+@implements("LoadedExecutable_AddressableDeviceLogicalIds")
+def _logical_ids(args: Any) -> None:
+    executable = executable_at(args.executable)
+    args.addressable_device_logical_ids = executable.logical_ids.address
+    args.num_addressable_device_logical_ids = len(executable.devices)
+
+
+@implements("LoadedExecutable_Delete")
+def _delete(args: Any) -> None:
+    executable = executable_at(args.executable)
+    executable.deleted = True
+    executable.words.program = None
+
+
+@implements("LoadedExecutable_IsDeleted")
+def _is_deleted(args: Any) -> None:
+    args.is_deleted = object_at(args.executable, LoadedExecutable).deleted
+
+
+@implements("LoadedExecutable_GetDeviceAssignment")
+def _device_assignment(args: Any) -> None:
+    executable_at(args.executable).device_assignment.write(args, "serialized_bytes")
+    args.serialized_device_assignment = args.executable
+    args.serialized_device_assignment_deleter = NOTHING
+
+
+@implements("LoadedExecutable_Fingerprint", "Executable_Fingerprint")
+def _fingerprint(args: Any) -> None:
+    executable_at(args.executable).fingerprint.write(args, "executable_fingerprint")
+
+
+@implements("Executable_Name")
+def _name(args: Any) -> None:
+    executable_at(args.executable).name.write(args, "executable_name")
+
+
+@implements("Executable_SizeOfGeneratedCodeInBytes")
+def _code_size(args: Any) -> None:
+    args.size_in_bytes = executable_at(args.executable).compiled.code_size
+
+
+@implements("Executable_OutputElementTypes")
+def _output_types(args: Any) -> None:
+    types = executable_at(args.executable).output_types
+    args.output_types, args.num_output_types = types.address, types.size
+
+
+@implements("Executable_OutputDimensions")
+def _output_dimensions(args: Any) -> None:
+    dimensions, ranks = executable_at(args.executable).output_dimensions
+    args.num_outputs, args.dims, args.dim_sizes = ranks.size, dimensions.address, ranks.address
+
+
+@implements("Executable_OutputMemoryKinds")
+def _output_memory_kinds(args: Any) -> None:
+    names, sizes = executable_at(args.executable).output_memory_kinds
+    args.num_outputs, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
+
+
+@implements("Executable_ParameterMemoryKinds")
+def _parameter_memory_kinds(args: Any) -> None:
+    names, sizes = executable_at(args.executable).parameter_memory_kinds
+    args.num_parameters, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
+
+
+@implements("Executable_GetCostAnalysis")
+def _cost_analysis(args: Any) -> None:
+    properties = executable_at(args.executable).cost
+    args.properties, args.num_properties = properties.address, properties.size
+
+
+@implements("Executable_GetCompiledMemoryStats")
+def _memory_stats(args: Any) -> None:
+    executable = executable_at(args.executable)
+    compiled, interface = executable.compiled, executable.interface
+    args.argument_size_in_bytes = sum(leaf.bytes for leaf in interface.inputs)
+    args.output_size_in_bytes = sum(leaf.bytes for leaf in interface.outputs)
+    args.alias_size_in_bytes = sum(interface.inputs[n].bytes for n in interface.donated)
+    args.temp_size_in_bytes = compiled.temp_bytes
+    args.generated_code_size_in_bytes = compiled.code_size
+    for field in ("generated_code", "argument", "output", "alias", "temp"):
+        setattr(args, f"host_{field}_size_in_bytes", 0)
+    args.peak_memory_in_bytes = args.argument_size_in_bytes + args.output_size_in_bytes + compiled.temp_bytes
+
+
+@implements("Executable_GetCompileOptions")
+def _compile_options(args: Any) -> None:
+    executable_at(args.executable).serialized_options.write(args, "serialized_bytes")
+    args.serialized_compile_options = args.executable
+    args.serialized_compile_options_deleter = NOTHING
+
+
+@implements("Executable_OptimizedProgram")
+def _optimized_program(args: Any) -> None:
+    program = abi.struct("Program").from_address(args.program)
+    code, form = executable_at(args.executable).optimized_program
+    form.write(program, "format")
+    if program.code:
+        ctypes.memmove(program.code, code.address, code.size)
+    program.code_size = code.size

@@ -1,0 +1,215 @@
+"""Execution by Python: programs that call the host, run on several devices or have dynamic sizes; misuse."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from hloom.jax.calls.callbacks import bind, take_error
+from hloom.jax.devices.client import Device
+from hloom.jax.devices.memory_layouts import order_at
+from hloom.jax.devices.transfers import dimensions_of, elements_of, head_of, logical, new_buffer, wait_for
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.api import callback, status_of
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, PjrtError
+from hloom.jax.pjrt.handles import object_at, words_at
+from hloom.jax.pjrt.native import native
+from hloom.jax.programs.compiled import Leaf
+from hloom.jax.programs.executables import LoadedExecutable, executable_at
+from hloom.jax.programs.profiler import ProfilerTrace, current_trace
+
+if TYPE_CHECKING:
+    from hloom.cpu.native import NativeExecutable
+    from hloom.cpu.timed_program import Recording
+
+Array = np.ndarray[Any, Any]
+_RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
+_KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
+_NO_ARENA: Final = -1
+_MEMORY_ERRORS: Final = {_NO_ARENA: "temporaries", -2: "results"}
+_held: Final[list[Any]] = []
+
+
+def install() -> None:
+    """Give native code the functions."""
+    functions = [
+        callback(execute, "LoadedExecutable_Execute"),
+        _RUN_ERROR(_run_error),
+        _KEPT_ERROR(_kept_error),
+    ]
+    _held.extend(functions)
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    native().call("pjrt_set_execute", *addresses)
+
+
+def _run_error(handle: int, status: int) -> int:
+    """Return the error of a run: of a gang that ended with a status, or of memory that is not there."""
+    executable = object_at(handle, LoadedExecutable)
+    if status in _MEMORY_ERRORS:
+        size = (
+            executable.compiled.temp_bytes
+            if status == _NO_ARENA
+            else sum(leaf.bytes for leaf in executable.outputs)
+        )
+        message = (
+            f"not enough memory for {size:,} bytes of {_MEMORY_ERRORS[status]} of {executable.interface.name}"
+        )
+        return native().error(RESOURCE_EXHAUSTED, message)
+    gang = executable.gang
+    assert gang is not None
+    return native().error(*status_of(gang.failure(status)))
+
+
+def _kept_error() -> int | None:
+    """Return the error of the callback that failed in this thread; None if none did."""
+    error = take_error()
+    return None if error is None else native().error(*status_of(error))
+
+
+def execute(args: Any) -> None:
+    """LoadedExecutable_Execute."""
+    executable = executable_at(args.executable)
+    lists = words_at(args.argument_lists, args.num_devices, ctypes.c_void_p)
+    rows = [words_at(row, args.num_args, ctypes.c_void_p) for row in lists]
+    devices = executable.devices
+    if args.execute_device:
+        devices = [object_at(args.execute_device, Device)]
+    if len(devices) != args.num_devices:
+        message = f"{executable.interface.name} runs on {len(devices)} devices, got {args.num_devices}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    donated = _donated(executable, args.options)
+    try:
+        for partition, row in enumerate(rows):
+            _check(executable, row)
+            _check_donation(row, donated, partition)
+    except PjrtError as error:
+        executable.abandon(error)
+        raise
+    results = _run(executable, rows, devices)
+    if executable.outputs:
+        for address, row in zip(
+            words_at(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True
+        ):
+            (ctypes.c_void_p * len(row)).from_address(address)[:] = row
+    for row in rows:
+        for number in donated:
+            native().call("pjrt_delete", row[number])
+    if args.device_complete_events:
+        ready = native().call("pjrt_ready_event")
+        events = (ctypes.c_void_p * args.num_devices).from_address(args.device_complete_events)
+        events[:] = [ready] * args.num_devices
+
+
+def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
+    """Check the arguments of a device and wait for them."""
+    name = executable.interface.name
+    if len(row) != len(executable.inputs):
+        raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
+    for number, (handle, wanted) in enumerate(zip(row, executable.inputs, strict=True)):
+        head = head_of(handle)
+        if head.deleted:
+            message = f"Buffer has been deleted or donated: argument {number} of {name}."
+            raise PjrtError(INVALID_ARGUMENT, message)
+        if not wanted.is_token and (head.type, head.bytes) != (wanted.number, wanted.bytes):
+            found = f"{dimensions_of(handle, head)} of type {head.type}, {head.bytes} bytes"
+            message = f"argument {number} of {name} is {found}; wanted is {wanted}"
+            raise PjrtError(INVALID_ARGUMENT, message)
+        if order_at(head.layout) != wanted.order:
+            message = (
+                f"argument {number} of {name} has the layout {order_at(head.layout)}; wanted is {wanted}"
+            )
+            raise PjrtError(INVALID_ARGUMENT, message)
+        wait_for(head)
+
+
+def _run(
+    executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[Device]
+) -> list[list[int]]:
+    """Run the program; return the results' handles for every device."""
+    from hloom.cpu.native import NativeExecutable
+
+    if not devices:
+        return []  # all devices are other processes'
+    program = executable.compiled.program.executable
+    arguments = [
+        [
+            None if leaf.is_token else elements_of(handle)
+            for handle, leaf in zip(row, executable.inputs, strict=True)
+        ]
+        for row in rows
+    ]
+    if executable.callbacks and not executable.bound:
+        executable.bound = bind(program.host_calls, executable.callbacks)
+    trace = current_trace()
+    if isinstance(program, NativeExecutable):
+        results = [_run_alone(program, arguments[0], trace)]
+    elif trace is not None:
+        recorded: list[tuple[Any, Recording]] = program.record(cast("Any", arguments))
+        trace.recordings.extend(recording for _, recording in recorded)
+        results = [_flat(result) for result, _ in recorded]
+    else:
+        structured: list[Any] = program.run(arguments)
+        results = [_flat(result) for result in structured]
+    return [
+        [_result(value, leaf, device) for value, leaf in zip(values, executable.outputs, strict=True)]
+        for values, device in zip(results, devices, strict=True)
+    ]
+
+
+def _run_alone(
+    program: NativeExecutable, arguments: Sequence[Array | None], trace: ProfilerTrace | None
+) -> list[Array | None]:
+    host = program.host() if program.calls_host else None
+    if trace is None:
+        return list(program.run(arguments, host))
+    results, recording = program.record(arguments, host)
+    trace.recordings.append(recording)
+    return list(results)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return [leaf for part in cast("tuple[Any, ...]", value) for leaf in _flat(part)]
+    return [value]
+
+
+def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
+    if leaf.is_token or value is None:
+        value = np.zeros(0, np.bool_)
+    array = logical(np.asarray(value), leaf.order)
+    return new_buffer(array, device, device.memories[leaf.memory], leaf.number, leaf.order)
+
+
+def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
+    """Return the numbers of the arguments that a call gives away."""
+    kept: Sequence[int] = ()
+    if options:
+        given = abi.struct("ExecuteOptions").from_address(options)
+        kept = words_at(given.non_donatable_input_indices, given.num_non_donatable_input_indices)
+    return [number for number in executable.interface.donated if number not in kept]
+
+
+def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) -> None:
+    """Refuse a donated argument that is another argument as well, in XLA's words."""
+    first: dict[int, int] = {}
+    for number, handle in enumerate(row if donated else ()):
+        before = first.setdefault(handle, number)
+        if before == number or (number not in donated and before not in donated):
+            continue
+        if before not in donated:
+            message, example = "donate a buffer which is also used by the same call to", "f(a, donate(a))"
+        elif number not in donated:
+            message, example = (
+                "use a buffer that was previously donated in the same call to",
+                "f(donate(a), a)",
+            )
+        else:
+            message, example = "donate the same buffer twice in", "f(donate(a), donate(a))"
+        raise PjrtError(
+            INVALID_ARGUMENT,
+            f"Attempt to {message} Execute() (flattened argument {number}, replica 0, partition {partition}, "
+            f"first use: {before}). Toy example for this bug: `{example}`.",
+        )

@@ -1,0 +1,59 @@
+"""PJRT's extension for layouts."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from hloom.jax.devices.memory_layouts import layout, row_major
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.api import callback
+from hloom.jax.pjrt.handles import Words
+from hloom.jax.pjrt.native import native
+from hloom.jax.programs.compiled import Leaf
+from hloom.jax.programs.executables import executable_at
+
+_HEAD_WORDS: Final = 3
+"""The extension begins with its size, its type, and the next extension."""
+_RANKS: Final = 65
+"""Arrays of JAX have at most 64 dimensions."""
+
+
+@cache
+def _layouts(leaves: tuple[Leaf, ...]) -> Words:
+    return Words([layout(leaf.order or row_major(leaf.rank)).handle for leaf in leaves])
+
+
+def _of_outputs(args: Any) -> None:
+    layouts = _layouts(tuple(executable_at(args.executable).outputs))
+    args.num_outputs, args.layouts = layouts.size, layouts.address
+
+
+def _of_parameters(args: Any) -> None:
+    layouts = _layouts(tuple(executable_at(args.executable).inputs))
+    args.num_parameters, args.layouts = layouts.size, layouts.address
+
+
+_FUNCTIONS: Final[dict[str, Callable[[Any], None]]] = {
+    "Layouts_PJRT_Executable_GetOutputLayouts": _of_outputs,
+    "Layouts_PJRT_Executable_GetParameterLayouts": _of_parameters,
+}
+_held: Final[list[Any]] = []
+
+
+@cache
+def layouts_extension() -> int:
+    """Return the address of the extension."""
+    table = Words([layout(row_major(rank)).handle for rank in range(_RANKS)])
+    native().call("pjrt_set_layouts", table.address)
+    functions = {name: callback(function, name) for name, function in _FUNCTIONS.items()}
+    addresses = [
+        native().symbols.get(f"PJRT_{name}") or ctypes.cast(functions[name], ctypes.c_void_p).value or 0
+        for name in abi.LAYOUT_FUNCTIONS
+    ]
+    words = (ctypes.c_uint64 * (_HEAD_WORDS + len(addresses)))(0, abi.LAYOUTS_EXTENSION, 0, *addresses)
+    words[0] = ctypes.sizeof(words)
+    _held.extend((table, functions, words))
+    return ctypes.addressof(words)

@@ -1,0 +1,35 @@
+"""The optimized program as JAX reads it: HloModuleProtoWithConfig (openxla/xla, xla/service/hlo.proto)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hloom.ir.module import HloModule
+from hloom.ir.sharding import Sharding
+from hloom.jax.pjrt.messages import bytes_field, integer_field
+
+if TYPE_CHECKING:
+    from hloom.sharding.partitioning.partitioner import Partitioned
+
+
+def module_with_config(
+    module: HloModule, num_replicas: int, num_partitions: int, partitioned: Partitioned | None = None
+) -> bytes:
+    """Return the message: field 1 is the module, field 2 its HloModuleConfigProto (``xla/xla.proto``).
+
+    The module of a partitioned program states how its parameters and results are cut.
+    """
+    from hloom.proto.writer import module_message
+
+    proto = module_message(module)
+    if partitioned is not None:
+        for tiling in partitioned.parameters:
+            tiling.to_sharding().write(proto.spmd_parameters_shardings.add())
+        results = [tiling.to_sharding() for tiling in partitioned.results] or [Sharding.replicated()]
+        single = not module.entry.root.shape.is_tuple
+        whole = results[0] if single else Sharding("tuple", elements=tuple(results))
+        whole.write(proto.spmd_output_sharding)
+    encoded = proto.SerializeToString(deterministic=True)
+    shape = proto.host_program_shape.SerializeToString(deterministic=True)
+    config = bytes_field(1, shape) + integer_field(4, num_replicas) + integer_field(5, num_partitions)
+    return bytes_field(1, encoded) + bytes_field(2, config)

@@ -1,0 +1,83 @@
+"""Placements of arguments and results: attributes of StableHLO's ``main`` that HLO does not have.
+
+``mhlo.memory_kind`` names one of a device's memories. ``mhlo.layout_mode`` is the order of dimensions in
+memory, ``{0,1}`` for a matrix by columns, or ``default``, row-major, or ``auto``, the compiler's choice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.jax import private
+from hloom.jax.devices.client import MEMORY_KINDS
+from hloom.jax.devices.memory_layouts import canonical
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+
+_MEMORY_KIND: Final = "mhlo.memory_kind"
+_LAYOUT: Final = "mhlo.layout_mode"
+_ORDER: Final = re.compile(r"\{(\d+(?:,\d+)*)?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The memory and layout of an argument or a result.
+
+    Attributes:
+        memory: the number of the memory on its device.
+        order: the dimensions, minor to major; empty if the array is row-major.
+        is_auto: true if the compiler may choose the order.
+    """
+
+    memory: int = 0
+    order: tuple[int, ...] = ()
+    is_auto: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """The placements of arguments and results; empty if the module states none."""
+
+    arguments: Sequence[Placement] = ()
+    results: Sequence[Placement] = ()
+
+
+def placements_of(artifact: bytes) -> Placements:
+    """Return the placements that a portable artifact of StableHLO states.
+
+    Raises PjrtError for an unknown memory and for layouts with tiles.
+    """
+    if _MEMORY_KIND.encode() not in artifact and _LAYOUT.encode() not in artifact:
+        return Placements()
+    ir = private.ir()
+    with private.make_ir_context()() as context:
+        module = private.stablehlo().deserialize_portable_artifact(context, artifact)
+        attributes = ir.SymbolTable(module.operation)["main"].attributes
+
+        def stated(group: str) -> list[Placement]:
+            rows = [ir.DictAttr(r) for r in ir.ArrayAttr(attributes[group])] if group in attributes else []
+            texts = [
+                [ir.StringAttr(row[name]).value if name in row else "" for name in (_MEMORY_KIND, _LAYOUT)]
+                for row in rows
+            ]
+            return [Placement(_memory(kind), _order(layout), layout == "auto") for kind, layout in texts]
+
+        return Placements(stated("arg_attrs"), stated("res_attrs"))
+
+
+def _memory(kind: str) -> int:
+    if kind and kind not in MEMORY_KINDS:
+        message = f"devices have the memories {', '.join(MEMORY_KINDS)}, not {kind!r}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    return MEMORY_KINDS.index(kind) if kind else 0
+
+
+def _order(layout: str) -> tuple[int, ...]:
+    if layout in ("", "default", "auto"):
+        return ()
+    found = _ORDER.fullmatch(layout)
+    if found is None:
+        raise PjrtError(UNIMPLEMENTED, f"the layout {layout} is more than an order of dimensions")
+    return canonical([int(digit) for digit in (found[1] or "").split(",") if digit])

@@ -1,0 +1,1 @@
+"""The rewrite of a program into the program of one device."""

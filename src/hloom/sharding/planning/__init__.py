@@ -1,0 +1,1 @@
+"""The choice of shardings, and the collectives that they need."""

@@ -1,0 +1,1 @@
+"""What a program states about its sharding."""

@@ -1,0 +1,1 @@
+"""The report of a sharded program: traffic, memory, reasons and suggestions."""

@@ -1,0 +1,256 @@
+"""The report of a sharded program: its collectives, their bytes and estimated time, memory, replication.
+
+Bytes are exact: they are those of the partitioned program. Times are estimates from latency and bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from hloom.analysis.origin import op_name, source_line
+from hloom.errors import HloError
+from hloom.ir.device_groups import IotaDeviceList, ReplicaGroups
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.traits import shape_bytes
+from hloom.operations.collectives import Collective
+from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
+from hloom.sharding.partitioning.partitioner import Partitioned, partitioned_program
+from hloom.sharding.reading.meshes import axes_along, device_count, mesh_of, resized
+from hloom.sharding.reporting.explanations import Conflict, Explainer, Why
+from hloom.sharding.reporting.memory import Memory, memory_of
+from hloom.sharding.reporting.replication import WholeArray, whole_arrays
+from hloom.sharding.reporting.suggestions import Costs, Suggestion, scatters, suggested_shardings
+from hloom.sharding.reporting.topologies import Link, links_of, memory_of_device
+from hloom.sharding.reporting.traffic import Execution, executions
+
+_LEAST: Final = 0.01
+"""Part of the peak from which arrays are listed that every device has whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A collective.
+
+    Attributes:
+        name, opcode: of the instruction in the partitioned program.
+        op_name, source: the framework's operation and source line that it comes from; "" if not recorded.
+        axes: the axes of the mesh in which the devices of a group differ; "" without a mesh.
+        members: the number of devices of a group.
+        bytes: what a device sends in one execution.
+        times: the number of executions in a step; of loops whose trip count is unknown, one iteration.
+        seconds: the estimated time in a step.
+        why: what needs it.
+    """
+
+    name: str
+    opcode: str
+    op_name: str
+    source: str
+    axes: str
+    members: int
+    bytes: int
+    times: int
+    seconds: float
+    why: Why
+
+    @property
+    def bytes_per_step(self) -> int:
+        """Return what a device sends in a step."""
+        return self.bytes * self.times
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Communication and memory of a sharded program.
+
+    Attributes:
+        devices: the number of devices.
+        mesh: the axes and their sizes.
+        collectives: those that send most in front.
+        memory: that of a device, over the schedule.
+        capacity: the memory that a device has; None if that is unknown.
+        replicated: parameters that every device has whole, with their bytes, the largest first.
+        unknown_loops: the number of loops whose trip count is unknown.
+        conflicts: cuts that excluded each other, and which were kept.
+        whole: arrays that every device has whole and that are at least 1 % of the peak, the largest first.
+        suggestions: replacements to consider.
+    """
+
+    devices: int
+    mesh: Mapping[str, int]
+    collectives: tuple[Row, ...]
+    memory: Memory
+    capacity: int | None = None
+    replicated: tuple[tuple[str, int], ...] = ()
+    unknown_loops: int = 0
+    conflicts: tuple[Conflict, ...] = ()
+    whole: tuple[WholeArray, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+
+    @property
+    def bytes_per_step(self) -> int:
+        """Return what a device sends in a step."""
+        return sum(row.bytes_per_step for row in self.collectives)
+
+    @property
+    def seconds(self) -> float:
+        """Return the estimated time of the collectives in a step, one after the other."""
+        return sum(row.seconds for row in self.collectives)
+
+    @property
+    def argument_bytes(self) -> int:
+        """Return the bytes of the arguments of a device."""
+        return self.memory.argument_bytes
+
+    @property
+    def result_bytes(self) -> int:
+        """Return the bytes of the result of a device."""
+        return self.memory.result_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the most bytes that live at the same time on a device, arguments included."""
+        return self.memory.peak_bytes
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether the peak is at most the memory of a device; None if that is unknown."""
+        return None if self.capacity is None else self.memory.peak_bytes <= self.capacity
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON data."""
+        rows = [asdict(row) | {"bytes_per_step": row.bytes_per_step} for row in self.collectives]
+        totals = ("bytes_per_step", "seconds", "argument_bytes", "result_bytes", "peak_bytes", "fits")
+        return asdict(self) | {"collectives": rows} | {name: getattr(self, name) for name in totals}
+
+
+def report(
+    program: Any,
+    mesh: Any = None,
+    topology: str | Mapping[str, Link] = "tpu-v5p",
+    memory: int | None = None,
+    tries: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Return the report of a program with shardings.
+
+    Args:
+        program: a module, or what ``jax.jit(f).lower(...)`` returns.
+        mesh: sizes of axes, major first, or a mesh of JAX, abstract or not; axes that the program names get
+            these sizes. By default its own.
+        topology: a name of `TOPOLOGIES`, or a link for each axis; the slowest counts for several axes.
+        memory: bytes of a device; by default those of the topology.
+        tries: the number of other shardings to try for suggestions, each of which takes as long as the
+            report itself.
+        progress: called with a description of each try.
+
+    Raises HloError by the rules ``report.program``, ``report.mesh``, ``report.topology`` and those of the
+    partitioner.
+    """
+    given = _module(program)
+    axes = _axis_sizes(mesh)
+    devices = device_count(given, axes)
+    module = resized(given, axes)
+    named = axes or mesh_of(module)
+    links = links_of(topology, named)
+    partitioned = partitioned_program(module, devices)
+    explainer = Explainer(partitioned.module, named)
+    executed, unknown_loops = executions(partitioned.module, devices)
+    rows = [
+        _row(one, named, links, explainer.why(partitioned.causes.get(one.sent.instruction)))
+        for one in executed
+    ]
+    held = memory_of(partitioned, module)
+    summary = Report(
+        devices,
+        named,
+        tuple(sorted(rows, key=lambda row: -row.bytes_per_step)),
+        held,
+        memory if memory is not None else memory_of_device(topology),
+        tuple(_replicated(module, partitioned)),
+        unknown_loops,
+        tuple(explainer.conflicts(partitioned.decisions)),
+        whole_arrays(partitioned, devices, named, _LEAST * held.peak_bytes),
+        tuple(scatters(executed)),
+    )
+    if not tries:
+        return summary
+    needs = [(row.why, row.bytes_per_step) for row in summary.collectives]
+    costs = Costs(summary.bytes_per_step, summary.peak_bytes)
+    suggestions = suggested_shardings(
+        module, devices, named, needs, costs, tries, summary.fits is False, progress
+    )
+    return replace(summary, suggestions=(*suggestions, *summary.suggestions))
+
+
+def _axis_sizes(mesh: Any) -> dict[str, int]:
+    """Return the sizes of axes of a mapping or of a mesh of JAX."""
+    sizes: Any = getattr(mesh, "shape", mesh) if mesh is not None else {}
+    if not isinstance(sizes, Mapping):
+        message = f"expected sizes of axes or a mesh of JAX, got {type(mesh).__name__}"
+        raise HloError(message, rule="report.mesh")
+    return {str(axis): int(size) for axis, size in cast("Mapping[Any, Any]", sizes).items()}
+
+
+def _module(program: Any) -> HloModule:
+    """Return the module of a program."""
+    if isinstance(program, HloModule):
+        return program
+    if not hasattr(program, "compiler_ir"):
+        message = f"expected an HloModule or a lowered function of JAX, got {type(program).__name__}"
+        raise HloError(message, rule="report.program")
+    return HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
+
+
+def _row(one: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
+    """Return the row of a collective."""
+    i, members, amount = one.sent.instruction, one.sent.members, one.sent.bytes
+    along = _axes(i, axes)
+    own = [links[axis] for axis in along.split("+") if axis in links] or [links[""]]
+    link = min(own, key=lambda link: link.bandwidth)
+    seconds = one.times * (_steps(i, members) * link.latency + amount / link.bandwidth)
+    return Row(i.name, i.opcode, op_name(i), source_line(i), along, members, amount, one.times, seconds, why)
+
+
+def _steps(i: HloInstruction, members: int) -> int:
+    """Return the number of messages that follow each other.
+
+    An exchange of all with all takes one for each other device, anything else recursive doubling. Source:
+    Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    """
+    if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)):
+        return 1
+    if isinstance(i.operation, Collective) and i.operation.kind in ("all-to-all", "ragged-all-to-all"):
+        return members - 1
+    return (members - 1).bit_length()
+
+
+def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
+    """Return the axes in which the devices of a collective's group differ."""
+    operation = i.operation
+    if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
+        moving = [pair for pair in operation.source_target_pairs if pair[0] != pair[1]]
+        return axes_along(moving[0], axes) if moving else ""
+    return _axes_of_groups(cast("Collective", operation).replica_groups, tuple(axes.items()))
+
+
+@lru_cache(maxsize=1024)
+def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) -> str:
+    first = groups.first if isinstance(groups, IotaDeviceList) else next(iter(groups.groups), (0,))
+    return axes_along(first, dict(axes))
+
+
+def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:
+    """Return the parameters that every device has whole, large ones first."""
+    tilings = iter(partitioned.parameters)
+    found: list[tuple[str, int]] = []
+    for parameter in module.entry.parameters:
+        for index, leaf in parameter.shape.leaves():
+            if next(tilings).is_replicated and leaf.is_array and leaf.rank:
+                name = parameter.name + "".join(f"{{{n}}}" for n in index)
+                found.append((name, shape_bytes(leaf)))
+    yield from sorted(found, key=lambda pair: -pair[1])

@@ -1,0 +1,1 @@
+"""Sharded arrays as tiles and as files."""

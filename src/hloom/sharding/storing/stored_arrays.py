@@ -1,0 +1,292 @@
+"""Sharded arrays in files, in Zarr's format: a directory for each array, with a file for each tile.
+
+::
+
+    hloom.sharding.store("state", results, numbers, module.entry.root.shape, partitioned.results)
+    state = hloom.sharding.stored("state")                     # arrays by name; nothing is read yet
+    given = hloom.sharding.cut(tuple(state.values()), partitioned.parameters, device)
+
+Each process writes the tiles of its devices, and reads what its devices need, however the arrays were cut
+when they were written: a run continues with another number of devices or processes. Zarr's version 2 divides
+arrays into chunks of one size, which are stored whole at the edges, like the tiles of a sharding.
+TensorStore and zarr-python read and write it. Chunks are not compressed.
+
+Source of the format: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import HloError
+from hloom.shape.shape import Shape
+from hloom.sharding.storing.tiles import flat
+from hloom.sharding.tiling.tiling import Tiling
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_ARRAY: Final = ".zarray"
+_GROUP: Final = ".zgroup"
+
+
+class ProcessGroup(Protocol):
+    """The processes that store an array together, such as `hloom.runtime.mpi.world()`."""
+
+    rank: int
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """Return the values of all processes, by rank."""
+        ...
+
+
+class StoredArray:
+    """An array in files, of which only the parts that are asked for are read: ``array[2:4, :]``.
+
+    Attributes:
+        path: the directory.
+        shape: the dimensions.
+        chunks: the dimensions of the array in each file.
+        dtype: the numpy type.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open an array; raises HloError by ``stored.not-found`` or ``stored.metadata``."""
+        self.path = Path(path)
+        data = _metadata(self.path / _ARRAY)
+        try:
+            self.shape = tuple([int(n) for n in data["shape"]])
+            self.chunks = tuple([int(n) for n in data["chunks"]])
+            self._in_file = _dtype_of(data["dtype"])
+            self.dtype = self._in_file.newbyteorder("=") if self._in_file.byteorder == ">" else self._in_file
+            self._fill = data["fill_value"]
+            self._separator = str(data.get("dimension_separator", "."))
+            plain = (data["zarr_format"], data["compressor"], data["order"], data.get("filters")) == (
+                2, None, "C", None,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            message = f"{self.path / _ARRAY} does not describe an array of Zarr version 2: {error!r}"
+            raise HloError(message, rule="stored.metadata") from None
+        if not plain or len(self.chunks) != len(self.shape) or min(self.chunks, default=1) < 1:
+            message = (
+                f"{self.path}: only arrays of version 2 in order C, without compressor or filters, are read; "
+                "store it with compressor=None"
+            )
+            raise HloError(message, rule="stored.metadata")
+
+    def __repr__(self) -> str:
+        return f"<StoredArray {self.path}: {self.dtype}{list(self.shape)} in files of {list(self.chunks)}>"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Read the whole array."""
+        whole = self[tuple([slice(0, n) for n in self.shape])]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __getitem__(self, part: tuple[slice, ...]) -> Array:
+        """Read a part: a slice of step 1 for each dimension, within the array.
+
+        Raises HloError by ``stored.tile`` for a file that is missing or has a wrong size.
+        """
+        pairs = zip(part, self.shape, strict=True)
+        spans = [(s.start or 0, n if s.stop is None else s.stop) for s, n in pairs]
+        made = np.empty([max(0, end - begin) for begin, end in spans], self.dtype)
+        if not made.size:
+            return made
+        ranges = [range(b // c, -(-e // c)) for (b, e), c in zip(spans, self.chunks, strict=True)]
+        for place in itertools.product(*ranges):
+            source: list[slice] = []
+            target: list[slice] = []
+            for (begin, end), n, size in zip(spans, place, self.chunks, strict=True):
+                first, last = max(begin, n * size), min(end, (n + 1) * size)
+                source.append(slice(first - n * size, last - n * size))
+                target.append(slice(first - begin, last - begin))
+            made[tuple(target)] = self._chunk(place)[tuple(source)]
+        return made
+
+    def _chunk(self, place: Sequence[int]) -> Array:
+        """Return a chunk, of which only the pages that are used are read."""
+        file = self.path / (self._separator.join(map(str, place)) or "0")
+        count = int(np.prod(self.chunks, dtype=np.int64))
+        if not file.exists():
+            if self._fill is None:
+                raise HloError(f"{file} is missing: the array was not stored whole", rule="stored.tile")
+            return np.broadcast_to(np.asarray(self._fill).astype(self._in_file), self.chunks)
+        size = file.stat().st_size
+        if size != count * self._in_file.itemsize:
+            message = f"{file} has {size} bytes, a tile has {count * self._in_file.itemsize}"
+            raise HloError(message, rule="stored.tile")
+        return np.memmap(file, np.uint8, "r").view(np.ndarray).view(self._in_file).reshape(self.chunks)
+
+
+def stored(directory: str | Path) -> dict[str, StoredArray]:
+    """Open all arrays of a directory, by name in the order of their numbers; or a single array, named "".
+
+    Raises HloError by ``stored.not-found`` if there is none, and by ``stored.metadata``.
+    """
+    path = Path(directory)
+    if (path / _ARRAY).exists():
+        return {"": StoredArray(path)}
+    names = [each.name for each in path.iterdir() if (each / _ARRAY).exists()] if path.is_dir() else []
+    if not names:
+        raise HloError(f"{path} holds no stored arrays", rule="stored.not-found")
+    return {name: StoredArray(path / name) for name in sorted(names, key=_natural)}
+
+
+def store(
+    directory: str | Path,
+    values: Sequence[Any],
+    devices: Sequence[int],
+    shape: Shape,
+    tilings: Sequence[Tiling],
+    *,
+    name: str = "result",
+    processes: ProcessGroup | None = None,
+) -> list[str]:
+    """Write the arrays of a value that lies on several devices; return their names.
+
+    The directory is complete or unchanged: it takes its name when everything is written. All processes call
+    this at the same time; they write to one file system.
+
+    Args:
+        directory: what it held before is removed.
+        values: the value of each device of this process: an array, or a nested tuple; tokens are None.
+        devices: the numbers of these devices.
+        shape: of the whole value.
+        tilings: of its leaves.
+        name: of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
+        processes: all processes that have devices.
+
+    Raises HloError by ``stored.summands`` for arrays of which devices have summands, by ``stored.failed`` if
+    another process cannot write, and OSError.
+    """
+    path = Path(directory)
+    partial = path.with_name(path.name + ".partial")
+    leaves = list(shape.leaves())
+    for (index, _), tiling in zip(leaves, tilings, strict=True):
+        if tiling.summands is not None:
+            message = f"devices have summands of {_leaf_name(name, index)}; let the program add them"
+            raise HloError(message, rule="stored.summands")
+    first = processes is None or processes.rank == 0
+    together = _Together(processes)
+    with together:
+        if first:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            (partial / _GROUP).write_text('{"zarr_format": 2}')
+    names: list[str] = []
+    with together:
+        own = [list(flat(value)) for value in values]
+        for n, ((index, leaf), tiling) in enumerate(zip(leaves, tilings, strict=True)):
+            if not leaf.is_array:
+                continue
+            names.append(_leaf_name(name, index))
+            folder = partial / names[-1]
+            folder.mkdir(exist_ok=True)
+            if first:
+                (folder / _ARRAY).write_text(_described(leaf, tiling))
+            _write_tiles(folder, {d: mine[n] for d, mine in zip(devices, own, strict=True)}, leaf, tiling)
+    with together:
+        if first:
+            _replace(path, partial)
+    return names
+
+
+class _Together:
+    """Ends a step of all processes in all of them, or raises in all of them if one has failed."""
+
+    def __init__(self, processes: ProcessGroup | None) -> None:
+        self._processes = processes
+
+    def __enter__(self) -> None:
+        """Begin the step."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._processes is None:
+            return
+        found = self._processes.all_gather(str(error) if error is not None else None)
+        others = [f"process {rank}: {text}" for rank, text in enumerate(found) if text is not None]
+        if others and error is None:
+            raise HloError(f"the arrays were not stored: {'; '.join(others)}", rule="stored.failed")
+
+
+def _write_tiles(folder: Path, tiles: dict[int, Any], shape: Shape, tiling: Tiling) -> None:
+    """Write the tiles of which no device with a smaller number has a copy."""
+    firsts: dict[tuple[int, ...], int] = {}
+    for device, place in enumerate(tiling.places):
+        firsts.setdefault(place, device)
+    extents = tiling.local(shape.dimensions)
+    for place, device in firsts.items():
+        begins = [p * n for p, n in zip(place, extents, strict=True)]
+        inside = [min(n, d - b) for n, d, b in zip(extents, shape.dimensions, begins, strict=True)]
+        if device not in tiles or min(inside, default=1) <= 0:
+            continue
+        tile = np.zeros(extents, shape.element_type.numpy_dtype)
+        part = tuple([slice(0, n) for n in inside])
+        tile[part] = np.asarray(tiles[device])[part]
+        (folder / (".".join(map(str, place)) or "0")).write_bytes(tile.tobytes())
+
+
+def _replace(path: Path, partial: Path) -> None:
+    """Let a directory take the place of another one."""
+    old = path.with_name(path.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if path.exists():
+        os.replace(path, old)
+    os.replace(partial, path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+# -- metadata
+
+
+def _described(shape: Shape, tiling: Tiling) -> str:
+    return json.dumps({
+        "zarr_format": 2,
+        "shape": list(shape.dimensions),
+        "chunks": [max(1, n) for n in tiling.local(shape.dimensions)],
+        "dtype": _dtype_name(shape.element_type.numpy_dtype),
+        "compressor": None,
+        "fill_value": None,
+        "order": "C",
+        "filters": None,
+        "dimension_separator": ".",
+    })  # fmt: skip
+
+
+def _metadata(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except OSError as error:
+        raise HloError(f"{file}: {error.strerror}", rule="stored.not-found") from None
+    except ValueError as error:
+        raise HloError(f"{file} is not JSON: {error}", rule="stored.metadata") from None
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return numpy's code for its own types, and the names that TensorStore uses for others."""
+    return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
+
+
+def _dtype_of(name: str) -> np.dtype[Any]:
+    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    if dtype.hasobject or dtype.names:
+        raise ValueError(f"dtype {name}")
+    return dtype
+
+
+def _leaf_name(name: str, index: Sequence[int]) -> str:
+    return ".".join([name, *map(str, index)])
+
+
+def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Order numbers in names by their values."""
+    parts = re.split(r"(\d+)", name)
+    return tuple([(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts])

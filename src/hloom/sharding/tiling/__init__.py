@@ -1,0 +1,1 @@
+"""Tilings: which tile of an array each device has."""

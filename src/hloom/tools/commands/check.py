@@ -1,0 +1,221 @@
+"""`hloom check`: compare the results of two backends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hloom.tools.console.completion import COMPARED_BACKEND
+from hloom.tools.console.program_argument import program_argument
+from hloom.tools.console.terminal import FILE, echo, progress, styled
+
+if TYPE_CHECKING:
+    from hloom.debug.agreement import Comparison
+    from hloom.debug.checking import Check, Culprit
+    from hloom.debug.tolerance import Tolerance
+    from hloom.files import Snapshot
+
+
+_MOST_LINES: Final = 12
+"""Number of results up to which those that agree are listed."""
+
+
+@click.command(short_help="Compare the results of two backends.")
+@program_argument
+@click.option(
+    "--backend", type=COMPARED_BACKEND, default="cpu", show_default=True, help="The backend in doubt."
+)
+@click.option(
+    "--against",
+    type=COMPARED_BACKEND,
+    metavar="BACKEND",
+    help="The backend that is right. Default: the result stored in a snapshot, else evaluator.",
+)
+@click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
+@click.option("--random", "seeds", multiple=True, type=click.IntRange(0), metavar="SEED",
+              help="Draw the arguments from this seed; may be repeated. Default: 0.")  # fmt: skip
+@click.option("--repeat", type=click.IntRange(1), metavar="N",
+              help="Draw N arguments, every second one with edge values.")  # fmt: skip
+@click.option("--tolerance", default="analysis", show_default=True, metavar="HOW",
+              help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.")  # fmt: skip
+@click.option("--no-locate", is_flag=True, help="Do not search for the first instruction that differs.")
+@click.option("--all", "every", is_flag=True, help="List every result, also those that agree.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(file: str, **options: Any) -> None:
+    """Run a program on two backends and compare every result.
+
+    Backends are cpu, evaluator, passes (the evaluator after the cpu backend's passes: a difference is a wrong
+    rewrite) and xla (XLA:CPU of jaxlib). The tolerance is by default what the rounding errors of this program
+    allow for these arguments. If the results differ, the first instruction that differs is named, with the
+    values of its operands. A snapshot of XLA is run with its arguments and compared with its result.
+
+    Edge values are NaN, infinities, zeros of both signs, subnormal and extreme numbers.
+
+    \b
+    Examples:
+      hloom check model.hlo
+      hloom check model.hlo --against xla --repeat 10
+      hloom check step.hlo_snapshot.pb
+      hloom check model.hlo --tolerance 4ulp --json
+
+    \b
+    Exit status:
+      0  all results agree
+      1  a result differs
+      2  the comparison could not be made: the program is invalid, or no tolerance can be derived
+    """
+    from hloom.debug.tolerance import Tolerance
+    from hloom.errors import HloError
+    from hloom.files import load_snapshot
+
+    try:
+        tolerance = Tolerance.parse(options["tolerance"])
+        found = list(_checks(load_snapshot(file), tolerance, options))
+    except HloError as error:
+        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
+        sys.exit(2)
+    finally:
+        progress.done()
+    if options["as_json"]:
+        echo(json.dumps({"file": file, "checks": [_json(c) for c in found]}, indent=1))
+    else:
+        for each in found:
+            echo(report(each, every=options["every"]))
+    sys.exit(1 if any(c.is_wrong for c in found) else 0 if all(c.agrees for c in found) else 2)
+
+
+def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -> Iterator[Check]:
+    """Yield the comparison for each set of arguments."""
+    from dataclasses import replace
+
+    from hloom.debug import checking
+
+    module = snapshot.module
+    module.verify()
+    against: str | None = options["against"]
+    if snapshot.result is not None and not (options["inputs"] or options["seeds"] or against):
+        yield _replayed(snapshot, tolerance, options["backend"])
+        return
+    for inputs, arguments in _inputs(snapshot, options):
+        progress(f"{module.name}: {inputs}")
+        found = checking.check(
+            module, arguments, backend=options["backend"], against=against or "evaluator",
+            tolerance=tolerance, locate=not options["no_locate"],
+        )  # fmt: skip
+        yield replace(found, inputs=inputs)
+
+
+def _replayed(snapshot: Snapshot, tolerance: Tolerance, backend: str) -> Check:
+    """Compare with the result that is stored in a snapshot."""
+    from hloom.debug.backends import run_on
+    from hloom.debug.checking import compared
+
+    assert snapshot.result is not None
+    runs = [[literal.numpy() for literal in run] for run in snapshot.runs] or [[]]
+    got = run_on(backend, snapshot.module, runs)
+    names = (backend, "stored", "snapshot")
+    return compared(snapshot.module, runs[:1], got[:1], [snapshot.result.numpy()], tolerance, names)
+
+
+def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the arguments of each run: those of one device, or a list for each device."""
+    from hloom.debug.inputs import random_arguments
+    from hloom.errors import HloError
+    from hloom.tools.console.arguments import read_arguments, shaped
+
+    module = snapshot.module
+    devices = module.config.replica_count * module.config.num_partitions
+    if options["inputs"]:
+        if options["seeds"] or options["repeat"]:
+            message = "--input is given with --random or --repeat; use one of them"
+            raise HloError(message, rule="run.argument-source")
+        given = shaped(read_arguments(options["inputs"]), module)
+        yield "given", given if devices == 1 else [given] * devices
+        return
+    if snapshot.runs and not options["seeds"] and not options["repeat"]:
+        runs = [[literal.numpy() for literal in run] for run in snapshot.runs]
+        yield "snapshot", runs[0] if devices == 1 else runs
+        return
+    first = options["seeds"][0] if options["seeds"] else 0
+    seeds = list(options["seeds"]) if not options["repeat"] else range(first, first + options["repeat"])
+    for number, seed in enumerate(seeds or [0]):
+        edges = bool(options["repeat"]) and number % 2 == 1
+        name = f"edge values {seed}" if edges else f"random {seed}"
+        drawn = [random_arguments(module, seed + 1000 * n, edges=edges) for n in range(devices)]
+        yield name, drawn[0] if devices == 1 else drawn
+
+
+# -- output
+
+
+def report(found: Check, *, every: bool = False) -> str:
+    """Return the text about one comparison: a summary, the results that differ, the first wrong instruction.
+
+    Results that agree are listed if there are at most 12, or if `every` says so.
+    """
+    listed = [c for c in found.comparisons if every or len(found.comparisons) <= _MOST_LINES or not c.agrees]
+    lines = [_summary(found), *map(comparison_line, listed)]
+    if found.undecided:
+        lines.append(f"  no tolerance can be derived: {found.undecided}; state one with --tolerance")
+    if found.culprit is not None:
+        lines += ["", *culprit_lines(found.culprit)]
+    return "\n".join(lines)
+
+
+def _summary(found: Check) -> str:
+    """Return the line that tells what was compared and how many results agree."""
+    results = found.comparisons
+    title = styled(f"{found.backend} against {found.against}, {found.inputs}", "title")
+    if not results:
+        return title
+    agree, equal = sum(c.agrees for c in results), sum(not c.unequal for c in results)
+    worst = max((c for c in results if c.unequal), key=lambda c: c.ulps, default=None)
+    words = f"{agree} of {len(results)} results agree, {equal} in all bits"
+    return f"{title}: {words}" + (f"; at most {worst.ulps:.3g} ulp in {worst.name}" if worst else "")
+
+
+def comparison_line(c: Comparison) -> str:
+    """Return the line about one array: it agrees, differs, or is unequal where no bound is known."""
+    if c.agrees and not c.unequal:
+        return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: equal bits"
+    far = f"at most {c.ulps:.3g} ulp, {c.difference:.3g}"
+    if c.agrees:
+        return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: {c.unequal} of {c.elements} differ, {far}"
+    where = "".join(f"[{n}]" for n in c.index)
+    worst = f"{c.name}{where} is {c.got!r}, not {c.wanted!r} (allowed: {c.bound:.3g})"
+    word, number = ("differs", c.wrong) if c.wrong else ("unequal", c.unjudged)
+    count = f"{number} of {c.elements} elements differ, {far}"
+    return f"  {styled(word, 'removed')} {c.name} {c.shape}: {count}\n          {worst}"
+
+
+def culprit_lines(culprit: Culprit) -> list[str]:
+    """Return the lines about the first instruction that differs."""
+    lines = [styled("first instruction that differs", "title"), f"  {culprit.instruction}"]
+    lines += [f"  at {culprit.place}"] if culprit.place else []
+    lines += [f"  in {culprit.loop}"] if culprit.loop else []
+    lines += [f"  {styled(name, 'name')} = {value}" for name, value in culprit.operands]
+    return [*lines, *map(comparison_line, culprit.comparisons)]
+
+
+def _json(found: Check) -> dict[str, Any]:
+    data = asdict(found)
+    data["agrees"] = found.agrees
+    for comparison, made in zip(data["comparisons"], found.comparisons, strict=True):
+        comparison["agrees"] = made.agrees
+    return _plain(data)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with complex numbers and NaN as text, which JSON lacks."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, complex) or (isinstance(value, float) and value - value != 0):
+        return str(value)
+    return value

@@ -1,0 +1,75 @@
+"""The argument FILE of commands: a file of a program, or a folder of programs and dumps."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from hloom.tools.console.terminal import FILE, echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hloom.ir.module import HloModule
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class _FileOrFolder(click.ParamType[str]):
+    """An existing folder, or a file or ``-``."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        return value if Path(value).is_dir() else FILE.convert(value, param, ctx)
+
+
+FILE_OR_FOLDER: Final = _FileOrFolder()
+program_option: Final = click.option(
+    "--program", default="", metavar="REGEX", help="The program of a folder. Default: the largest."
+)
+
+
+def program_argument(function: F) -> F:
+    """Add the argument FILE and the option --program; the command receives the path of one file."""
+
+    @functools.wraps(function)
+    def command(file: str, program: str, **options: Any) -> Any:
+        return function(file=program_file(file, program), **options)
+
+    return click.argument("file", type=FILE_OR_FOLDER)(program_option(command))  # pyright: ignore[reportReturnType]
+
+
+def program_file(path: str, matching: str) -> str:
+    """Return the file of a program: `path`, or of a folder the first stage of the largest matching program.
+
+    Errors of the command name this file. Raises HloError as `hloom.dumps.dumped_programs` does.
+    """
+    from hloom.dumps import dumped_programs
+
+    root = click.get_current_context().find_root()
+    root.obj = path
+    if not Path(path).is_dir():
+        return path
+    programs = dumped_programs(path, matching)
+    largest = max(programs, key=lambda program: program.byte_size)
+    file = str(largest.stages[0].path)
+    root.obj = file
+    if len(programs) > 1:
+        others = f"the largest of {len(programs)} programs; --program REGEX chooses another"
+        echo(f"{file}: {others}", err=True)
+    return file
+
+
+def load_program(file: str) -> HloModule:
+    """Return the program of a file; of several the first, with a note."""
+    from hloom.files import load_all
+
+    modules = load_all(file)
+    if len(modules) > 1:
+        echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
+    return modules[0]

@@ -1,0 +1,163 @@
+"""Train a small GPT for a few steps from the HLO that JAX emitted: ``make demo``.
+
+The program is one training step: forward pass, backward pass and Adam update. Its arguments are the
+parameters and the optimizer state; its results are the loss and their new values. The reference evaluator
+runs the first steps; then the program is compiled to native code, compared with the evaluator, trained
+further, and timed against XLA:CPU if jaxlib is installed.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import hloom
+from hloom.runtime.executable import Executable
+from hloom.tools.examples.workload import draw_inputs, examples
+
+NAME: Final = "gpt_train_step"
+EVALUATED_STEPS: Final = 3
+COMPILED_STEPS: Final = 120
+SHOWN: Final = 20
+"""Number of compiled steps per printed line."""
+ROUNDS: Final = 40
+Array = np.ndarray[Any, Any]
+
+
+def main() -> None:
+    """Parse, verify, evaluate, compile, and compare with XLA if it is installed."""
+    path = examples() / f"{NAME}.hlo"
+    text = path.read_text()
+    start = time.perf_counter()
+    module = hloom.HloModule.from_text(text)
+    parsed = time.perf_counter() - start
+    start = time.perf_counter()
+    module.verify()
+    checked = time.perf_counter() - start
+    _introduce(module, len(text), parsed, checked)
+    arguments = draw_inputs(path.parent, NAME)
+    print("The reference evaluator, with numpy:")
+    evaluated = _train(hloom.compile(module, backend="evaluator"), arguments, EVALUATED_STEPS, 1)
+    compiled, seconds = _compiled(module)
+    memory = compiled.memory
+    size = (
+        f"{len(compiled.to_hlo().splitlines()):,} lines of HLO, {memory.temp / 2**20:.1f} MiB of temporaries"
+    )
+    print(f"\nCompiled to native code for this machine in {seconds:.2f} s ({size}):")
+    native = _train(compiled, arguments, COMPILED_STEPS, SHOWN)
+    print(
+        f"  first step as by the evaluator, up to {_difference(native, evaluated):.0e} of the largest value"
+    )
+    _compare(text, compiled, seconds, arguments, native)
+    print("\nLook further:  hloom --help   hloom op dot   hloom layout 'bf16[64,256]{1,0:T(8,128)(2,1)}'")
+
+
+def _introduce(module: hloom.HloModule, size: int, parsed: float, checked: float) -> None:
+    instructions = list(module.instructions())
+    counts = collections.Counter(i.opcode for i in instructions)
+    weights = sum(p.shape.element_count for p in module.entry.parameters[:24])
+    print(f"{NAME}: a training step of a GPT with {weights:,} weights, as JAX lowered it to HLO")
+    read = f"{len(instructions):,} instructions, {size / 1024:.0f} KiB of text"
+    print(f"  read     {read}   {parsed * 1e3:6.0f} ms")
+    print(f"  checked  every shape rule of every instruction        {checked * 1e3:6.0f} ms")
+    print("  holds    " + ", ".join(f"{n} {opcode}" for opcode, n in counts.most_common(8)) + " …\n")
+
+
+def _compiled(module: hloom.HloModule) -> tuple[Executable, float]:
+    """Return the program compiled without the cache, and the seconds that it took."""
+    before = os.environ.get("HLOOM_CACHE")
+    os.environ["HLOOM_CACHE"] = "0"
+    try:
+        start = time.perf_counter()
+        executable = hloom.compile(module, backend="cpu")
+        return executable, time.perf_counter() - start
+    finally:
+        if before is None:
+            del os.environ["HLOOM_CACHE"]
+        else:
+            os.environ["HLOOM_CACHE"] = before
+
+
+def _train(executable: Executable, arguments: Sequence[Array], steps: int, shown: int) -> list[Array]:
+    """Run some steps, feeding the new state back; returns the results of the first one."""
+    state = list(arguments)
+    batch, first_step = state[-2], float(state[-1])
+    first: list[Array] = []
+    start_loss, taken = 0.0, 0.0
+    for step in range(1, steps + 1):
+        start = time.perf_counter()
+        result = executable(*state)
+        taken += time.perf_counter() - start
+        loss = float(result[0])
+        first = first or [np.asarray(r) for r in result]
+        start_loss = start_loss or loss
+        if step % shown == 0 or step == 1:
+            steps_here = 1 if step == 1 else shown - (step == shown)
+            bar = "█" * round(40 * loss / start_loss)
+            print(f"  step {step:3}   loss {loss:7.4f}   {taken / steps_here * 1e3:6.1f} ms   {bar}")
+            taken = 0.0
+        state = [*(np.asarray(r) for r in result[1:]), batch, np.float32(first_step + step)]
+    return first
+
+
+def _difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+    """Return the largest difference of all results, relative to the largest element of each."""
+    return max(
+        float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30))
+        for a, b in zip(ours, theirs, strict=True)
+        if a.size
+    )
+
+
+def _compare(
+    text: str, compiled: Executable, seconds: float, arguments: Sequence[Array], ours: Sequence[Array]
+) -> None:
+    """Time compilation and runs of the same step on XLA:CPU, alternating with hloom, and compare results."""
+    try:
+        from hloom.debug import xla_cpu
+    except ImportError:
+        print("\nXLA is not installed here (pip install 'hloom[jax]'): no comparison.")
+        return
+    program = xla_cpu.stablehlo(text)
+    start = time.perf_counter()
+    executable = xla_cpu.compile_stablehlo(program)
+    xla_seconds = time.perf_counter() - start
+    buffers = [xla_cpu.on_device(a) for a in arguments]
+
+    def on_xla() -> Any:
+        results = executable.execute(buffers)
+        for result in results:
+            result.block_until_ready()
+        return results
+
+    theirs = [np.asarray(r) for r in on_xla()]
+    xla_run, our_run = _medians(on_xla, lambda: compiled(*arguments))
+    print("\nAlternating runs:           compile    one step")
+    print(f"  XLA:CPU                   {xla_seconds:5.2f} s   {xla_run * 1e3:6.1f} ms")
+    print(f"  hloom                     {seconds:5.2f} s   {our_run * 1e3:6.1f} ms")
+    print(f"  results are the same up to {_difference(ours, theirs):.0e} of the largest value")
+
+
+def _medians(*calls: Callable[[], Any]) -> list[float]:
+    """Return the median seconds of each function; their calls alternate."""
+    samples: list[list[float]] = [[] for _ in calls]
+    for _ in range(ROUNDS):
+        for call, found in zip(calls, samples, strict=True):
+            start = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - start)
+    return [statistics.median(found) for found in samples]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except hloom.HloError as error:
+        sys.exit(f"error: {error}")

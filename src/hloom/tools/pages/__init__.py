@@ -1,0 +1,1 @@
+"""Pages of operations, and what notebooks show."""

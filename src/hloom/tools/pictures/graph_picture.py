@@ -1,0 +1,34 @@
+"""`hloom draw`: write the picture of a program to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.tools.pictures.graph_dot import to_dot
+from hloom.tools.pictures.graph_marks import scene_picture
+from hloom.tools.pictures.graph_scene import scene_around, scene_of
+from hloom.tools.pictures.graph_svg import to_html, to_svg
+
+_WRITERS = {".svg": to_svg, ".html": to_html, ".dot": to_dot}
+
+
+def save_picture(
+    module: HloModule, path: Path, *, full: bool = False, around: str = "", depth: int = 2
+) -> tuple[int, int]:
+    """Draw a program, or what is `around` an instruction, into an .svg, .png, .html or .dot file.
+
+    Return the numbers of drawn nodes and computations. Raises HloError for another suffix (``draw.suffix``),
+    for a program that is too large (``draw.size``), and for an unknown name (``draw.instruction``).
+    """
+    writer = _WRITERS.get(path.suffix)
+    if writer is None and path.suffix != ".png":
+        message = f"pictures are .svg, .png, .html or .dot files, got {path.name!r}"
+        raise HloError(message, rule="draw.suffix")
+    scene = scene_around(module, around, depth, full=full) if around else scene_of(module, full=full)
+    if writer is not None:
+        path.write_text(writer(scene))
+    else:
+        scene_picture(scene).save(path)
+    return sum(len(box.nodes) for box in scene.boxes), len(scene.boxes)

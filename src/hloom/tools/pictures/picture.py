@@ -1,0 +1,83 @@
+"""Pictures of rectangles, lines and text, written as SVG or PNG by their file's suffix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hloom.errors import HloError
+from hloom.tools.pictures.marks import Line, Mark, Rectangle, Text, text_width
+from hloom.tools.pictures.markup import markup
+
+
+@dataclass(slots=True)
+class Picture:
+    """Marks in the order in which they are painted, on white."""
+
+    width: float
+    height: float
+    title: str = ""
+    marks: list[Mark] = field(default_factory=list["Mark"])
+
+    def save(self, path: str | Path) -> None:
+        """Write an SVG or a PNG file, by suffix; raises HloError for any other suffix."""
+        target = Path(path)
+        if target.suffix.lower() == ".svg":
+            target.write_text(self.to_svg(), encoding="utf-8")
+        elif target.suffix.lower() == ".png":
+            target.write_bytes(self.to_png())
+        else:
+            raise HloError(
+                f"pictures are .svg or .png files, got {target.name!r}", rule="picture.format-known"
+            )
+
+    def to_svg(self) -> str:
+        """Return the picture as an SVG document."""
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}"'
+            f' viewBox="0 0 {self.width:g} {self.height:g}"'
+            ' font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace">',
+            f"<title>{markup(self.title)}</title>",
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+        ]
+        parts += map(_svg, self.marks)
+        return "\n".join([*parts, "</svg>\n"])
+
+    def to_png(self, scale: float = 2.0) -> bytes:
+        """Return the picture as a PNG file, `scale` pixels per unit; see `raster.py`."""
+        from hloom.tools.pictures.raster import rasterize
+
+        return rasterize(self.marks, self.width, self.height, scale)
+
+
+def _svg(mark: Mark) -> str:
+    if isinstance(mark, Text):
+        return _svg_text(mark)
+    return _svg_line(mark) if isinstance(mark, Line) else _svg_rectangle(mark)
+
+
+def _svg_line(mark: Line) -> str:
+    return (
+        f'<line x1="{mark.x1:g}" y1="{mark.y1:g}" x2="{mark.x2:g}" y2="{mark.y2:g}"'
+        f' stroke="{mark.color}" stroke-width="{mark.width:g}"/>'
+    )
+
+
+def _svg_rectangle(mark: Rectangle) -> str:
+    stroke = f' stroke="{mark.stroke}" stroke-width="{mark.stroke_width:g}"' if mark.stroke else ""
+    radius = f' rx="{mark.radius:g}"' if mark.radius else ""
+    return (
+        f'<rect x="{mark.x:g}" y="{mark.y:g}" width="{mark.width:g}" height="{mark.height:g}"{radius}'
+        f' fill="{mark.fill or "none"}"{stroke}/>'
+    )
+
+
+def _svg_text(mark: Text) -> str:
+    # Monospaced fonts have capitals about 0.72 of the font size high; textLength keeps the widths true.
+    length = text_width(mark.text, mark.size)
+    weight = ' font-weight="600"' if mark.bold else ""
+    return (
+        f'<text x="{mark.x:g}" y="{mark.y:g}" font-size="{mark.size / 0.72:g}" fill="{mark.color}"'
+        f' text-anchor="{mark.anchor}" textLength="{length:.5g}" lengthAdjust="spacingAndGlyphs"'
+        f' xml:space="preserve"{weight}>{markup(mark.text)}</text>'
+    )

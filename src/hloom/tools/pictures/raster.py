@@ -1,0 +1,126 @@
+"""Paint a picture into pixels and write them as PNG, with Pillow and the font that it embeds."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from hloom.errors import HloError
+from hloom.tools.pictures.marks import ADVANCE, Line, Mark, Rectangle, Text
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont
+
+_CAP_HEIGHT: Final = 0.7
+"""The height of a capital of Pillow's font, in its size."""
+_SLACK: Final = 1.1
+"""Factor by which text may be wider than the letters of a monospaced font."""
+_OVERSAMPLING: Final = 4
+"""Factor by which round corners and slanted lines are painted larger, for smooth edges."""
+_ANCHORS: Final = {"start": "ls", "middle": "ms", "end": "rs"}
+
+
+def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) -> bytes:
+    """Return marks, painted in order on white, as a PNG file of 8-bit RGB.
+
+    Raises:
+        HloError: by the rule ``picture.pillow-installed`` without Pillow.
+    """
+    try:
+        from PIL import Image, ImageDraw
+    except ImportError:
+        message = "PNG pictures need Pillow: pip install 'hloom[png]', or draw an .svg file"
+        raise HloError(message, rule="picture.pillow-installed") from None
+    size = round(width * scale), round(height * scale)
+    image = Image.new("RGB", size, "#ffffff")
+    draw = ImageDraw.Draw(image)
+    for mark in marks:
+        if isinstance(mark, Text):
+            _paint_text(draw, mark, scale)
+        elif isinstance(mark, Line):
+            _paint_line(image, mark, scale)
+        elif mark.radius:
+            _paint_round_rectangle(image, mark, scale)
+        else:
+            _paint_rectangle(draw, mark, scale)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def _paint_text(draw: ImageDraw.ImageDraw, mark: Text, scale: float) -> None:
+    """Write text on its baseline; letters wider than those of a monospaced font are written smaller."""
+    size = mark.size * scale / _CAP_HEIGHT
+    room, length = _SLACK * len(mark.text) * ADVANCE * mark.size * scale, _font(size).getlength(mark.text)
+    if length > room:
+        size *= room / length
+    bold = round(size / 24) if mark.bold else 0
+    place = mark.x * scale, round(mark.y * scale)
+    draw.text(place, mark.text, mark.color, _font(size), anchor=_ANCHORS[mark.anchor], stroke_width=bold)
+
+
+@lru_cache(maxsize=64)
+def _font(size: float) -> ImageFont.FreeTypeFont:
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont), "Pillow has been built without FreeType"
+    return font
+
+
+def _paint_rectangle(draw: ImageDraw.ImageDraw, mark: Rectangle, scale: float) -> None:
+    """Paint a rectangle with edges between pixels; its border is centered on them."""
+    left, top = round(mark.x * scale), round(mark.y * scale)
+    right, bottom = round((mark.x + mark.width) * scale), round((mark.y + mark.height) * scale)
+    if mark.fill and right > left and bottom > top:
+        draw.rectangle((left, top, right - 1, bottom - 1), mark.fill)
+    half = round(mark.stroke_width * scale / 2)
+    if mark.stroke and half:
+        box = left - half, top - half, right + half - 1, bottom + half - 1
+        draw.rectangle(box, outline=mark.stroke, width=2 * half)
+
+
+def _paint_round_rectangle(image: Image.Image, mark: Rectangle, scale: float) -> None:
+    half = mark.stroke_width * scale / 2 if mark.stroke else 0.0
+    left, top = int(mark.x * scale - half) - 1, int(mark.y * scale - half) - 1
+    size = int(mark.width * scale + 2 * half) + 4, int(mark.height * scale + 2 * half) + 4
+    large = scale * _OVERSAMPLING
+    x, y = mark.x * large - left * _OVERSAMPLING, mark.y * large - top * _OVERSAMPLING
+    half *= _OVERSAMPLING
+
+    def painted(grow: float, color: str, width: float = 0.0) -> None:
+        from PIL import Image, ImageDraw
+
+        mask = Image.new("L", (size[0] * _OVERSAMPLING, size[1] * _OVERSAMPLING))
+        box = x - grow, y - grow, x + mark.width * large + grow - 1, y + mark.height * large + grow - 1
+        radius = mark.radius * large + grow
+        if width:
+            ImageDraw.Draw(mask).rounded_rectangle(box, radius, outline=255, width=round(width))
+        else:
+            ImageDraw.Draw(mask).rounded_rectangle(box, radius, fill=255)
+        image.paste(color, (left, top), mask.reduce(_OVERSAMPLING))
+
+    if mark.fill:
+        painted(0.0, mark.fill)
+    if mark.stroke:
+        painted(half, mark.stroke, 2 * half)
+
+
+def _paint_line(image: Image.Image, mark: Line, scale: float) -> None:
+    from PIL import Image, ImageDraw
+
+    pen = mark.width * scale
+    left, top = (int(min(ends) * scale - pen) - 1 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
+    right, bottom = (int(max(ends) * scale + pen) + 2 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
+    mask = Image.new("L", ((right - left) * _OVERSAMPLING, (bottom - top) * _OVERSAMPLING))
+    length = math.hypot(mark.x2 - mark.x1, mark.y2 - mark.y1) or 1.0
+    dx, dy = (d / length * pen / 2 for d in (mark.x2 - mark.x1, mark.y2 - mark.y1))
+    (x1, x2), (y1, y2) = (mark.x1 * scale, mark.x2 * scale), (mark.y1 * scale, mark.y2 * scale)
+    corners = (x1 - dy, y1 + dx), (x2 - dy, y2 + dx), (x2 + dy, y2 - dx), (x1 + dy, y1 - dx)
+    # Pillow's coordinates are of pixel centres, those of a picture are of edges.
+    places = [((x - left) * _OVERSAMPLING - 0.5, (y - top) * _OVERSAMPLING - 0.5) for x, y in corners]
+    ImageDraw.Draw(mask).polygon(places, fill=255)
+    image.paste(mark.color, (left, top), mask.reduce(_OVERSAMPLING))

@@ -1,0 +1,1 @@
+"""Texts about programs and shapes: statistics, differences, sharding, layouts."""

@@ -1,0 +1,180 @@
+"""The report of a sharded program as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from hloom.tools.console.terminal import styled, table
+
+if TYPE_CHECKING:
+    from hloom.sharding.reporting.explanations import Conflict
+    from hloom.sharding.reporting.memory import LiveArray
+    from hloom.sharding.reporting.report import Report, Row
+
+_MOST: Final = 12
+"""Number of entries of a list that are shown unless all are asked for."""
+
+
+def report_text(found: Report, everything: bool = False) -> str:
+    """Return a report as text; long lists are cut unless everything is asked for."""
+    mesh = ", ".join(f"{axis}={size}" for axis, size in found.mesh.items())
+    lines = [styled(f"{found.devices} devices" + (f" ({mesh})" if mesh else ""), "title")]
+    groups = _groups(found.collectives)
+    most = len(groups) if everything else _MOST
+    if groups:
+        lines += [_table(groups[:most]), *_more(len(groups) - most, "kinds of collectives")]
+    total = f"{byte_text(found.bytes_per_step)} sent by each device in a step"
+    lines.append(f"{total}, about {found.seconds * 1e6:.1f} us (estimate)")
+    if found.unknown_loops:
+        lines.append(f"{found.unknown_loops} loops of unknown length count as one iteration")
+    if groups:
+        lines += ["", styled("why", "title")]
+        lines += [line for n, rows in enumerate(groups[:most], 1) for line in _why(n, rows[0])]
+    if found.conflicts:
+        lines += ["", styled("conflicts: cuts that exclude each other", "title")]
+        lines += [_conflict(conflict) for conflict in found.conflicts[:most]]
+        lines += _more(len(found.conflicts) - most, "conflicts")
+    lines += ["", *_memory(found, most if everything else _MOST)]
+    lines += _whole(found, most if everything else _MOST)
+    lines += _suggestions(found, most if everything else _MOST)
+    return "\n".join(lines)
+
+
+def _memory(found: Report, most: int) -> list[str]:
+    """Return what lives at the peak, by op_name and source line, and whether it fits."""
+    memory = found.memory
+    parts = f"{byte_text(memory.argument_bytes)} arguments, {byte_text(memory.result_bytes)} results"
+    if memory.donated_bytes:
+        parts += f" ({byte_text(memory.donated_bytes)} in the memory of donated arguments)"
+    lines = [styled("memory of a device", "title"), f"{parts}, {byte_text(memory.peak_bytes)} at the peak"]
+    if memory.padding_bytes:
+        lines[-1] += f", {byte_text(memory.padding_bytes)} of it padding of tiled layouts"
+    if found.capacity is not None:
+        words = "fits into" if found.fits else "does not fit into"
+        lines.append(styled(f"{words} {byte_text(found.capacity)}", "value" if found.fits else "error"))
+    if memory.peak:
+        lines.append(f"live during %{memory.at}:")
+        groups: dict[tuple[str, ...], list[LiveArray]] = {}
+        for array in memory.peak:
+            groups.setdefault((array.opcode, array.op_name, array.source, array.shape), []).append(array)
+        ordered = sorted(groups.values(), key=lambda group: -sum(array.bytes for array in group))
+        rows = [("array", "number", "shape", "bytes", "from")]
+        rows += [
+            (
+                f"%{group[0].name} ({group[0].opcode})",
+                str(len(group)),
+                group[0].shape,
+                byte_text(sum(array.bytes for array in group)),
+                ", ".join(part for part in (group[0].op_name, group[0].source) if part),
+            )
+            for group in ordered[:most]
+        ]
+        lines += [table(rows, ("name", "", "", "value")), *_more(len(ordered) - most, "kinds of arrays")]
+    return lines
+
+
+def _whole(found: Report, most: int) -> list[str]:
+    """Return the large arrays that every device has whole."""
+    if not found.whole:
+        return []
+    lines = ["", styled("whole on every device", "title")]
+    for array in found.whole[:most]:
+        place = ", ".join(part for part in (array.op_name, array.source) if part)
+        words = f"  %{array.name} {array.shape}: {byte_text(array.bytes)}"
+        words += " as the program states" if array.is_stated else ", not stated"
+        if array.saved:
+            words += f"; dimension {array.dimension} over {array.axis} saves {byte_text(array.saved)}"
+        lines.append(words + (f" ({place})" if place else ""))
+    return [*lines, *_more(len(found.whole) - most, "arrays")]
+
+
+def _suggestions(found: Report, most: int) -> list[str]:
+    """Return the replacements to consider, with what they save."""
+    if not found.suggestions:
+        return []
+    lines = ["", styled("to consider, each by itself", "title")]
+    for one in found.suggestions[:most]:
+        saved = f"{_saved(one.saved_bytes)} in a step, {_saved(one.saved_memory)} at the peak of memory"
+        lines += [f"  {one.text}", f"    {saved} ({one.verified})"]
+    return [*lines, *_more(len(found.suggestions) - most, "suggestions")]
+
+
+def _saved(count: int) -> str:
+    return f"saves {byte_text(count)}" if count >= 0 else f"takes {byte_text(-count)} more"
+
+
+def byte_text(count: float) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    value, unit = float(count), "B"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.4g} {unit}"
+
+
+def _more(count: int, what: str) -> list[str]:
+    return [f"... and {count} more {what} (--all)"] if count > 0 else []
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    why = row.why
+    needed = (why.kind, why.opcode, why.op_name, why.before, why.after)
+    return (-row.bytes_per_step, row.opcode, row.axes, row.bytes, row.op_name, row.source, *needed)
+
+
+def _groups(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return collectives of the same size, origin and purpose together; those that send most in all first."""
+    groups = [list(group) for _, group in groupby(sorted(rows, key=_key), key=_key)]
+    return sorted(groups, key=lambda group: -sum(row.bytes_per_step for row in group))
+
+
+def _table(groups: Sequence[Sequence[Row]]) -> str:
+    rows = [("", "collective", "number", "axis", "of", "bytes", "times", "per step", "estimate", "from")]
+    rows += [
+        (
+            str(number),
+            f"{row.opcode} %{row.name}",
+            f"{len(group)}",
+            row.axes or "-",
+            str(row.members),
+            byte_text(row.bytes),
+            str(row.times),
+            byte_text(sum(each.bytes_per_step for each in group)),
+            f"{sum(each.seconds for each in group) * 1e6:.1f} us",
+            ", ".join(part for part in _origin(row) if part),
+        )
+        for number, group in enumerate(groups, 1)
+        for row in group[:1]
+    ]
+    return table(rows, ("", "name", "", "", "", "", "", "value"))
+
+
+def _origin(row: Row) -> tuple[str, str]:
+    """Return the operation and the source line of a collective, or else of what needs it."""
+    own = row.op_name, row.source
+    return own if any(own) else (row.why.op_name, row.why.source)
+
+
+def _why(number: int, row: Row) -> list[str]:
+    """Return what needs a collective: the change of tiles, the reason, where cuts come from."""
+    why = row.why
+    by = f" by {why.opcode} %{why.instruction}" if why.instruction else ""
+    change = f"%{why.value} {why.before} to {why.after}" if why.before else f"{why.kind}{by}"
+    lines = [f"{number:3} {change}{by if why.before else ''}: {why.reason}"]
+    if why.other_bytes > why.bytes >= 0:
+        lines.append(f"    sends {byte_text(why.bytes)}; the next cheapest way {byte_text(why.other_bytes)}")
+    lines += [f"    {origin}" for origin in why.origins]
+    return lines
+
+
+def _conflict(conflict: Conflict) -> str:
+    place = ", ".join(part for part in (conflict.op_name, conflict.source) if part)
+    kept = "; ".join(conflict.kept) or "nothing"
+    costs = f"{byte_text(conflict.bytes)}"
+    if conflict.other_bytes >= 0:
+        costs += f", another way {byte_text(conflict.other_bytes)}"
+    where = f" ({place})" if place else ""
+    return f"  %{conflict.instruction}{where}: kept {kept}; not {'; '.join(conflict.lost)}: sends {costs}"
