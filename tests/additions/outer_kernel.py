@@ -7,9 +7,9 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.outer_operation import OuterSum
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
 

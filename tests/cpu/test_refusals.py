@@ -19,8 +19,8 @@ from hloom.cpu.jit import llvm, loader, relocation
 from hloom.cpu.jit.loader import Image, LoadedObject
 from hloom.cpu.runtime.tickets import Tickets
 from hloom.errors import HloError
+from hloom.ir.affine import Index
 from hloom.ir.device import Pending
-from hloom.plan.index import Index
 from hloom.shape import element_type as et
 
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"

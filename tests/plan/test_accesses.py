@@ -11,8 +11,8 @@ from hloom.codegen.loops import root_values
 from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers element rules)
 from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
-from hloom.plan.index import Index, Variable
 from hloom.plan.iteration import accesses_of, planned_space, read_where_written, result_shapes, unmerged_space
 from hloom.plan.kernel import kernel_parts
 

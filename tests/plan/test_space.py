@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hloom.plan.index import linearize
+from hloom.ir.affine import linearize
 from hloom.plan.space import merge_loops, split_space
 
 

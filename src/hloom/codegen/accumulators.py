@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import Value
 from hloom.codegen.types import Element
-from hloom.plan.index import Variable
+from hloom.ir.affine import Variable
 
 
 def flatten(elements: Sequence[Element]) -> list[Value]:

@@ -19,10 +19,10 @@ from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
+from hloom.ir.affine import Index, Variable, linearize
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.structure import Constant, GetTupleElement, Tuple
-from hloom.plan.index import Index, Variable, linearize
 from hloom.shape.element_type import ElementType
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class Elements:
         coefficient = 0
         for variable, factor in index.terms:
             value = variable.value
-            assert value is not None, f"{variable} is outside its loop"
+            assert isinstance(value, Value), f"{variable} is outside its loop"
             if variable.is_lane and self.lanes:
                 coefficient += factor
             product = value if factor == 1 else value * factor

@@ -8,7 +8,7 @@ from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import I64, Type, Value
 from hloom.codegen.llvm.memory import scatter as scatter_lanes
 from hloom.codegen.types import Element, register_type, storage_type
-from hloom.plan.index import linearize
+from hloom.ir.affine import linearize
 from hloom.shape.element_type import ElementType
 
 

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from hloom.codegen.elements import Elements, Indices
 from hloom.codegen.llvm import I64, Function, Value
 from hloom.codegen.loops import outer_loops, vector_lanes, vector_loop
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
-from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 128
 """Number of lines processed together: several registers, so that each step reads whole cache lines."""

@@ -18,10 +18,10 @@ from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.gather_scatter import Gather
-from hloom.plan.index import Index, Variable
 from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady_elements
 from hloom.plan.space import Space
 

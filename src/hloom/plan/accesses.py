@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from hloom.analysis.loops import Loop, picks
 from hloom.analysis.trip_count import TripCount
+from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.contraction import Dot
@@ -27,7 +28,6 @@ from hloom.operations.movement import Concatenate, DynamicReshape, Pad, Reshape
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.plan.index import Index, Variable, delinearize, linearize
 from hloom.plan.index_maps import (
     Indices,
     convolution_group,

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant
 from hloom.plan.accesses import ALWAYS, Conditions, ElementReads
-from hloom.plan.index import Index, Variable
 from hloom.plan.index_maps import Indices
 
 COSTS: Final = {

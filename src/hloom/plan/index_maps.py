@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
 from hloom.operations.movement import Broadcast, Reverse, Slice, Transpose
 from hloom.operations.reduction import Reduce
-from hloom.plan.index import Index, Variable
 
 Indices: TypeAlias = tuple[Index, ...]
 

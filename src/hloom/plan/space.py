@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hloom.plan.index import Index, Variable, refine
+from hloom.ir.affine import Index, Variable, refine
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hloom.codegen.bits import bits_of, from_bits, reinterpreted
 from hloom.codegen.elements import Elements, Indices, Steps, element_rule
 from hloom.codegen.llvm import I32, I64, Type, Value, make_type
+from hloom.ir.affine import Index
 from hloom.ir.instruction import HloInstruction
-from hloom.plan.index import Index
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

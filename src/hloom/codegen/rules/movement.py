@@ -7,12 +7,12 @@ from hloom.codegen import types
 from hloom.codegen.elements import Elements, Indices, Steps, element_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.types import Element, wrap
+from hloom.ir.affine import Index, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Concatenate, Pad
 from hloom.operations.structure import Constant, Iota
-from hloom.plan.index import Index, delinearize, linearize
 from hloom.plan.index_maps import moved_indices
 
 

@@ -10,9 +10,9 @@ from hloom.codegen.elements import Elements, Indices, element_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.types import Element, constant, round_to
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import RaggedDot
-from hloom.plan.index import Index, Variable
 
 
 @element_rule("ragged-dot")

@@ -14,12 +14,12 @@ from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element, constant, round_to
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.convolution import Convolution
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.plan.accesses import MOST_UNROLLED_WINDOW
-from hloom.plan.index import Index, Variable
 from hloom.plan.index_maps import convolution_group
 
 

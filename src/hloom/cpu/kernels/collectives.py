@@ -31,11 +31,11 @@ from hloom.cpu.runtime.context import (
 )
 from hloom.cpu.runtime.exchange_plan import reduces_in_parts, rows_of
 from hloom.cpu.runtime.host import emit_host_call
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, ReduceScatter
 from hloom.operations.exchanges import AllToAll
 from hloom.operations.rooted_collectives import CollectiveBroadcast, has_first_root
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.shape import Shape
 

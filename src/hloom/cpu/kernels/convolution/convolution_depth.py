@@ -10,7 +10,7 @@ from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import Tiles, load_vector, store_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
-from hloom.plan.index import Index, Variable
+from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_depth(

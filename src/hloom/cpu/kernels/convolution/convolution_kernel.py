@@ -28,7 +28,7 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     packed_strides,
     tap_axes,
 )
-from hloom.plan.index import Index, Variable
+from hloom.ir.affine import Index, Variable
 from hloom.shape.element_type import ElementType
 
 WRITTEN_OUT: Final = 4

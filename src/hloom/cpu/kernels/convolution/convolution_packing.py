@@ -13,7 +13,7 @@ from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
-from hloom.plan.index import Index, Variable
+from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_kernel(
@@ -100,7 +100,7 @@ def emit_copy_base(module: Module, name: str, convolution: Convolution) -> LoopK
         inside: Value | None = None
         for variable, (size, low, high) in zip(outer, dimensions, strict=False):
             if low or high:
-                assert variable.value is not None
+                assert isinstance(variable.value, Value)
                 inside = also(e, inside, (variable.value - low).compare("ult", size))
         size, low, high = dimensions[-1]
         with f.when(inside) if inside is not None else nullcontext(), e.scope():

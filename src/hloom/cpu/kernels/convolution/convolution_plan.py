@@ -18,10 +18,10 @@ from hloom.codegen.elements import Elements, Indices
 from hloom.codegen.llvm import Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.rules.movement import divided
+from hloom.ir.affine import Index, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.convolution import Convolution as ConvolutionOperation
-from hloom.plan.index import Index, row_major_strides
 from hloom.shape.element_type import ElementType
 
 

@@ -18,9 +18,9 @@ from hloom.codegen.llvm import I64, Function, Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.types import Element, register_type, round_to, storage_bytes, wrap
 from hloom.cpu.kernels.dot.strided import Strided, read_through
+from hloom.ir.affine import Index, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
-from hloom.plan.index import Index, row_major_strides
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

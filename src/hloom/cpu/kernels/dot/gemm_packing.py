@@ -17,7 +17,7 @@ from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import batch_base, load_at
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan
 from hloom.cpu.kernels.movement.transposition import transposed
-from hloom.plan.index import Index, Variable
+from hloom.ir.affine import Index, Variable
 
 CHUNK: Final = 16
 """Steps along k that one task packs."""

@@ -14,7 +14,7 @@ from hloom.codegen.types import Element, constant, from_storage, register_type, 
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
-from hloom.plan.index import Index, Variable
+from hloom.ir.affine import Index, Variable
 
 
 def emit_gemm(
@@ -184,8 +184,9 @@ class _Product:
         if not plan.in_place:
             offset = (row - self.row) * plan.width + (column - self.column)
             return f.offset(self.sums, offset * self.unit)
-        assert self.batch.value is not None
-        line = row + self.batch.value * gemm.m if gemm.batches > 1 else row
+        batch = self.batch.value
+        assert isinstance(batch, Value)
+        line = row + batch * gemm.m if gemm.batches > 1 else row
         return f.offset(self.result, (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:

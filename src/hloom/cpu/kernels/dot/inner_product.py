@@ -21,7 +21,7 @@ from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, constant, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, Matrix, batch_base, load_at
-from hloom.plan.index import Index, Variable
+from hloom.ir.affine import Index, Variable
 from hloom.shape.element_type import ElementType
 
 MOST_COLUMNS: Final = 8

@@ -31,11 +31,11 @@ from hloom.cpu.kernels.dot.inner_product import (
 )
 from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import is_view
-from hloom.plan.index import Index
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
 

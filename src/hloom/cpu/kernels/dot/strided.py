@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Reshape, Slice, Transpose
 from hloom.passes.layout.product_views import is_view
-from hloom.plan.index import Index, Variable, delinearize, linearize
 
 
 @dataclass(frozen=True, slots=True)

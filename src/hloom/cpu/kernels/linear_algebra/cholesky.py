@@ -29,9 +29,9 @@ from hloom.codegen.loops import LoopKernel, lanes_text, vector_loop
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.linear_algebra import Cholesky
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import ElementType
 

@@ -16,9 +16,9 @@ from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.linear_algebra import TriangularSolve
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
 BLOCK: Final = 4

@@ -12,9 +12,9 @@ from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lane
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Concatenate
-from hloom.plan.index import Index, row_major_strides
 from hloom.plan.iteration import accesses_of, planned_space
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space

@@ -18,9 +18,9 @@ from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.loops import LoopKernel, outer_loops, root_values, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.accesses import Accesses
-from hloom.plan.index import Index, Variable
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
 from hloom.plan.space import Space
 

@@ -26,10 +26,10 @@ from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
 LEAST_SHARED: Final = 4096

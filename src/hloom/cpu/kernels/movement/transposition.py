@@ -18,9 +18,9 @@ from hloom.codegen.llvm import F32, F64, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, root_values, vector_loop
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
+from hloom.ir.affine import Index, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
-from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space
@@ -132,7 +132,7 @@ class TiledElements(Elements):
         terms = dict(linear.terms)
         apart = terms.get(self.tiling.lane, 0) not in (0, 1)
         inside = linear.minimum() >= 0 and linear.maximum() < view.count
-        plain = all(v.value is not None and not v.value.type.lanes for v in terms)
+        plain = all(isinstance(v.value, Value) and not v.value.type.lanes for v in terms)
         if self.start is None or not apart or terms.get(self.tiling.across) != 1 or not (inside and plain):
             return super().load(view, indices)
         base = linear - Index.of(self.tiling.across)
@@ -247,7 +247,7 @@ class _TiledKernel:
         self.loop(lane, low, self.f.constant(I64, whole), size, self.tile)
         if whole < lane.trips:
             start = self.tiling.across.value
-            assert start is not None
+            assert isinstance(start, Value)
             last = self.f.constant(I64, whole)
             with self.f.loop(start, start + size) as rows, self.e.scope():
                 self.tiling.across.value = rows.index
@@ -257,7 +257,7 @@ class _TiledKernel:
     def tile(self) -> None:
         """Emit all rows of one tile."""
         start = self.tiling.across.value
-        assert start is not None
+        assert isinstance(start, Value)
         with self.e.tile(start):
             for row in range(self.tiling.size):
                 self.e.row = row

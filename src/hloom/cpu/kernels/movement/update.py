@@ -9,9 +9,9 @@ from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import clamped_start
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import split_space
 

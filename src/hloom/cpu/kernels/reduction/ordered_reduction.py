@@ -14,9 +14,9 @@ from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, Indices
 from hloom.codegen.llvm import I64, Function, Value, make_type
 from hloom.codegen.types import Element
+from hloom.ir.affine import Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
-from hloom.plan.index import Variable
 from hloom.plan.index_maps import reduced_operand_indices
 from hloom.plan.space import Space
 

@@ -15,12 +15,12 @@ from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vecto
 from hloom.codegen.types import Element, register_type
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Iota
 from hloom.plan.accesses import Accesses
-from hloom.plan.index import Variable, linearize
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space

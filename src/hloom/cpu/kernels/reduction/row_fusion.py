@@ -20,11 +20,11 @@ from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.kernels.reduction.reduction import RowReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
-from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.iteration import planned_space
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.registry import ROW_FUSION

@@ -16,9 +16,9 @@ from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.sorting import Sort
-from hloom.plan.index import Index, Variable
 
 
 def merge_sort_bytes(i: HloInstruction) -> int:

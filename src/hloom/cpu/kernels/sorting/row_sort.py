@@ -23,11 +23,11 @@ from hloom.cpu.kernels.sorting.radix_sort import Record, radix_sort
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
 from hloom.cpu.program import ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Broadcast
 from hloom.operations.sorting import Sort
 from hloom.operations.structure import Iota
-from hloom.plan.index import Index, Variable
 from hloom.shape import element_type as et
 
 NETWORK: Final = 4096

@@ -17,9 +17,9 @@ from hloom.codegen.loops import LoopKernel, lanes_text, vector_loop
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.sorting import TopK
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -147,7 +147,7 @@ class _Row:
             if e.mask is not None:
                 better = better & e.lane_mask()
             bits = better.bitcast(I64)
-            assert variable.value is not None
+            assert isinstance(variable.value, Value)
             with f.when(bits.compare("ne", 0)):
                 self.take(bits, variable.value, place, filled)
 

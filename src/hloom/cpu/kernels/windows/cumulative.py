@@ -22,13 +22,13 @@ from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import I1, I64, PTR, Module, Value
 from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
+from hloom.ir.affine import Index, Variable
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.combiners import Grouping
 from hloom.operations.structure import Constant
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.plan.index import Index, Variable
 
 VECTORS: Final = 8
 """Number of vectors of a line scanned per iteration."""

@@ -21,9 +21,9 @@ from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import Axis
 from hloom.cpu.kernels.windows.cumulative import may_skip_padding
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 64
 MOST_SINGLE: Final = 6

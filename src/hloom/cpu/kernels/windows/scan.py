@@ -17,10 +17,10 @@ from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, lanes_text
 from hloom.codegen.types import Element
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.scan import Scan
 from hloom.passes.expand.scan_expander import Parts, is_elementwise, parts_of
-from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
 

@@ -24,11 +24,11 @@ from hloom.codegen.rules.movement import also
 from hloom.codegen.rules.windows import window_place
 from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Index, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.window_reduction import SelectAndScatter
 from hloom.plan.accesses import MOST_UNROLLED_WINDOW
-from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.kernel import KernelPlan
 
 WIDE: Final = 64

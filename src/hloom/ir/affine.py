@@ -11,10 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hloom.codegen.llvm import Value
 
 _numbers = itertools.count()
 
@@ -26,13 +22,13 @@ class Variable:
         extent: the variable takes values in [0, extent).
         trips: number of iterations of its loop. The inner variable of merged loops runs past its extent into
             the next iteration of the outer one: trips is then larger than extent, which bounds index ranges.
-        value: its SSA value, scalar or one per lane; None until its loop is entered.
+        value: its SSA value in the code under emission, scalar or one per lane; None outside its loop.
         is_lane: whether consecutive lanes of a vector hold consecutive values; ``value`` is that of lane 0.
     """
 
     __slots__ = ("extent", "is_lane", "name", "number", "trips", "value")
 
-    def __init__(self, extent: int, name: str = "i", value: Value | None = None) -> None:
+    def __init__(self, extent: int, name: str = "i", value: object = None) -> None:
         self.extent = extent
         self.trips = extent
         self.number = next(_numbers)
