@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
-
 import pytest
 from tests.jax_platform.process import run_program
 
-from hloom.jax.pjrt import abi, handles
-from hloom.jax.pjrt.native import source
-
-
-def test_fields_that_native_code_reads_are_whole_words() -> None:
-    names = re.findall(r"define ptr @PJRT_(\w+)\(", source())
-    assert len(names) > 30
-    for name in names:
-        arguments = abi.struct(name)
-        if name == "Buffer_GetMemoryLayout":
-            continue  # its layout is a struct within the struct, of whole words as well
-        for number, (field, _) in enumerate(arguments._fields_):
-            assert getattr(arguments, field).offset == 8 * (2 + number), (name, field)
-
-
-def test_structs_are_as_large_as_in_native_code() -> None:
-    (fields,) = re.findall(r"%buffer = type \{ ([^}]*) \}", source())
-    assert ctypes.sizeof(handles.BufferHead) == sum({"i32": 4}.get(f, 8) for f in fields.split(", "))
-    assert ctypes.sizeof(handles.ExecutableWords) == 18 * 8
-    assert handles.ExecutableWords.queued.offset == 13 * 8
-    assert handles.ExecutableWords.destroyed.offset == 15 * 8
+from hloom.jax.pjrt import abi
 
 
 @pytest.mark.parametrize("version", [90, 104, 105, abi.CLAIMED_VERSION, abi.MINOR_VERSION])
@@ -65,12 +42,12 @@ size = ctypes.c_size_t.from_address(table().address).value // 8
 words = (ctypes.c_uint64 * (size + 64)).from_address(table().address)
 print(size == 5 + len(abi.FUNCTIONS), all(words[5:]))
 
-class Message(abi.Struct):
+class Message(abi.HEAD.ctypes_class):
     _fields_ = (("error", ctypes.c_void_p), ("message", ctypes.c_char_p), ("size", ctypes.c_size_t))
 
 function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 for number in (size, size + 63, 5 + abi.FUNCTIONS.index("Client_DmaMap")):
-    error = function(words[number])(ctypes.addressof(abi.Struct(16, None)))
+    error = function(words[number])(ctypes.addressof(abi.HEAD.ctypes_class(16, None)))
     said, code = Message(error=error), abi.struct("Error_GetCode")(error=error)
     function(words[5 + abi.FUNCTIONS.index("Error_Message")])(ctypes.addressof(said))
     function(words[5 + abi.FUNCTIONS.index("Error_GetCode")])(ctypes.addressof(code))

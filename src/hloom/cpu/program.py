@@ -37,11 +37,12 @@ from hloom.codegen.llvm import (
     Value,
     print_module,
 )
+from hloom.codegen.llvm.attributes import SIMPLIFIED
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.memory_instructions import StackMemory
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target, host
-from hloom.cpu.jit.llvm import SIMPLIFIED, STRAIGHT
+from hloom.cpu.jit.llvm import STRAIGHT
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
 from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter
 from hloom.cpu.runtime.profile import Timer

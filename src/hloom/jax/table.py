@@ -54,7 +54,7 @@ class Table:
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
             self._words[number] = symbols.get(_NATIVE.get(name, f"PJRT_{name}")) or self._python(name)
-        self._later = callback_of(_refuse_later, abi.Struct)
+        self._later = callback_of(_refuse_later, abi.HEAD.ctypes_class)
         later = ctypes.cast(self._later, ctypes.c_void_p).value or 0
         self._words[count:] = [later] * _LATER_FUNCTIONS
 

@@ -26,6 +26,8 @@ class Attribute:
 
 
 ALWAYS_INLINE: Final = Attribute("alwaysinline")
+SIMPLIFIED: Final = Attribute("hloom-simplified", "")
+"""Attribute of functions to optimize before code generation, with ``alwaysinline`` callees inlined."""
 
 
 def attributes_text(attributes: Iterable[Attribute]) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hloom.codegen.llvm.instructions import Instruction
+
+TERMINATORS: Final = frozenset(("br", "switch", "ret"))
+"""Opcodes of the instructions that end a block."""
 
 
 class Block:
@@ -21,3 +26,8 @@ class Block:
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
+
+    @property
+    def is_terminated(self) -> bool:
+        """Return whether the last instruction transfers control."""
+        return bool(self.instructions) and self.instructions[-1].opcode in TERMINATORS

@@ -41,6 +41,24 @@ class Call(Instruction):
         return f"  {call}" if self.type is VOID else f"  {self.name} = {call}"
 
 
+class IndirectCall(Instruction):
+    """A call of the function at an address."""
+
+    __slots__ = ("arguments", "callee")
+
+    def __init__(self, function: Builder, type: Type, callee: Value, arguments: tuple[Value, ...]) -> None:
+        self.function, self.type, self.opcode = function, type, "call"
+        self.callee, self.arguments = callee, arguments
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.callee.key, *[a.key for a in self.arguments]
+
+    def line(self) -> str:
+        listed = ", ".join([f"{a.type.text} {a.name}" for a in self.arguments])
+        call = f"call {self.type.text} {self.callee.name}({listed})"
+        return f"  {call}" if self.type is VOID else f"  {self.name} = {call}"
+
+
 class Phi(Instruction):
     """The value that belongs to the block control came from.
 

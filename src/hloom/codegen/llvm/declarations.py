@@ -46,3 +46,17 @@ class GlobalConstant:
 
     def __init__(self, name: str, data: bytes, *, align: int, external: bool) -> None:
         self.name, self.data, self.align, self.external = name, data, align, external
+
+
+class GlobalVariable:
+    """Memory that begins as zeros.
+
+    Attributes:
+        name: of the symbol.
+        size, align: in bytes.
+    """
+
+    __slots__ = ("align", "name", "size")
+
+    def __init__(self, name: str, size: int, align: int) -> None:
+        self.name, self.size, self.align = name, size, align

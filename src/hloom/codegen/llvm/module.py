@@ -7,12 +7,12 @@ import struct
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.blocks import Block
-from hloom.codegen.llvm.control_flow import Branch, Call, Jump, Phi, Return, Switch
-from hloom.codegen.llvm.declarations import Declaration, GlobalConstant
+from hloom.codegen.llvm.control_flow import Branch, Call, IndirectCall, Jump, Phi, Return, Switch
+from hloom.codegen.llvm.declarations import Declaration, GlobalConstant, GlobalVariable
 from hloom.codegen.llvm.instructions import (
     Binary,
     Compare,
@@ -37,6 +37,8 @@ from hloom.codegen.llvm.values import (
     Value,
 )
 from hloom.codegen.target import Target
+
+_Appended = TypeVar("_Appended", bound=Instruction)
 
 MOST_INLINE: Final = 4096
 """Maximum size in bytes of a constant inside the module; the loader places longer ones."""
@@ -141,6 +143,11 @@ class Function:
 
     # -- instructions; values have operators for most of these
 
+    def append(self, instruction: _Appended) -> _Appended:
+        """Append an instruction to the current block, and return it."""
+        self._append(instruction)
+        return instruction
+
     def binary(self, opcode: str, a: Value, b: Operand) -> Value:
         """Append a two-operand instruction on values of one type."""
         if not isinstance(b, Value):
@@ -224,6 +231,10 @@ class Function:
         made = Call(self, result or VOID, callee.name, arguments, attributes)
         self._append(made)
         return made
+
+    def call_pointer(self, result: Type | None, callee: Value, *arguments: Value) -> Value:
+        """Append a call of the function at an address."""
+        return self.append(IndirectCall(self, result or VOID, callee, arguments))
 
     def intrinsic(self, name: str, *arguments: Value, result: Type | None = None) -> Value:
         """Call ``llvm.NAME.TYPE``, overloaded on the type of the first argument."""
@@ -317,21 +328,26 @@ class Function:
 
     @contextmanager
     def when(self, condition: Value) -> Generator[None]:
-        """Emit the body under the condition; values defined inside must not be used outside."""
+        """Emit the body under the condition; values defined inside must not be used outside.
+
+        A body may end with a return or a jump.
+        """
         body, after = Block(), Block()
         self.branch(condition, body, after)
         self.start(body)
         yield
-        self.jump(after)
+        if not self.block.is_terminated:
+            self.jump(after)
         self.start(after)
+
+    def return_value(self, value: Operand | None = None) -> None:
+        """Return from the function; the body of `when` or of a loop ends here."""
+        self._append(Return(self, None if value is None else self.operand(self.result, value)))
 
     def return_if(self, condition: Value, value: Operand | None = None) -> None:
         """Return a value (or nothing) if the condition holds, else continue."""
-        leave, after = Block(), Block()
-        self.branch(condition, leave, after)
-        self.start(leave)
-        self._append(Return(self, None if value is None else self.operand(self.result, value)))
-        self.start(after)
+        with self.when(condition):
+            self.return_value(value)
 
     def pack_parameters(self, count: int) -> None:
         """Take the first parameters, pointers, from an array whose address replaces them."""
@@ -429,6 +445,7 @@ class Module:
         functions: the completed functions, by name.
         declarations: called functions; those defined in `functions` are not declared in the text.
         globals: constants in memory, by name.
+        variables: memory that functions write, by name.
         alignment: default alignment of stack memory and constants, in bytes.
     """
 
@@ -437,6 +454,7 @@ class Module:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, Declaration] = {}
         self.globals: dict[str, GlobalConstant] = {}
+        self.variables: dict[str, GlobalVariable] = {}
         self.alignment = target.cache_line_bytes
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hloom.codegen.llvm.attributes import attributes_text
-from hloom.codegen.llvm.declarations import Declaration, GlobalConstant
+from hloom.codegen.llvm.declarations import Declaration, GlobalConstant, GlobalVariable
 from hloom.codegen.llvm.module import Function, Module
 from hloom.codegen.llvm.types import VOID
 
@@ -29,6 +29,7 @@ def print_module(module: Module) -> str:
     declared = [d for name, d in module.declarations.items() if name not in module.functions]
     return "\n".join([
         *map(print_global, module.globals.values()),
+        *map(print_variable, module.variables.values()),
         *[print_function(f) for f in module.functions.values()],
         *map(print_declaration, declared),
         _common_attributes(module),
@@ -75,6 +76,12 @@ def print_global(constant: GlobalConstant) -> str:
         return f"@{constant.name} = external hidden constant {kind}, align {constant.align}"
     body = "\\" + constant.data.hex("\\") if constant.data else ""
     return f'@{constant.name} = private unnamed_addr constant {kind} c"{body}", align {constant.align}'
+
+
+def print_variable(variable: GlobalVariable) -> str:
+    """Return the definition of memory that begins as zeros."""
+    kind = f"[{variable.size} x i8]"
+    return f"@{variable.name} = internal global {kind} zeroinitializer, align {variable.align}"
 
 
 def print_function(f: Function, *, hidden: bool = False) -> str:

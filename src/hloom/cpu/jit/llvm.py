@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloom.codegen.llvm import Attribute, Module, print_module
+from hloom.codegen.llvm.attributes import SIMPLIFIED
 from hloom.codegen.target import NATIVE, OPTIMIZED, Target
 from hloom.errors import HloError
 from hloom.phases import phase
@@ -82,9 +83,6 @@ _OPTIONS: Final = (
 )
 """Disables passes of the code generator that cost most of its time and gained nothing on measured kernels.
 CodeGenPrepare, a third of the time, also joins the blocks into which `Function.split_block` divides code."""
-
-SIMPLIFIED: Final = Attribute("hloom-simplified", "")
-"""Attribute of functions to optimize before code generation, with ``alwaysinline`` callees inlined."""
 
 STRAIGHT: Final = Attribute("hloom-straight", "")
 """Attribute of functions without loops: each of their instructions runs once a call of the program."""

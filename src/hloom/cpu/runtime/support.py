@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
@@ -19,6 +20,11 @@ from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.relocation import LoadError
 
+if TYPE_CHECKING:
+    from hloom.codegen.llvm.routines import Routine
+
+Code: TypeAlias = "tuple[str, list[str]]"
+"""LLVM IR, and the names of its functions to optimize."""
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
 FILES: Final = (
@@ -40,6 +46,24 @@ _FOLDER: Final = Path(__file__).parent / "native_code"
 def native_code(target: Target, *files: str) -> str:
     """Return the LLVM IR of some of the files, with the file of the target's processor."""
     return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
+
+
+def mixed_code(routines: Iterable[Routine], written: str) -> Code:
+    """Return the code of routines beside LLVM IR that is written as text."""
+    from hloom.codegen.llvm.printer import print_module
+    from hloom.codegen.llvm.routines import Library
+    from hloom.cpu.jit.llvm import simplified_names
+
+    library = Library(host()).add(routines)
+    written_names = set(re.findall(r"^(?:declare|define) .*?@([\w.]+)\(", written, re.MULTILINE))
+    lines = _without_declarations(print_module(library), written_names)
+    lines += _without_declarations(written, set(library.functions))
+    return "\n".join(lines), simplified_names(library)
+
+
+def _without_declarations(text: str, names: set[str]) -> list[str]:
+    declared = re.compile(r"declare .*?@([\w.]+)\(")
+    return [t for t in text.splitlines() if not ((m := declared.match(t)) and m.group(1) in names)]
 
 
 def keep_for_ever(thing: object) -> None:
@@ -72,16 +96,16 @@ def begin_support() -> None:
         threading.Thread(target=support, name="hloom support").start()
 
 
-def load_code(kind: str, text: str, external: Callable[[str], int | None]) -> LoadedObject:
-    """Load code that is written in LLVM IR: from the cache, or compile it and store it there.
+def load_code(kind: str, emit: Callable[[], Code], external: Callable[[str], int | None]) -> LoadedObject:
+    """Load code of the run time: from the cache, or compile it and store it there.
 
     Args:
         kind: distinguishes entries of the cache.
-        text: LLVM IR.
+        emit: returns the code to compile.
         external: returns the address of a function that the code declares.
     """
     cache = configured_cache()
-    key = _key(kind, text)
+    key = _key(kind)
     if cache is not None and (entry := cache.get(key)) is not None:
         try:
             return LoadedObject(entry.parts, external)
@@ -89,21 +113,22 @@ def load_code(kind: str, text: str, external: Callable[[str], int | None]) -> Lo
             pass  # compiled again below
     from hloom.cpu.jit.llvm import generate
 
-    code = generate(text, host())
+    text, simplified = emit()
+    code = generate(text, host(), simplified=simplified)
     if cache is not None:
         cache.put(key, Entry({}, [code]))
     return LoadedObject([code], external)
 
 
-def is_compiled(kind: str, text: str) -> bool:
-    """Return whether the cache has the code of LLVM IR; see `load_code`."""
+def is_compiled(kind: str) -> bool:
+    """Return whether the cache has code of the run time; see `load_code`."""
     cache = configured_cache()
-    return cache is not None and cache.get(_key(kind, text)) is not None
+    return cache is not None and cache.get(_key(kind)) is not None
 
 
-def _key(kind: str, text: str) -> str:
-    return key_of(kind, host().identity, text)
+def _key(kind: str) -> str:
+    return key_of(kind, host().identity)
 
 
 def _load() -> LoadedObject:
-    return load_code("support", native_code(host(), *FILES), address_of)
+    return load_code("support", lambda: (native_code(host(), *FILES), []), address_of)

@@ -7,9 +7,10 @@ and fields are only ever appended to it, so that an older caller reads a prefix.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any, Final
+
+from hloom.codegen.structs import I8, I32, I64, PTR, Struct
 
 MAJOR_VERSION: Final = 0
 MINOR_VERSION: Final = 116
@@ -20,14 +21,7 @@ CLAIMED_VERSION: Final = 112
 Since version 0.105 callers reach errors and memories by tables of functions at which their handles begin.
 """
 
-_CODES: Final[dict[str, Any]] = {
-    "p": ctypes.c_void_p,
-    "z": ctypes.c_size_t,
-    "l": ctypes.c_int64,
-    "i": ctypes.c_int32,
-    "e": ctypes.c_uint32,
-    "b": ctypes.c_bool,
-}
+_CODES: Final = {"p": PTR, "z": I64, "l": I64, "i": I32, "e": I32, "b": I8}
 """Types of fields: pointer, size, 64-bit and 32-bit integers, enumeration, boolean."""
 
 _FUNCTIONS: Final = """
@@ -250,15 +244,18 @@ LAYOUTS_EXTENSION: Final = 4
 """The extension's number among the types of extensions."""
 
 
-class Struct(ctypes.Structure):
-    """The beginning of every struct of the interface."""
-
-    _fields_ = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
+HEAD: Final = Struct("Head", struct_size=I64, extension=PTR)
+"""The beginning of every struct of the interface."""
 
 
 @cache
-def struct(name: str) -> Any:
-    """Return the type of a struct, or of the arguments of a function. Raises KeyError for unknown names."""
+def arguments(name: str) -> Struct:
+    """Return a struct, or that of the arguments of a function. Raises KeyError for unknown names."""
     table = _functions if name in _functions else _structs
-    fields = [(field, _CODES[code]) for field, code in table[name]]
-    return type(name, (Struct,), {"_fields_": fields})
+    fields = {field: _CODES[code] for field, code in table[name]}
+    return Struct(name, struct_size=I64, extension=PTR, **fields)
+
+
+def struct(name: str) -> Any:
+    """Return the ctypes structure of `arguments`."""
+    return arguments(name).ctypes_class

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.entry import kept_bytes
-from hloom.cpu.runtime.support import is_compiled, keep_for_ever, load_code, support
+from hloom.cpu.runtime.support import Code, is_compiled, keep_for_ever, load_code, mixed_code, support
 
-FILES: Final = ("events", "buffers", "transfers", "layouts", "execute", "executables", "results")
+FILES: Final = ("events", "transfers", "layouts", "execute", "executables", "results")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 _KIND: Final = "pjrt"
 _POOL_WORDS: Final = 258
@@ -65,7 +65,7 @@ class Native:
     """
 
     def __init__(self) -> None:
-        self._loaded = load_code(_KIND, source(), _external)
+        self._loaded = load_code(_KIND, _emit, _external)
         self.symbols = self._loaded.symbols
         self._functions = {
             name: ctypes.CFUNCTYPE(*types)(self.symbols[name]) for name, types in _PROTOTYPES.items()
@@ -94,16 +94,21 @@ def native() -> Native:
 
 def begin_native() -> bool:
     """Compile the native code in another thread; return false if it is loaded or in the cache already."""
-    if _loaded or is_compiled(_KIND, source()):
+    if _loaded or is_compiled(_KIND):
         return False
     import_module("hloom.cpu.jit.llvm")  # here: threads that import the same modules may wait for each other
     threading.Thread(target=native, name="hloom native code").start()
     return True
 
 
-def source() -> str:
-    """Return the LLVM IR."""
-    return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in FILES)
+def _emit() -> Code:
+    """Return the code; called when the cache lacks it."""
+    from hloom.codegen.llvm.routines import Routine
+    from hloom.jax.pjrt.routines import buffers
+    from hloom.jax.pjrt.routines.functions import GETTERS
+
+    written = "\n".join((_FOLDER / f"{name}.ll").read_text() for name in FILES)
+    return mixed_code([*GETTERS, *[r for r in vars(buffers).values() if isinstance(r, Routine)]], written)
 
 
 def _external(name: str) -> int | None:

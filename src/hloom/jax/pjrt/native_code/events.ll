@@ -3,6 +3,8 @@
 ; Arguments of the interface's functions are structs whose fields all begin at a multiple of 8 bytes: words 0 and 1
 ; are the struct's size and its extensions, the fields follow in the order of `hloom.jax.pjrt.abi`.
 
+%storage = type { i64, ptr, ptr, ptr, ptr, [3 x i64] }
+%buffer = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i32, i32, ptr, i64 }
 %error = type { ptr, i64, i64 }           ; table of functions, code, bytes of the message; the message follows
 %event = type { i64, i64, ptr, ptr }      ; state, references, error, callbacks
 %callback = type { ptr, ptr, ptr }        ; next, function, its argument
@@ -380,4 +382,15 @@ define ptr @pjrt_nothing(ptr %args) nounwind {
 define ptr @pjrt_gone(ptr %args) nounwind {
   %error = call ptr @pjrt_error(i64 9, ptr @gone, i64 32)
   ret ptr %error
+}
+
+declare void @unlock_pool()
+
+; After a fork: no other thread holds a lock.
+define void @pjrt_unlock_all() nounwind {
+  call void @unlock_pool()
+  call void @llvm.memset.p0.i64(ptr @events.lock, i8 0, i64 48, i1 false)
+  call void @llvm.memset.p0.i64(ptr @events.changed, i8 0, i64 48, i1 false)
+  call void @llvm.memset.p0.i64(ptr @sweeper.lock, i8 0, i64 48, i1 false)
+  ret void
 }

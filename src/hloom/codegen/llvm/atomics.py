@@ -1,0 +1,158 @@
+"""Atomic access to memory that several threads use."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal, TypeAlias
+
+from hloom.codegen.llvm.instructions import Instruction
+from hloom.codegen.llvm.module import Function
+from hloom.codegen.llvm.types import I1, VOID, Type
+from hloom.codegen.llvm.values import Builder, Operand, Value
+
+Ordering: TypeAlias = Literal["monotonic", "acquire", "release", "acq_rel", "seq_cst"]
+"""LLVM's names of the orders of memory; ``monotonic`` is C's ``relaxed``."""
+
+
+class AtomicLoad(Instruction):
+    """``load atomic``."""
+
+    __slots__ = ("ordering", "pointer")
+
+    def __init__(self, function: Builder, type: Type, pointer: Value, ordering: Ordering) -> None:
+        self.function, self.type, self.opcode = function, type, "load atomic"
+        self.pointer, self.ordering = pointer, ordering
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.ordering, self.pointer.key
+
+    def line(self) -> str:
+        access = f"{self.type.text}, ptr {self.pointer.name} {self.ordering}, align {self.type.size}"
+        return f"  {self.name} = load atomic {access}"
+
+
+class AtomicStore(Instruction):
+    """``store atomic``."""
+
+    __slots__ = ("ordering", "pointer", "value")
+
+    def __init__(self, function: Builder, value: Value, pointer: Value, ordering: Ordering) -> None:
+        self.function, self.type, self.opcode = function, VOID, "store atomic"
+        self.value, self.pointer, self.ordering = value, pointer, ordering
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.ordering, self.value.key, self.pointer.key
+
+    def line(self) -> str:
+        value = self.value
+        access = f"ptr {self.pointer.name} {self.ordering}, align {value.type.size}"
+        return f"  store atomic {value.type.text} {value.name}, {access}"
+
+
+class ReadModifyWrite(Instruction):
+    """``atomicrmw``, which yields the value before.
+
+    Attributes:
+        operation: such as ``add`` or ``xchg``.
+    """
+
+    __slots__ = ("operation", "ordering", "pointer", "value")
+
+    def __init__(
+        self, function: Builder, operation: str, pointer: Value, value: Value, ordering: Ordering
+    ) -> None:
+        self.function, self.type, self.opcode = function, value.type, "atomicrmw"
+        self.operation, self.pointer, self.value, self.ordering = operation, pointer, value, ordering
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.operation, self.ordering, self.pointer.key, self.value.key
+
+    def line(self) -> str:
+        value = f"{self.value.type.text} {self.value.name}"
+        change = f"{self.operation} ptr {self.pointer.name}, {value} {self.ordering}"
+        return f"  {self.name} = atomicrmw {change}"
+
+
+class CompareExchange(Instruction):
+    """``cmpxchg``, which yields the value before and whether it was the expected one."""
+
+    __slots__ = ("expected", "ordering", "pointer", "value")
+
+    def __init__(
+        self, function: Builder, pointer: Value, expected: Value, value: Value, ordering: Ordering
+    ) -> None:
+        self.function, self.type, self.opcode = function, value.type, "cmpxchg"
+        self.pointer, self.expected, self.value, self.ordering = pointer, expected, value, ordering
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.ordering, self.pointer.key, self.expected.key, self.value.key
+
+    def line(self) -> str:
+        kind = self.value.type.text
+        values = f"{kind} {self.expected.name}, {kind} {self.value.name}"
+        return f"  {self.name} = cmpxchg ptr {self.pointer.name}, {values} {self.ordering} monotonic"
+
+
+class Exchanged(Instruction):
+    """``extractvalue`` of the second result of `CompareExchange`."""
+
+    __slots__ = ("exchange",)
+
+    def __init__(self, function: Builder, exchange: CompareExchange) -> None:
+        self.function, self.type, self.opcode = function, I1, "extractvalue"
+        self.exchange = exchange
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return (self.exchange.key,)
+
+    def line(self) -> str:
+        exchange = self.exchange
+        return f"  {self.name} = extractvalue {{ {exchange.value.type.text}, i1 }} {exchange.name}, 1"
+
+
+class Atomic:
+    """A number in memory that several threads read and write.
+
+    Attributes:
+        type: of the number.
+        pointer: its address.
+    """
+
+    __slots__ = ("pointer", "type")
+
+    def __init__(self, type: Type, pointer: Value) -> None:
+        self.type, self.pointer = type, pointer
+
+    def load(self, ordering: Ordering) -> Value:
+        """Return the number."""
+        f = Function.of(self.pointer)
+        return f.append(AtomicLoad(f, self.type, self.pointer, ordering))
+
+    def store(self, value: Operand, ordering: Ordering) -> None:
+        """Set the number."""
+        f = Function.of(self.pointer)
+        f.append(AtomicStore(f, f.operand(self.type, value), self.pointer, ordering))
+
+    def add(self, value: Operand, ordering: Ordering) -> Value:
+        """Add to the number; return the one before."""
+        return self._change("add", value, ordering)
+
+    def subtract(self, value: Operand, ordering: Ordering) -> Value:
+        """Subtract from the number; return the one before."""
+        return self._change("sub", value, ordering)
+
+    def exchange(self, value: Operand, ordering: Ordering) -> Value:
+        """Set the number; return the one before."""
+        return self._change("xchg", value, ordering)
+
+    def compare_exchange(self, expected: Operand, value: Operand, ordering: Ordering) -> Value:
+        """Set the number if it is the expected one; return whether it was."""
+        f = Function.of(self.pointer)
+        old, new = f.operand(self.type, expected), f.operand(self.type, value)
+        exchange = CompareExchange(f, self.pointer, old, new, ordering)
+        f.append(exchange)
+        return f.append(Exchanged(f, exchange))
+
+    def _change(self, operation: str, value: Operand, ordering: Ordering) -> Value:
+        f = Function.of(self.pointer)
+        return f.append(ReadModifyWrite(f, operation, self.pointer, f.operand(self.type, value), ordering))

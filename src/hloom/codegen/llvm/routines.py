@@ -1,0 +1,152 @@
+"""Routines: functions of a run time, each written as an emitter of its body.
+
+``@routine(PTR, storage=STORAGE)`` declares result and parameters; the decorated function receives the
+function under construction and its parameters, structs as `Fields`. Calling a routine within another one
+emits a call, and makes the callee part of the module: a module has what its exported routines need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, cast
+
+from hloom.codegen.llvm.attributes import ALWAYS_INLINE, SIMPLIFIED
+from hloom.codegen.llvm.declarations import GlobalVariable
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.module import Function, Module
+from hloom.codegen.llvm.types import I8, PTR, VOID, Type
+from hloom.codegen.llvm.values import Operand, Value
+from hloom.codegen.structs import Struct
+from hloom.codegen.target import Target
+
+Argument: TypeAlias = Operand | Fields
+Body: TypeAlias = Callable[..., Operand | Fields | None]
+
+
+class Library(Module):
+    """A module of routines under construction."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._called: dict[str, Routine] = {}
+
+    def add(self, routines: Iterable[Routine]) -> Library:
+        """Emit routines and all that they call."""
+        waiting = list(routines)
+        while waiting:
+            for callee in waiting:
+                if callee.name not in self.functions:
+                    callee.emit(self)
+            waiting = [callee for name, callee in self._called.items() if name not in self.functions]
+        return self
+
+    def call(self, callee: Routine) -> None:
+        """Note that a routine is called."""
+        self._called[callee.name] = callee
+
+
+class Routine:
+    """A function of the run time.
+
+    Attributes:
+        name: its symbol.
+        result: type of the result.
+        parameters: types by name; of a struct, its address is passed.
+        exported: whether Python or other modules call it.
+        inline: whether callers get a copy of its body.
+    """
+
+    def __init__(
+        self,
+        body: Body,
+        result: Type,
+        parameters: dict[str, Type | Struct],
+        *,
+        name: str = "",
+        exported: bool = False,
+        inline: bool = False,
+    ) -> None:
+        self.name = name or body.__name__
+        self.result, self.parameters = result, parameters
+        self.exported, self.inline = exported, inline
+        self._body = body
+        self._types = [PTR if isinstance(p, Struct) else p for p in parameters.values()]
+
+    def __call__(self, f: Function, *arguments: Argument) -> Value:
+        """Emit a call."""
+        cast(Library, f.module).call(self)
+        return f.call(self.result, self.name, *_values(f, self._types, arguments))
+
+    def address(self, f: Function) -> Value:
+        """Return the routine's address."""
+        cast(Library, f.module).call(self)
+        return f.address(self.name)
+
+    def emit(self, library: Library) -> None:
+        """Emit the routine into a module."""
+        attributes = (ALWAYS_INLINE,) if self.inline else (SIMPLIFIED,)
+        f = library.function(
+            self.name, self._types, self.result, attributes=attributes, internal=not self.exported
+        )
+        arguments = [
+            Fields(p, value) if isinstance(p, Struct) else value
+            for p, value in zip(self.parameters.values(), f.parameters, strict=True)
+        ]
+        result = self._body(f, *arguments)
+        if not f.block.is_terminated:
+            f.return_value(result.pointer if isinstance(result, Fields) else result)
+        library.functions[self.name] = f
+
+
+class External:
+    """A function of the C library or of Python's, which the loader finds by its name."""
+
+    def __init__(self, name: str, result: Type = VOID, *parameters: Type) -> None:
+        self.name, self.result, self._types = name, result, parameters
+
+    def __call__(self, f: Function, *arguments: Argument) -> Value:
+        """Emit a call."""
+        return f.call(self.result, self.name, *_values(f, self._types, arguments))
+
+    def address(self, f: Function) -> Value:
+        """Return the function's address."""
+        f.module.declare(self.name, self.result, self._types)
+        return f.address(self.name)
+
+
+class State:
+    """A struct of the process, which begins as zeros."""
+
+    def __init__(self, name: str, /, **fields: Type | Struct) -> None:
+        types = {field: type.text if isinstance(type, Type) else type for field, type in fields.items()}
+        self.name, self._struct = name, Struct(name, **types)
+
+    def __call__(self, f: Function) -> Fields:
+        """Return the fields, in a function."""
+        struct = self._struct
+        f.module.variables.setdefault(self.name, GlobalVariable(self.name, struct.size, struct.alignment))
+        return Fields(struct, f.address(self.name))
+
+
+def text(f: Function, name: str, message: str) -> Value:
+    """Return the address of constant text that a zero byte ends."""
+    f.module.constant_bytes(name, message.encode() + b"\0", align=I8.size)
+    return f.address(name)
+
+
+def routine(
+    result: Type = VOID, /, *, exported: bool = False, inline: bool = False, **parameters: Type | Struct
+) -> Callable[[Body], Routine]:
+    """Declare the emitter of a routine's body: types of its result and of its parameters, by name."""
+    return lambda body: Routine(body, result, parameters, exported=exported, inline=inline)
+
+
+def routines_of(*modules: object) -> list[Routine]:
+    """Return the exported routines that Python modules define."""
+    return [r for m in modules for r in vars(m).values() if isinstance(r, Routine) and r.exported]
+
+
+def _values(f: Function, types: Iterable[Type], arguments: Iterable[Argument]) -> list[Value]:
+    return [
+        a.pointer if isinstance(a, Fields) else f.operand(t, a) for t, a in zip(types, arguments, strict=True)
+    ]

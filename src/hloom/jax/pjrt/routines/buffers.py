@@ -1,0 +1,298 @@
+"""Buffers of PJRT: handles of immutable arrays in counted storage."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, Routine, State, routine, text
+from hloom.codegen.llvm.structured import is_null, repeat
+from hloom.jax.pjrt.routines.functions import function, pointee
+from hloom.jax.pjrt.structs import BUFFER, DEVICE, LAYOUT, MEMORY, STORAGE
+
+TINY: Final = 512
+"""Bytes below which plain memory serves, aligned to 16 bytes: several times as fast as aligned memory."""
+SMALL: Final = 4096
+"""Bytes below which storage and data are one block, aligned to 64 bytes; above, data are recycled memory."""
+_DELETED: Final = "Buffer has been deleted or donated."
+_FAILED_PRECONDITION: Final = 3
+
+RECYCLED: Final = State("recycled", pool=PTR, lock=I64)
+malloc: Final = External("malloc", PTR, I64)
+free: Final = External("free", VOID, PTR)
+aligned_alloc: Final = External("aligned_alloc", PTR, I64, I64)
+sched_yield: Final = External("sched_yield", I32)
+hloom_take: Final = External("hloom_take", PTR, PTR, I64)
+hloom_give: Final = External("hloom_give", VOID, PTR, PTR)
+pjrt_error: Final = External("pjrt_error", PTR, I64, PTR, I64)
+pjrt_complete: Final = External("pjrt_complete", VOID, PTR, PTR)
+pjrt_drop_event: Final = External("pjrt_drop_event", VOID, PTR)
+kept_event: Final = External("kept_event", PTR, PTR)
+layout_of: Final = External("layout_of", PTR, PTR)
+
+
+# -- recycled memory
+
+
+@routine(exported=True, pool=PTR)
+def pjrt_set_pool(f: Function, pool: Value) -> None:
+    """Set the recycled memory that large results use; `hloom_take` describes it."""
+    RECYCLED(f)["pool"] = pool
+
+
+@routine(PTR)
+def lock_pool(f: Function) -> Value:
+    """Lock the recycled memory, and return it."""
+    with repeat(f) as loop:
+        loop.leave_if(RECYCLED(f).atomic("lock").exchange(1, "acquire").compare("eq", 0))
+        sched_yield(f)
+    return RECYCLED(f)["pool"]
+
+
+@routine()
+def unlock_pool(f: Function) -> None:
+    """Unlock the recycled memory; after a fork, no other thread holds the lock."""
+    RECYCLED(f).atomic("lock").store(0, "release")
+
+
+@routine(PTR, exported=True, bytes=I64)
+def pjrt_take(f: Function, bytes: Value) -> Value:
+    """Return recycled memory; null if there is none."""
+    data = hloom_take(f, lock_pool(f), bytes)
+    unlock_pool(f)
+    return data
+
+
+@routine(exported=True, data=PTR)
+def pjrt_give(f: Function, data: Value) -> None:
+    """Return memory to be used again."""
+    hloom_give(f, lock_pool(f), data)
+    unlock_pool(f)
+
+
+# -- storage
+
+
+@routine(storage=STORAGE)
+def release_inline(f: Function, storage: Fields) -> None:
+    """Free storage and data in one block."""
+    free(f, storage)
+
+
+@routine(storage=STORAGE)
+def release_pooled(f: Function, storage: Fields) -> None:
+    """Recycle the data."""
+    pjrt_give(f, storage["data"])
+    free(f, storage)
+
+
+@routine(storage=STORAGE)
+def release_host(f: Function, storage: Fields) -> None:
+    """Complete the event of memory of the host, which is no longer read."""
+    event = storage["argument"]
+    free(f, storage)
+    pjrt_complete(f, event, 0)
+    pjrt_drop_event(f, event)
+
+
+@routine(storage=STORAGE)
+def release_foreign(f: Function, storage: Fields) -> None:
+    """Call the function of another owner, if there is one, with the address of the data and its argument."""
+    data, callee, argument = storage["data"], storage["argument"], storage["second_argument"]
+    free(f, storage)
+    with f.when(~is_null(callee)):
+        f.call_pointer(VOID, callee, data, argument)
+
+
+def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
+    storage["references"] = 1
+    storage["data"] = data
+    storage["release"] = release.address(f)
+    return storage
+
+
+@routine(PTR, exported=True, bytes=I64)
+def pjrt_storage(f: Function, bytes: Value) -> Fields:
+    """Return storage of one reference, aligned to 64 bytes, or to 16 if it is tiny; null if memory lacks."""
+    head = STORAGE.size
+    with f.when(bytes.compare("ult", TINY)):
+        tiny = malloc(f, bytes + head)
+        f.return_if(is_null(tiny), 0)
+        f.return_value(_describe(f, Fields(STORAGE, tiny), f.offset(tiny, head), release_inline).pointer)
+    with f.when(bytes.compare("ult", SMALL)):
+        small = aligned_alloc(f, f.constant(I64, 64), (bytes + (head + 63)) & -64)
+        f.return_if(is_null(small), 0)
+        f.return_value(_describe(f, Fields(STORAGE, small), f.offset(small, head), release_inline).pointer)
+    data = pjrt_take(f, bytes)
+    f.return_if(is_null(data), 0)
+    return _describe(f, Fields(STORAGE, malloc(f, head)), data, release_pooled)
+
+
+@routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
+def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
+    """Return storage of memory that another owner frees."""
+    storage = Fields(STORAGE, malloc(f, STORAGE.size))
+    storage["references"] = 1
+    storage["data"], storage["release"] = data, release
+    storage["argument"], storage["second_argument"] = argument, second_argument
+    return storage
+
+
+@routine(storage=STORAGE, inline=True)
+def keep_storage(f: Function, storage: Fields) -> None:
+    """Add a reference."""
+    storage.atomic("references").add(1, "monotonic")
+
+
+@routine(storage=STORAGE)
+def drop_storage(f: Function, storage: Fields) -> None:
+    """Drop a reference; the last one releases the data."""
+    references = storage.atomic("references").subtract(1, "acq_rel")
+    with f.when(references.compare("eq", 1)):
+        f.call_pointer(VOID, storage["release"], storage.pointer)
+
+
+# -- buffers
+
+
+@routine(
+    PTR, exported=True,
+    storage=STORAGE, device=PTR, memory=PTR, event=PTR, bytes=I64, type=I32, rank=I64, dimensions=PTR,
+)  # fmt: skip
+def pjrt_buffer(
+    f: Function,
+    storage: Fields,
+    device: Value,
+    memory: Value,
+    event: Value,
+    bytes: Value,
+    type: Value,
+    rank: Value,
+    dimensions: Value,
+) -> Fields:
+    """Return a buffer that takes a reference of the storage and one of the event."""
+    buffer = Fields(BUFFER, malloc(f, (rank << 3) + BUFFER.size))
+    buffer["storage"], buffer["data"] = storage.pointer, storage["data"]
+    buffer["device"], buffer["memory"], buffer["event"] = device, memory, event
+    buffer["bytes"], buffer["rank"], buffer["type"] = bytes, rank, type
+    buffer["deleted"], buffer["layout"], buffer["donation"] = 0, 0, 0
+    with f.loop(0, rank) as loop:
+        extent = f.load(I64, f.offset(dimensions, loop.index, I64))
+        buffer.store("dimensions", loop.index, extent)
+    return buffer
+
+
+@routine(exported=True, buffer=BUFFER)
+def pjrt_delete(f: Function, buffer: Fields) -> None:
+    """Drop the buffer's reference of its storage; other references, such as views, keep the data."""
+    with f.when(buffer.atomic("deleted").exchange(1, "acq_rel").compare("eq", 0)):
+        drop_storage(f, buffer["storage"])
+
+
+@routine(I1, buffer=BUFFER, inline=True)
+def is_deleted(f: Function, buffer: Fields) -> Value:
+    """Return whether a buffer was deleted or donated."""
+    return buffer["deleted"].compare("ne", 0)
+
+
+@routine(PTR)
+def refuse_deleted(f: Function) -> Value:
+    """Return the error of a call with a deleted buffer."""
+    return pjrt_error(f, _FAILED_PRECONDITION, text(f, "deleted.message", _DELETED), len(_DELETED))
+
+
+def living(f: Function, args: Fields) -> Fields:
+    """Return the buffer of the arguments; the function refuses a deleted one."""
+    buffer = pointee(args, "buffer")
+    with f.when(is_deleted(f, buffer)):
+        f.return_value(refuse_deleted(f))
+    return buffer
+
+
+@function("Buffer_Destroy")
+def destroy(f: Function, args: Fields) -> None:
+    buffer = pointee(args, "buffer")
+    with f.when(~is_null(buffer.pointer)):
+        pjrt_delete(f, buffer)
+        pjrt_drop_event(f, buffer["event"])
+        free(f, buffer)
+
+
+@function("Buffer_Delete")
+def delete(f: Function, args: Fields) -> None:
+    pjrt_delete(f, args["buffer"])
+
+
+@function("Buffer_IsDeleted")
+def answer_is_deleted(f: Function, args: Fields) -> None:
+    args["is_deleted"] = is_deleted(f, args["buffer"])
+
+
+@function("Buffer_GetMemoryLayout")
+def memory_layout(f: Function, args: Fields) -> None:
+    """Layouts have no tiles."""
+    buffer = pointee(args, "buffer")
+    args["minor_to_major"] = Fields(LAYOUT, layout_of(f, buffer))["order"]
+    args["minor_to_major_size"] = buffer["rank"]
+    args["num_tiles"] = 0
+    args["layout_type"] = 0
+
+
+@function("Buffer_ReadyEvent")
+def ready_event(f: Function, args: Fields) -> None:
+    args["event"] = kept_event(f, living(f, args)["event"])
+
+
+@function("Buffer_UnsafePointer")
+def unsafe_pointer(f: Function, args: Fields) -> None:
+    args["buffer_pointer"] = living(f, args)["data"]
+
+
+@function("Buffer_OpaqueDeviceMemoryDataPointer")
+def data_pointer(f: Function, args: Fields) -> None:
+    args["device_memory_ptr"] = living(f, args)["data"]
+
+
+@function("Buffer_IncreaseExternalReferenceCount")
+def keep_external(f: Function, args: Fields) -> None:
+    keep_storage(f, living(f, args)["storage"])
+
+
+@function("Buffer_DecreaseExternalReferenceCount")
+def drop_external(f: Function, args: Fields) -> None:
+    drop_storage(f, pointee(args, "buffer")["storage"])
+
+
+@routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
+def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
+    """Return a buffer of the same storage on another device or in another memory: arrays are immutable."""
+    keep_storage(f, buffer["storage"])
+    copy = Fields(
+        BUFFER,
+        pjrt_buffer(
+            f,
+            buffer["storage"],
+            device,
+            memory,
+            kept_event(f, buffer["event"]),
+            buffer["bytes"],
+            buffer["type"],
+            buffer["rank"],
+            buffer.address("dimensions"),
+        ),
+    )
+    copy["layout"] = buffer["layout"]
+    return copy
+
+
+@function("Buffer_CopyToDevice")
+def copy_to_device(f: Function, args: Fields) -> None:
+    buffer, device = living(f, args), Fields(DEVICE, args["dst_device"])
+    args["dst_buffer"] = shared(f, buffer, device, device["memory"])
+
+
+@function("Buffer_CopyToMemory")
+def copy_to_memory(f: Function, args: Fields) -> None:
+    buffer, memory = living(f, args), Fields(MEMORY, args["dst_memory"])
+    args["dst_buffer"] = shared(f, buffer, memory["device"], memory)

@@ -1,0 +1,162 @@
+"""Structs and routines: one declaration is the same memory for native code and for Python."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from itertools import pairwise
+
+import pytest
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.printer import print_module
+from hloom.codegen.llvm.routines import External, Library, State, routine
+from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
+from hloom.codegen.structs import Array, Contended, Struct
+from hloom.codegen.target import host
+from hloom.cpu.jit.externals import address_of
+from hloom.cpu.jit.llvm import generate_module
+from hloom.cpu.jit.loader import LoadedObject
+
+POINT = Struct("point", x="i32", y="i64")
+SHAPE = Struct(
+    "shape", tag="i8", count="i32", origin=POINT, lock=Contended("i32"), next="ptr", points=Array(POINT)
+)
+COUNTS = State("counts", calls=I64)
+memset = External("memset", PTR, PTR, I32, I64)
+
+
+@routine(I64, exported=True, shape=SHAPE)
+def sum_of_points(f: Function, shape: Fields) -> Value:
+    total = Variable(f, I64, 0)
+    with f.loop(0, shape["count"].cast("zext", I64)) as loop:
+        point = shape.nested("points", loop.index)
+        total.set(total.get() + point["x"].cast("sext", I64) * point["y"])
+    return total.get()
+
+
+@routine(I64, exported=True, shape=SHAPE)
+def length(f: Function, shape: Fields) -> Value:
+    """Follow a list to its end."""
+    node, count = Variable(f, PTR, shape.pointer), Variable(f, I64, 0)
+    with repeat(f) as loop:
+        loop.leave_if(is_null(node.get()))
+        count.set(count.get() + 1)
+        node.set(Fields(SHAPE, node.get())["next"])
+    return count.get()
+
+
+@routine(inline=True)
+def count_call(f: Function) -> None:
+    COUNTS(f).atomic("calls").add(1, "monotonic")
+
+
+@routine(I64, exported=True, n=I64)
+def collatz(f: Function, n: Value) -> Value:
+    """Count the steps to 1; -1 for what is not positive."""
+    count_call(f)
+    f.return_if(n.compare("slt", 1), -1)
+    number, steps = Variable(f, I64, n), Variable(f, I64, 0)
+    with repeat(f) as loop:
+        loop.leave_if(number.get().compare("eq", 1))
+        steps.set(steps.get() + 1)
+        with choose(f, (number.get() & 1).compare("eq", 0)) as choice:
+            number.set(number.get() >> 1)
+            choice.otherwise()
+            number.set(number.get() * 3 + 1)
+    return steps.get()
+
+
+@routine(I64, exported=True)
+def calls(f: Function) -> Value:
+    return COUNTS(f)["calls"]
+
+
+@routine(exported=True, shape=SHAPE, times=I64)
+def increment(f: Function, shape: Fields, times: Value) -> None:
+    """Add to the count under the lock, a number of times."""
+    with f.loop(0, times):
+        with repeat(f) as loop:
+            loop.leave_if(shape.atomic("lock").compare_exchange(0, 1, "acquire"))
+        shape["count"] = shape["count"] + 1
+        shape.atomic("lock").store(0, "release")
+
+
+@routine(exported=True, shape=SHAPE)
+def clear(f: Function, shape: Fields) -> None:
+    memset(f, shape, 0, SHAPE.size)
+
+
+@pytest.fixture(scope="module")
+def code() -> LoadedObject:
+    routines = [sum_of_points, length, collatz, calls, increment, clear]
+    return LoadedObject([generate_module(Library(host()).add(routines))], address_of)
+
+
+def call(code: LoadedObject, name: str, *arguments: int, result: type = ctypes.c_int64) -> int:
+    types = [ctypes.c_int64] * len(arguments)
+    return ctypes.CFUNCTYPE(result, *types)(code.symbols[name])(*arguments)
+
+
+def test_fields_lie_where_c_puts_them() -> None:
+    assert {name: field.offset for name, field in POINT.fields.items()} == {"x": 0, "y": 8}
+    assert {name: field.offset for name, field in SHAPE.fields.items()} == {
+        "tag": 0, "count": 4, "origin": 8, "lock": 128, "next": 256, "points": 264,
+    }  # fmt: skip
+    assert (POINT.size, SHAPE.size, SHAPE.alignment) == (16, 384, 128)
+
+
+def test_ctypes_has_the_same_offsets() -> None:
+    structure = POINT.ctypes_class
+    assert (structure.x.offset, structure.y.offset, ctypes.sizeof(structure)) == (0, 8, 16)
+
+
+def test_native_code_reads_what_python_wrote(code: LoadedObject) -> None:
+    shape = SHAPE.allocate(3, count=3)
+    for n, (x, y) in enumerate([(1, 10), (-2, 100), (3, 1 << 40)]):
+        point = shape.nested("points", n)
+        point["x"], point["y"] = x, y
+    assert shape.address % 128 == 0
+    assert call(code, "sum_of_points", shape.address) == 10 - 200 + (3 << 40)
+    call(code, "clear", shape.address)
+    assert shape["count"] == 0
+
+
+def test_loops_end_at_null(code: LoadedObject) -> None:
+    shapes = [SHAPE.allocate() for _ in range(5)]
+    for one, following in pairwise(shapes):
+        one["next"] = following.address
+    assert call(code, "length", shapes[0].address) == 5
+    assert call(code, "length", 0) == 0
+
+
+def test_choices_and_early_returns(code: LoadedObject) -> None:
+    before = call(code, "calls")
+    assert [call(code, "collatz", n) for n in (-5, 0, 1, 6, 27)] == [-1, -1, 0, 8, 111]
+    assert call(code, "calls") - before == 5
+
+
+def test_a_lock_excludes_other_threads(code: LoadedObject) -> None:
+    shape = SHAPE.allocate()
+    threads = [
+        threading.Thread(target=call, args=(code, "increment", shape.address, 20_000)) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shape["count"] == 80_000
+
+
+def test_a_module_has_what_its_routines_call_and_nothing_else() -> None:
+    library = Library(host()).add([collatz])
+    assert set(library.functions) == {"collatz", "count_call"}
+    assert "@counts = internal global [8 x i8] zeroinitializer, align 8" in print_module(library)
+
+
+def test_fields_of_other_kinds_are_refused() -> None:
+    with pytest.raises(AssertionError, match="origin is a struct"):
+        SHAPE.scalar("origin")
+    with pytest.raises(KeyError):
+        SHAPE.allocate()["missing"]
