@@ -22,7 +22,7 @@ from hloom.cpu.jit.llvm import generate
 from hloom.cpu.jit.loader import Image
 from hloom.cpu.native import NativeExecutable
 from hloom.cpu.runtime.entry import Signature
-from hloom.cpu.runtime.support import native_code
+from hloom.cpu.runtime.support import support_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 
@@ -311,7 +311,8 @@ def test_the_garbage_collector_pauses_while_programs_are_compiled(monkeypatch: p
 def test_code_for_other_machines(text: str, name: tuple[str, str]) -> None:
     target = Target.named(*name)
     _, entry = compile_module(optimize(parse(text)), target)
-    support = generate(native_code(target, "pool", "clock"), target)
+    code, simplified = support_code(target)
+    support = generate(code, target, simplified=simplified)
     image = Image([*entry.parts, support], {})
     memory = bytearray(image.size)
     symbols = image.write(memory, 0x1000_0000, lambda name: 0x2000_0000)

@@ -142,8 +142,8 @@ def routine(
 
 
 def routines_of(*modules: object) -> list[Routine]:
-    """Return the exported routines that Python modules define."""
-    return [r for m in modules for r in vars(m).values() if isinstance(r, Routine) and r.exported]
+    """Return the routines that Python modules define or import."""
+    return [r for m in modules for r in vars(m).values() if isinstance(r, Routine)]
 
 
 def _values(f: Function, types: Iterable[Type], arguments: Iterable[Argument]) -> list[Value]:

@@ -28,7 +28,6 @@ Code: TypeAlias = "tuple[str, list[str]]"
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
 FILES: Final = (
-    "clock",
     "interruption",
     "pool",
     "memory",
@@ -48,13 +47,13 @@ def native_code(target: Target, *files: str) -> str:
     return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
 
 
-def mixed_code(routines: Iterable[Routine], written: str) -> Code:
+def mixed_code(target: Target, routines: Iterable[Routine], written: str) -> Code:
     """Return the code of routines beside LLVM IR that is written as text."""
     from hloom.codegen.llvm.printer import print_module
     from hloom.codegen.llvm.routines import Library
     from hloom.cpu.jit.llvm import simplified_names
 
-    library = Library(host()).add(routines)
+    library = Library(target).add(routines)
     written_names = set(re.findall(r"^(?:declare|define) .*?@([\w.]+)\(", written, re.MULTILINE))
     lines = _without_declarations(print_module(library), written_names)
     lines += _without_declarations(written, set(library.functions))
@@ -131,4 +130,12 @@ def _key(kind: str) -> str:
 
 
 def _load() -> LoadedObject:
-    return load_code("support", lambda: (native_code(host(), *FILES), []), address_of)
+    return load_code("support", lambda: support_code(host()), address_of)
+
+
+def support_code(target: Target) -> Code:
+    """Return the code for a machine."""
+    from hloom.codegen.llvm.routines import routines_of
+    from hloom.cpu.runtime.routines import clock
+
+    return mixed_code(target, routines_of(clock), native_code(target, *FILES))

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.entry import kept_bytes
 from hloom.cpu.runtime.support import Code, is_compiled, keep_for_ever, load_code, mixed_code, support
@@ -103,12 +104,12 @@ def begin_native() -> bool:
 
 def _emit() -> Code:
     """Return the code; called when the cache lacks it."""
-    from hloom.codegen.llvm.routines import Routine
+    from hloom.codegen.llvm.routines import routines_of
     from hloom.jax.pjrt.routines import buffers
     from hloom.jax.pjrt.routines.functions import GETTERS
 
     written = "\n".join((_FOLDER / f"{name}.ll").read_text() for name in FILES)
-    return mixed_code([*GETTERS, *[r for r in vars(buffers).values() if isinstance(r, Routine)]], written)
+    return mixed_code(host(), [*GETTERS, *routines_of(buffers)], written)
 
 
 def _external(name: str) -> int | None:

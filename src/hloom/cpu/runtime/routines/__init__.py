@@ -1,0 +1,1 @@
+"""The native code of the run time, as emitters."""

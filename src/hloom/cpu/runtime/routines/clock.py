@@ -1,0 +1,23 @@
+"""Clock of timed programs and polls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.structs import Struct
+
+NANOSECONDS: Final = 1_000_000_000
+_MONOTONIC: Final = 1
+TIMESPEC: Final = Struct("timespec", seconds="i64", nanoseconds="i64")
+_clock_gettime: Final = External("clock_gettime", I32, I32, PTR)
+
+
+@routine(I64, exported=True)
+def hloom_clock(f: Function) -> Value:
+    """Return nanoseconds since a fixed moment."""
+    time = Fields(TIMESPEC, f.allocate(I64, 2, align=8))
+    _clock_gettime(f, _MONOTONIC, time)
+    return time["seconds"] * NANOSECONDS + time["nanoseconds"]
