@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import XlaVersion
-from hloom.text.options import PrintOptions
 
 
 def installed_version() -> XlaVersion:

@@ -1,8 +1,7 @@
 """Layering: packages import only from the packages below them.
 
 The tables below are the plan of `docs/architecture.md` in checkable form: the packages (rooms) that each may
-import, and the heavy packages that each may load. Imports under `if TYPE_CHECKING:` load nothing and are not
-counted here; `test_import_cycles.py` counts them. An `EntryPoint` is a deferred import.
+import, also in functions and for types, and the heavy packages that each may load.
 """
 
 from __future__ import annotations
@@ -11,30 +10,32 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "hloom"
+import import_graph
+from import_graph import Import, When, imports
 
-FOUNDATION = {"errors", "phases", "shape"}
+SOURCE = import_graph.SOURCE / "hloom"
+
+FOUNDATION = {"errors", "hooks", "phases", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
-READERS = MEANING | {"text", "wire", "proto", "builder", "evaluate", "passes"}
+READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
 MIDDLE = MEANING | {"analysis", "plan", "codegen"}
 BACK = READERS | {"analysis", "plan", "codegen", "buffers"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "hooks": set(),
     "phases": set(),
     "shape": {"errors"},
     "ir": FOUNDATION,
     "operations": MODEL,
     "text": MEANING,
-    "wire": FOUNDATION,
-    "proto": MEANING | {"wire"},
+    "proto": MEANING,
     "builder": MEANING,
     "evaluate": MEANING,
     "analysis": MEANING | {"evaluate"},
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cpu": BACK,
     "private": {"errors"},
     "stablehlo": MODEL | {"private"},
-    "runtime": BACK | {"cpu", "stablehlo"},
+    "runtime": BACK | {"cpu", "sharding", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "private"},
     "debug": BACK | {"cpu", "runtime", "private"},
@@ -63,27 +64,16 @@ INNER_ORDER: dict[str, list[str]] = {
 }
 """The folders of rooms: each imports only from those on its left. Files beside them import from all."""
 
-WIRE = {"proto.schema", "proto.shape", "proto.literal"}
-"""The room `wire`: parts of proto/ below the model, which convert shapes and literals to and from protos."""
-PRIVATE = "jax.private"
+PRIVATE = "hloom.jax.private"
 """The room `private`: the only file that names private parts of JAX and jaxlib."""
 
-# HloModule names the functions that convert whole modules as entry points. Codecs of shapes and literals
-# import `wire` in the function that needs it, because programs read from text do not need google.protobuf.
-REACHES_FORWARD: set[tuple[str, str]] = {
-    ("ir/instruction.py", "text"),
-    ("ir/module.py", "text"),
-    ("ir/module.py", "proto"),
-    ("ir/calling.py", "wire"),
-    ("operations/structure.py", "wire"),
-    ("runtime/executable.py", "debug"),
-    ("runtime/executable.py", "sharding"),
-}
+NAMED_IN_TYPES: dict[str, set[str]] = {"runtime": {"debug"}, "plan": {"codegen"}}
+"""Higher rooms of which a room names a type only; `docs/architecture.md` gives the reasons."""
 
 MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
-    "google": {"wire", "proto", "tools"},
+    "google": {"proto", "tools"},
     "jax": {"stablehlo", "private", "jax", "debug"},
     "jaxlib": {"private"},
     "mpi4py": {"runtime"},
@@ -95,97 +85,49 @@ MAY_LOAD: dict[str, set[str]] = {
 }
 
 
-class Import(NamedTuple):
-    """One import: the dotted module, the line, and whether it happens when the file is loaded."""
-
-    module: str
-    line: int
-    eager: bool
-
-
-def is_type_checking(node: ast.If) -> bool:
-    return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-
-
-def entry_point(node: ast.AST) -> str | None:
-    """Return the dotted name in `EntryPoint("package.module:function")`; None for any other node."""
-    match node:
-        case ast.Call(func=ast.Name(id="EntryPoint"), args=[ast.Constant(value=str() as name)]):
-            return name.replace(":", ".")
-        case _:
-            return None
-
-
-def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[Import]:
-    """Yield every import below `node` that can be executed, relative ones resolved against `package`."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from (Import(alias.name, child.lineno, eager) for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            base = package[: len(package) - child.level + 1] if child.level else []
-            parts = [*base, *(child.module.split(".") if child.module else [])]
-            # `from hloom import text` names a package as `import hloom.text` does
-            yield from (Import(".".join([*parts, alias.name]), child.lineno, eager) for alias in child.names)
-        elif (entry := entry_point(child)) is not None:
-            yield Import(entry, child.lineno, eager=False)
-        elif isinstance(child, ast.If) and is_type_checking(child):
-            for other in child.orelse:
-                yield from imports(other, package, eager)
-        else:
-            lazy = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from imports(child, package, eager and not lazy)
-
-
-def room_of(file: Path) -> str:
-    """Return `errors` for errors.py, `ir` for files below ir/; "" for files such as __init__.py."""
-    return room_of_module(".".join(file.relative_to(SOURCE).with_suffix("").parts))
-
-
-def room_of_module(module: str) -> str:
-    """Return the room of a dotted name below `hloom`; an empty string if it belongs to none."""
+def room_of(module: str) -> str:
+    """Return the room of a dotted name, `ir` for what is below hloom.ir; an empty string if it has none."""
     parts = module.split(".")
-    if ".".join(parts[:2]) in WIRE:
-        return "wire"
-    if ".".join(parts[:2]) == PRIVATE:
+    if ".".join(parts[:3]) == PRIVATE:
         return "private"
-    return parts[0] if parts[0] in MAY_IMPORT else ""
+    return parts[1] if parts[0] == "hloom" and len(parts) > 1 and parts[1] in MAY_IMPORT else ""
 
 
-def violations(file: Path, tree: ast.Module) -> Iterator[str]:
-    relative = file.relative_to(SOURCE).as_posix()
-    room = room_of(file)
-    package = ["hloom", *file.relative_to(SOURCE).parent.parts]
-    for found in imports(tree, package):
-        top, _, rest = found.module.partition(".")
-        if top == "hloom" and room:
-            other = room_of_module(rest)
-            forward = not found.eager and (relative, other) in REACHES_FORWARD
-            if other and other != room and other not in MAY_IMPORT[room] and not forward:
-                yield f"{relative}:{found.line}: {room} must not import {other}"
-        elif top in MAY_LOAD and room not in MAY_LOAD[top]:
-            yield f"{relative}:{found.line}: {room or 'hloom itself'} must not load {top}"
+def violations(module: str, found: Iterable[Import]) -> Iterator[str]:
+    """Yield a line for each import that the plan does not allow."""
+    room = room_of(module)
+    for name, line, when in found:
+        top, other = name.partition(".")[0], room_of(name)
+        types = NAMED_IN_TYPES.get(room, set()) if when is When.TYPING else set[str]()
+        allowed = MAY_IMPORT.get(room, set()) | types
+        if room and other and other != room and other not in allowed:
+            yield f"{module}:{line}: {room} must not import {other}"
+        elif top in MAY_LOAD and room not in MAY_LOAD[top] and when is not When.TYPING:
+            yield f"{module}:{line}: {room or 'hloom itself'} must not load {top}"
 
 
-def inner_violations(file: Path, tree: ast.Module) -> Iterator[str]:
-    """Yield the imports of a folder within a room that go to a folder on its right."""
-    room, *folders, name = file.relative_to(SOURCE).parts
-    order = INNER_ORDER.get(room)
-    if order is None or not folders:
-        return
-    for each in imports(tree, ["hloom", room, *folders]):
-        parts = each.module.split(".")
-        later = len(parts) > 2 and parts[2] in order[order.index(folders[0]) + 1 :]
-        if parts[:2] == ["hloom", room] and later:
-            yield f"{room}/{folders[0]}/{name}:{each.line}: {folders[0]} must not import {parts[2]}"
+def inner_violations(module: str, found: Iterable[Import]) -> Iterator[str]:
+    """Yield a line for each import of a folder within a room that goes to a folder on its right."""
+    _, room, folder, *_ = [*module.split("."), "", ""]
+    order = INNER_ORDER.get(room, [])
+    later = order[order.index(folder) + 1 :] if folder in order else []
+    for name, line, _ in found:
+        _, other_room, other, *_ = [*name.split("."), "", ""]
+        if other_room == room and other in later:
+            yield f"{module}:{line}: {folder} must not import {other}"
 
 
 def source_files() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
+    return sorted(import_graph.import_graph().files.values())
 
 
 def test_every_import_goes_to_a_room_on_the_left() -> None:
-    found = [v for file in source_files() for v in violations(file, ast.parse(file.read_text()))]
-    assert not found, "\n".join(found)
+    lines = [
+        line
+        for module, found in import_graph.import_graph().imports.items()
+        for line in violations(module, found)
+    ]
+    assert not lines, "\n".join(lines)
 
 
 @pytest.mark.parametrize("room", INNER_ORDER)
@@ -194,22 +136,22 @@ def test_every_import_goes_to_a_folder_on_the_left(room: str) -> None:
         path.name for path in (SOURCE / room).iterdir() if path.is_dir() and path.name != "__pycache__"
     }
     assert folders == set(INNER_ORDER[room])
-    files = sorted((SOURCE / room).rglob("*.py"))
-    wrong = [v for file in files for v in inner_violations(file, ast.parse(file.read_text()))]
-    assert not wrong, "\n".join(wrong)
+    graph = import_graph.import_graph()
+    lines = [line for module, found in graph.imports.items() for line in inner_violations(module, found)]
+    assert not lines, "\n".join(lines)
 
 
 def test_an_import_of_a_folder_on_the_right_is_noticed() -> None:
     tree = ast.parse("def f():\n    from hloom.jax.programs import executables")
-    complaint = "jax/pjrt/abi.py:2: pjrt must not import programs"
-    assert list(inner_violations(SOURCE / "jax/pjrt/abi.py", tree)) == [complaint]
+    complaint = "hloom.jax.pjrt.abi:2: pjrt must not import programs"
+    assert list(inner_violations("hloom.jax.pjrt.abi", imports(tree, "hloom.jax.pjrt"))) == [complaint]
 
 
 def private_names(tree: ast.Module) -> list[str]:
     """Return what code names of the private parts of JAX and of the modules of jaxlib."""
     words = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     words += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    words += [found.module for found in imports(tree, [])]
+    words += [found.name for found in imports(tree, "")]
     return [w for w in words if isinstance(w, str) and re.match(r"(jax\.)?_src\b|jaxlib\.\w", w)]
 
 
@@ -237,40 +179,55 @@ def test_every_directory_is_a_room_of_the_plan() -> None:
     assert rooms <= set(MAY_IMPORT), f"not in the plan: {sorted(rooms - set(MAY_IMPORT))}"
 
 
-@pytest.mark.parametrize(
-    ("file", "code", "complaint"),
-    [
-        ("shape/layout.py", "from hloom.ir import module", "shape must not import ir"),
-        ("shape/layout.py", "from ..ir.module import HloModule", "shape must not import ir"),
-        ("operations/sorting.py", "import hloom.text.parser", "operations must not import text"),
-        ("operations/sorting.py", "from hloom import evaluate", "operations must not import evaluate"),
-        ("text/parser.py", "def f():\n    import scipy.linalg", "text must not load scipy"),
-        ("ir/module.py", "from hloom.text import parser", "ir must not import text"),
-        ("ir/module.py", "from hloom.proto.literal import read_literal", "ir must not import wire"),
-        ("ir/window.py", 'READ = EntryPoint("hloom.text.parser:parse_module")', "ir must not import text"),
-        ("proto/shape.py", "from hloom.ir.operation import ProgramShape", "wire must not import ir"),
-        ("proto/schema/packed.py", "from hloom.proto import reader", "wire must not import proto"),
-        ("__init__.py", "import llvmlite.binding", "hloom itself must not load llvmlite"),
-    ],
-)
-def test_an_import_to_the_right_is_noticed(file: str, code: str, complaint: str) -> None:
-    assert [v.split(": ", 1)[1] for v in violations(SOURCE / file, ast.parse(code))] == [complaint]
+def lines_about(module: str, code: str) -> Iterator[str]:
+    return violations(module, imports(ast.parse(code), module.rpartition(".")[0]))
 
 
 @pytest.mark.parametrize(
-    ("file", "code"),
+    ("module", "code", "complaint"),
     [
-        ("operations/sorting.py", "from hloom.ir.module import HloModule\nfrom . import windows"),
-        ("ir/module.py", "def from_text(text):\n    from hloom.text.parser import parse"),
-        ("ir/module.py", 'PARSE = EntryPoint("hloom.text.parser:parse_module")'),
-        ("ir/calling.py", "def read():\n    from hloom.proto.literal import read_literal"),
-        ("proto/config.py", "from hloom.proto.shape import read_shape"),
-        ("ir/codec.py", "if TYPE_CHECKING:\n    from hloom.proto.schema.hlo_pb2 import HloModuleProto"),
-        ("cpu/jit.py", "import llvmlite.binding"),
+        ("hloom.shape.layout", "from hloom.ir import module", "shape must not import ir"),
+        ("hloom.shape.layout", "from ..ir.module import HloModule", "shape must not import ir"),
+        ("hloom.operations.sorting", "import hloom.text.parser", "operations must not import text"),
+        ("hloom.operations.sorting", "from hloom import evaluate", "operations must not import evaluate"),
+        ("hloom.text.parser", "def f():\n    import scipy.linalg", "text must not load scipy"),
+        ("hloom.ir.module", "from hloom.text import parser", "ir must not import text"),
+        (
+            "hloom.ir.calling",
+            "def read():\n    from hloom.proto import literal",
+            "ir must not import proto",
+        ),
+        (
+            "hloom.ir.module",
+            "if TYPE_CHECKING:\n    import hloom.text.parser",
+            "ir must not import text",
+        ),
+        ("hloom.ir.window", 'READ = EntryPoint("hloom.text.parser:parse_module")', "ir must not import text"),
+        ("hloom.ir.window", 'text = import_module("hloom.text.parser")', "ir must not import text"),
+        (
+            "hloom.runtime.executable",
+            "def f():\n    import hloom.debug",
+            "runtime must not import debug",
+        ),
+        ("hloom", "import llvmlite.binding", "hloom itself must not load llvmlite"),
     ],
 )
-def test_what_the_plan_allows_is_allowed(file: str, code: str) -> None:
-    assert not list(violations(SOURCE / file, ast.parse(code)))
+def test_an_import_to_the_right_is_noticed(module: str, code: str, complaint: str) -> None:
+    assert [line.split(": ", 1)[1] for line in lines_about(module, code)] == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("hloom.operations.sorting", "from hloom.ir.module import HloModule\nfrom . import windows"),
+        ("hloom.ir.module", 'PARSE: Final[Hook[[str], HloModule]] = Hook("parse_module")'),
+        ("hloom.proto.config", "from hloom.proto.shape import read_shape"),
+        ("hloom.runtime.executable", "if TYPE_CHECKING:\n    from hloom.debug.tracing import Trace"),
+        ("hloom.cpu.jit", "import llvmlite.binding"),
+    ],
+)
+def test_what_the_plan_allows_is_allowed(module: str, code: str) -> None:
+    assert not list(lines_about(module, code))
 
 
 def test_importing_hloom_loads_nothing_heavy() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.display import write_with
+from hloom.hooks import EntryPoint, provide
 
 if TYPE_CHECKING:
     from hloom import debug as debug
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation as HloComputation
     from hloom.ir.instruction import HloInstruction as HloInstruction
     from hloom.ir.module import HloModule as HloModule
+    from hloom.ir.print_options import PrintOptions as PrintOptions
     from hloom.runtime.custom_call import register_custom_call as register_custom_call
     from hloom.runtime.executable import Executable as Executable
     from hloom.runtime.executable import compile as compile
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from hloom.shape.literal import Literal as Literal
     from hloom.shape.shape import Shape as Shape
     from hloom.stablehlo import from_jax as from_jax
-    from hloom.text.options import PrintOptions as PrintOptions
 
 __version__: Final = "0.1.0"
 
@@ -65,7 +65,7 @@ _HOMES: Final = {
     "shape.literal": ("Literal",),
     "shape.shape": ("Shape",),
     "stablehlo": ("from_jax",),
-    "text.options": ("PrintOptions",),
+    "ir.print_options": ("PrintOptions",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES: Final = {
@@ -95,4 +95,16 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-write_with(lambda value: import_module("hloom.tools.pages.notebook").html_of(value))
+provide(
+    html_of=EntryPoint("hloom.tools.pages.notebook:html_of"),
+    parse_module=EntryPoint("hloom.text.parser:parse_module"),
+    print_instruction=EntryPoint("hloom.text.printer:print_instruction"),
+    print_module=EntryPoint("hloom.text.printer:print_module"),
+    read_literal=EntryPoint("hloom.proto.literal:read_literal"),
+    read_module=EntryPoint("hloom.proto.reader:module_from_bytes"),
+    read_shape=EntryPoint("hloom.proto.shape:read_shape"),
+    trace=EntryPoint("hloom.debug.tracing:trace"),
+    write_literal=EntryPoint("hloom.proto.literal:write_literal"),
+    write_module=EntryPoint("hloom.proto.writer:module_to_bytes"),
+    write_shape=EntryPoint("hloom.proto.shape:write_shape"),
+)

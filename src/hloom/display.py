@@ -1,11 +1,12 @@
-"""Values with an HTML form in notebooks; `hloom/__init__.py` sets the function that writes it."""
+"""Values with an HTML form in notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from html import escape
+from typing import Final
 
-_writer: Callable[[object], str] | None = None
+from hloom.hooks import Hook
+
+HTML_OF: Final[Hook[[object], str]] = Hook("html_of")
 
 
 class Displayed:
@@ -14,11 +15,5 @@ class Displayed:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """Return the value as HTML; its repr if no function is set."""
-        return _writer(self) if _writer is not None else f"<code>{escape(repr(self))}</code>"
-
-
-def write_with(function: Callable[[object], str]) -> None:
-    """Set the function that returns a value as HTML."""
-    global _writer
-    _writer = function
+        """Return the value as HTML."""
+        return HTML_OF(self)

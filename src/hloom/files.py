@@ -211,7 +211,7 @@ def _write(path: str | Path, data: bytes, compress: bool) -> None:
 def encoded(module: HloModule, suffix: str) -> bytes:
     """Encode a program in the form of a suffix: `.hlo`, `.txt`, `.pb`, `.pbtxt` or `.json`."""
     if suffix in (".hlo", ".txt"):
-        from hloom.text.options import PrintOptions
+        from hloom.ir.print_options import PrintOptions
 
         return module.to_text(PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
     if suffix in (".pb", ".pbtxt", ".json"):

@@ -17,8 +17,8 @@ import oracle
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.runtime.executable import Executable
-from hloom.text.options import PrintOptions
 
 from .agreement import disagrees, owed
 from .case import Case, program

@@ -27,10 +27,10 @@ from hloom.debug.floating import ulp
 from hloom.errors import HloError
 from hloom.files import load_snapshot
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import V0_11
 from hloom.shape.literal import Literal
 from hloom.sharding.partitioning.partitioner import partitioned_program
-from hloom.text.options import PrintOptions
 from hloom.tools.pictures.graph_picture import save_picture
 from hloom.tools.reports.diff_text import diff_text
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import hloom
 from evaluation import parse
 from hloom import HloError, HloModule, Shape
-from hloom.ir import module as ir_module
+from hloom.hooks import PROVIDED
 from hloom.ir.computation import HloComputation
-from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
 
@@ -209,16 +211,17 @@ def test_post_order_and_text_have_callees_before_callers(order: tuple[str, ...])
     assert HloModule.from_text(module.to_text()).to_text() == module.to_text()
 
 
-# -- entry points
+# -- hooks
 
 
-def test_every_entry_point_names_a_function() -> None:
-    found = {name: value for name, value in vars(ir_module).items() if isinstance(value, EntryPoint)}
-    assert found.keys() == {"PARSE", "PRINT", "READ_PROTO", "WRITE_PROTO", "VERIFY", "CLONE"}
-    assert all(callable(entry.resolve()) for entry in found.values())
+def test_every_hook_is_provided_with_a_function() -> None:
+    texts = [file.read_text() for file in Path(hloom.__file__).parent.rglob("*.py")]
+    declared = {name for text in texts for name in re.findall(r' = Hook\("(\w+)"\)', text)}
+    assert declared == PROVIDED.keys()
+    assert all(callable(function.resolve()) for function in PROVIDED.values())
 
 
-def test_an_entry_point_imports_its_module_at_the_first_call() -> None:
+def test_a_hook_imports_its_module_at_the_first_call() -> None:
     code = (
         "import sys; from hloom.ir.module import HloModule; before = 'hloom.text.parser' in sys.modules; "
         "HloModule.from_text('ENTRY e { ROOT c = f32[] constant(1) }'); "

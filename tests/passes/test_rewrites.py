@@ -9,8 +9,8 @@ import pytest
 
 from evaluation import parse
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.passes.rewriting import Rule
-from hloom.text.options import PrintOptions
 from passes import test_arithmetic_rules, test_contraction_rules, test_movement_rules
 from rule_checks import Example, rewritten
 

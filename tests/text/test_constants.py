@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloom.ir.module import HloModule
-from hloom.text.options import PrintOptions
+from hloom.ir.print_options import PrintOptions
 
 ESSENTIAL = [
     ("f32[]", "0", "0"),

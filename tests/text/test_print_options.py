@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hloom.ir.module import HloModule
-from hloom.text.options import PrintOptions
+from hloom.ir.print_options import PrintOptions
 
 PROGRAM = """
 HloModule m, entry_computation_layout={(f32[2]{0}, token[])->(f32[2]{0}, f32[2]{0})}

@@ -10,7 +10,7 @@ import hloom.operations  # noqa: F401  (declares the operations)
 import oracle
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.text.options import PrintOptions
+from hloom.ir.print_options import PrintOptions
 from hloom.text.parser import parse_module
 from text.texts import TEXTS
 

@@ -6,8 +6,8 @@ import pytest
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import NEWEST, OLDEST, V0_11, V0_12, XlaVersion
-from hloom.text.options import PrintOptions
 from hloom.text.parser import parse_module
 
 ELEMENTS = """HloModule m, entry_computation_layout={((f32[2]{0}, (f32[2]{0}, s32[])))->(f32[2]{0}, f32[2]{0}, s32[])}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.errors import HloError
-from hloom.ir.entry_point import EntryPoint
+from hloom.hooks import EntryPoint
 
 if TYPE_CHECKING:
     from hloom.builder.builder import XlaOp

@@ -36,11 +36,11 @@ from hloom.cpu.kernel_report import kernel_report
 from hloom.cpu.program import KERNELS, NativeProgram, assign_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.value import Value
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.plan.kernel import plan_program
 from hloom.shape.literal import Literal
-from hloom.text.options import PrintOptions
 
 _MOST_CHARACTERS: Final = 255
 _numbers: Final = itertools.count()

@@ -18,10 +18,10 @@ import numpy as np
 from hloom.debug.statistics import flat
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.runtime.backend import backend_names
 from hloom.runtime.executable import compile as compile_module
 from hloom.shape.shape import Shape
-from hloom.text.options import PrintOptions
 
 XLA: Final = "xla"
 PASSES: Final = "passes"

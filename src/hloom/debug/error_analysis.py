@@ -49,11 +49,11 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.operations.collectives import AllReduce, ReduceScatter
 from hloom.operations.rooted_collectives import CollectiveReduce
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import F32, ElementType
-from hloom.text.options import PrintOptions
 
 ULPS: Final = 4.0
 """Maximum distance in ulp of two results of a real function, each at most 2 ulp off."""

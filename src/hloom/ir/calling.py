@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hloom.errors import HloError
+from hloom.hooks import Hook
 from hloom.ir.codec import Codec, Message, attribute
 from hloom.ir.cursor import Cursor
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
+
+READ_LITERAL: Final[Hook[[Message], Literal]] = Hook("read_literal")
+WRITE_LITERAL: Final[Hook[[Literal, Message], None]] = Hook("write_literal")
+READ_SHAPE: Final[Hook[[Message], Shape]] = Hook("read_shape")
+WRITE_SHAPE: Final[Hook[[Shape, Message], None]] = Hook("write_shape")
 
 OutputAlias: TypeAlias = tuple[tuple[int, ...], int, tuple[int, ...]]
 """An index into the output, and the number of the operand and the index in it that share its buffer."""
@@ -89,16 +95,12 @@ class TypedLiteralCodec:
 
     def write(self, message: Message, field: str, value: Literal | None) -> None:
         """Store a LiteralProto, unless the value is None."""
-        from hloom.proto.literal import write_literal
-
         if value is not None:
-            write_literal(value, getattr(message, field))
+            WRITE_LITERAL(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Literal | None:
         """Return the stored literal, or None if the field is absent."""
-        from hloom.proto.literal import read_literal
-
-        return read_literal(getattr(message, field)) if message.HasField(field) else None
+        return READ_LITERAL(getattr(message, field)) if message.HasField(field) else None
 
 
 class OptionalShapeCodec:
@@ -114,16 +116,12 @@ class OptionalShapeCodec:
 
     def write(self, message: Message, field: str, value: Shape | None) -> None:
         """Store a ShapeProto, unless the value is None."""
-        from hloom.proto.shape import write_shape
-
         if value is not None:
-            write_shape(value, getattr(message, field))
+            WRITE_SHAPE(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Shape | None:
         """Return the stored shape, or None if the field is absent."""
-        from hloom.proto.shape import read_shape
-
-        return read_shape(getattr(message, field)) if message.HasField(field) else None
+        return READ_SHAPE(getattr(message, field)) if message.HasField(field) else None
 
 
 class LayoutConstraintsCodec:
@@ -145,18 +143,14 @@ class LayoutConstraintsCodec:
 
     def write(self, message: Message, field: str, value: tuple[Shape, ...] | None) -> None:
         """Store ShapeProto messages and set the flag ``constrain_layout``."""
-        from hloom.proto.shape import write_shape
-
         if value is not None:
             message.constrain_layout = True
             for shape in value:
-                write_shape(shape, getattr(message, field).add())
+                WRITE_SHAPE(shape, getattr(message, field).add())
 
     def read(self, message: Message, field: str) -> tuple[Shape, ...] | None:
         """Return the stored shapes, or None if the layouts are free."""
-        from hloom.proto.shape import read_shape
-
-        return tuple(map(read_shape, getattr(message, field))) if message.constrain_layout else None
+        return tuple(map(READ_SHAPE, getattr(message, field))) if message.constrain_layout else None
 
 
 class OptionalCodec:

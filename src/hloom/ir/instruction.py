@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hloom.errors import HloError
-from hloom.ir.entry_point import EntryPoint
+from hloom.hooks import Hook
 from hloom.ir.operation import Operation
 from hloom.shape.shape import Shape
 
@@ -258,7 +258,7 @@ class HloInstruction:
             raise error.at(instruction=self.name) from error.__cause__
 
 
-PRINT: Final[EntryPoint[[HloInstruction], str]] = EntryPoint("hloom.text.printer:print_instruction")
+PRINT: Final[Hook[[HloInstruction], str]] = Hook("print_instruction")
 
 
 def check_arity(operation: Operation | type[Operation], count: int) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from hloom.display import Displayed
 from hloom.errors import HloError, VerifyError
+from hloom.hooks import EntryPoint, Hook
 from hloom.ir.computation import HloComputation
-from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OriginalArray
 from hloom.ir.naming import NameUniquer
@@ -17,7 +17,7 @@ from hloom.ir.operation import ProgramShape
 from hloom.ir.stack_frames import StackFrames
 
 if TYPE_CHECKING:
-    from hloom.text.options import PrintOptions
+    from hloom.ir.print_options import PrintOptions
 
 ShapeIndex = tuple[int, ...]
 
@@ -218,8 +218,8 @@ class HloModule(Displayed):
         Raise HloError (``text.xla-version``) for an unknown version.
         """
         if xla_version is not None:
+            from hloom.ir.print_options import PrintOptions
             from hloom.ir.xla_version import XlaVersion
-            from hloom.text.options import PrintOptions
 
             version = XlaVersion.parse(xla_version)
             options = PrintOptions.dump(version) if options is None else options.replace(xla_version=version)
@@ -238,12 +238,10 @@ class HloModule(Displayed):
         return self.to_text()
 
 
-PARSE: Final[EntryPoint[[str], HloModule]] = EntryPoint("hloom.text.parser:parse_module")
-PRINT: Final[EntryPoint[[HloModule, PrintOptions | None], str]] = EntryPoint(
-    "hloom.text.printer:print_module"
-)
-READ_PROTO: Final[EntryPoint[[bytes], HloModule]] = EntryPoint("hloom.proto.reader:module_from_bytes")
-WRITE_PROTO: Final[EntryPoint[[HloModule], bytes]] = EntryPoint("hloom.proto.writer:module_to_bytes")
+PARSE: Final[Hook[[str], HloModule]] = Hook("parse_module")
+PRINT: Final[Hook[[HloModule, PrintOptions | None], str]] = Hook("print_module")
+READ_PROTO: Final[Hook[[bytes], HloModule]] = Hook("read_module")
+WRITE_PROTO: Final[Hook[[HloModule], bytes]] = Hook("write_module")
 VERIFY: Final[EntryPoint[[HloModule], None]] = EntryPoint("hloom.ir.verifier:verify")
 CLONE: Final[EntryPoint[[HloModule], HloModule]] = EntryPoint("hloom.ir.cloning:clone_module")
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
+from hloom.ir.calling import READ_LITERAL, WRITE_LITERAL
 from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
@@ -121,15 +122,11 @@ class _LiteralCodec:
 
     def write(self, message: Message, field: str, value: Literal) -> None:
         """Store a LiteralProto."""
-        from hloom.proto.literal import write_literal
-
-        write_literal(value, getattr(message, field))
+        WRITE_LITERAL(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Literal:
         """Return the literal of a LiteralProto."""
-        from hloom.proto.literal import read_literal
-
-        return read_literal(getattr(message, field))
+        return READ_LITERAL(getattr(message, field))
 
 
 @operation("constant")

@@ -29,7 +29,7 @@ from hloom.display import Displayed
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.evaluate.peers import Peers, Transport, require_same_program
-from hloom.ir.entry_point import EntryPoint
+from hloom.hooks import Hook
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hloom.debug.tracing import Trace
     from hloom.phases import CompileProfile
 
-_TRACE: Final[EntryPoint[[HloModule, Sequence[Any]], Trace]] = EntryPoint("hloom.debug.tracing:trace")
+_TRACE: Final[Hook[[HloModule, Sequence[Any]], Trace]] = Hook("trace")
 _MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
 """Minimum CPU seconds of a run on one device for which a thread per device is started."""

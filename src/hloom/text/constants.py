@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from hloom.ir.print_options import PrintOptions
 from hloom.shape.literal import Literal
-from hloom.text.options import PrintOptions
 
 _ELIDED: Final = "{...}"
 _LARGE: Final = 10

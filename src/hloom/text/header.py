@@ -14,7 +14,7 @@ from hloom.ir.operation import ProgramShape
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
-    from hloom.text.options import PrintOptions
+    from hloom.ir.print_options import PrintOptions
 
 Reader: TypeAlias = Callable[[Cursor, ModuleConfig], None]
 

@@ -13,12 +13,12 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OpMetadata, frontend_attributes_text, quoted_or_json
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import V0_11
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.constants import constant_text
 from hloom.text.header import header_text
-from hloom.text.options import PrintOptions
 
 _COMPACT_OPERANDS: Final = 4
 # XLA does not print an empty list of queues for a GPU instruction.

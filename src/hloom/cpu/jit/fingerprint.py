@@ -10,10 +10,10 @@ import numpy as np
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.value import Array
 from hloom.operations.structure import Constant
 from hloom.shape.literal import Literal
-from hloom.text.options import PrintOptions
 from hloom.text.printer import print_module
 
 _OPTIONS: Final = PrintOptions.short_parsable().replace(

@@ -14,9 +14,9 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
+from importlib import metadata
 from typing import Any, Final
 
-from hloom import __version__
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax import private
 from hloom.jax.devices.processes import Processes, connect
@@ -162,7 +162,7 @@ def set_platform(name: str) -> None:
 
 def version() -> str:
     """Return the version of the platform."""
-    return f"hloom {__version__}"
+    return f"hloom {metadata.version('hloom')}"
 
 
 def device_count() -> int:

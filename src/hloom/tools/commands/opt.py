@@ -55,7 +55,7 @@ def opt(
     """
     from hloom.debug.optimization import listing, optimized
     from hloom.files import save
-    from hloom.text.options import PrintOptions
+    from hloom.ir.print_options import PrintOptions
 
     if as_list or file is None:
         if not as_list:

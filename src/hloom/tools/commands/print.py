@@ -8,9 +8,9 @@ from typing import Any, Final
 from hloom.errors import HloError
 from hloom.files import encoded
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import XlaVersion
 from hloom.stablehlo import to_stablehlo
-from hloom.text.options import PrintOptions
 
 _SUFFIXES: Final = {"proto": ".pb", "pbtxt": ".pbtxt", "json": ".json"}
 DIVIDER: Final = b"// -----\n\n"

@@ -91,7 +91,7 @@ def _print(found: Reduction, options: dict[str, Any]) -> None:
 
     from hloom.debug.statistics import flat, summary
     from hloom.files import save
-    from hloom.text.options import PrintOptions
+    from hloom.ir.print_options import PrintOptions
 
     parameters = found.module.entry.parameters
     values = {p.name: summary(a) for p, a in zip(parameters, found.arguments, strict=True)}

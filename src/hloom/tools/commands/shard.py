@@ -36,9 +36,9 @@ def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion)
       hloom partition step.hlo --mesh data=4,model=2
     """
     from hloom.files import save
+    from hloom.ir.print_options import PrintOptions
     from hloom.sharding.partitioning.partitioner import partitioned_program
     from hloom.sharding.reading.meshes import device_count, parse_mesh, resized
-    from hloom.text.options import PrintOptions
 
     module = load_program(file)
     axes = parse_mesh(mesh) if mesh else {}

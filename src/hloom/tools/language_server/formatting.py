@@ -11,7 +11,7 @@ from typing import Final
 
 from hloom.errors import HloError, broken
 from hloom.ir.module import HloModule
-from hloom.text.options import PrintOptions
+from hloom.ir.print_options import PrintOptions
 from hloom.tools.language_server.analysis import Analysis
 from hloom.tools.language_server.source import Source
 
