@@ -45,12 +45,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "buffers": MIDDLE,
     "library_calls": MEANING | {"builder", "evaluate"},
     "cpu": BACK,
-    "private": {"errors"},
-    "stablehlo": MODEL | {"private"},
+    "jaxlib": {"errors"},
+    "stablehlo": MODEL | {"jaxlib"},
     "runtime": BACK | {"cpu", "sharding", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
-    "jax": BACK | {"cpu", "runtime", "sharding", "private"},
-    "debug": BACK | {"cpu", "runtime", "private"},
+    "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
+    "debug": BACK | {"cpu", "runtime", "jaxlib"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 
@@ -64,18 +64,15 @@ INNER_ORDER: dict[str, list[str]] = {
 }
 """The folders of rooms: each imports only from those on its left. Files beside them import from all."""
 
-PRIVATE = "hloom.jax.private"
-"""The room `private`: the only file that names private parts of JAX and jaxlib."""
-
-NAMED_IN_TYPES: dict[str, set[str]] = {"runtime": {"debug"}, "plan": {"codegen"}}
+NAMED_IN_TYPES: dict[str, set[str]] = {"runtime": {"debug"}}
 """Higher rooms of which a room names a type only; `docs/architecture.md` gives the reasons."""
 
 MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
     "google": {"proto", "tools"},
-    "jax": {"stablehlo", "private", "jax", "debug"},
-    "jaxlib": {"private"},
+    "jax": {"stablehlo", "jaxlib", "jax", "debug"},
+    "jaxlib": {"jaxlib"},
     "mpi4py": {"runtime"},
     "click": {"tools"},
     "rich": {"tools"},
@@ -88,8 +85,6 @@ MAY_LOAD: dict[str, set[str]] = {
 def room_of(module: str) -> str:
     """Return the room of a dotted name, `ir` for what is below hloom.ir; an empty string if it has none."""
     parts = module.split(".")
-    if ".".join(parts[:3]) == PRIVATE:
-        return "private"
     return parts[1] if parts[0] == "hloom" and len(parts) > 1 and parts[1] in MAY_IMPORT else ""
 
 
@@ -157,7 +152,7 @@ def private_names(tree: ast.Module) -> list[str]:
 
 def test_one_file_names_private_parts_of_jax() -> None:
     naming = {file for file in source_files() if private_names(ast.parse(file.read_text()))}
-    assert naming == {SOURCE / "jax" / "private.py"}
+    assert naming == {SOURCE / "jaxlib" / "private.py"}
 
 
 @pytest.mark.parametrize(

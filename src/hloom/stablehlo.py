@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.jax import private
+from hloom.jaxlib import private
 
 _BYTECODE: Final = b"ML\xefR"
 """The first bytes of MLIR bytecode."""

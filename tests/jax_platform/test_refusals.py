@@ -16,7 +16,7 @@ from hloom.errors import HloError
 from hloom.jax import plugin
 from hloom.jax.calls import callbacks
 from hloom.jax.devices.processes import parsed_description
-from hloom.jax.private import Private
+from hloom.jaxlib.private import Private
 from hloom.operations import custom_call
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.jax import private
+from hloom.jaxlib import private
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax: Any = import_module("jax")

@@ -6,9 +6,9 @@ import ctypes
 import os
 from functools import cache
 
-from hloom.jax import private
 from hloom.jax.devices.client import clients
 from hloom.jax.pjrt.native import loading, native
+from hloom.jaxlib import private
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hloom.jax import private
+from hloom.jaxlib import private
 
 
 def install(platform: str) -> None:

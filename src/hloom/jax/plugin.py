@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hloom.errors import HloError
 from hloom.ir.collector import collector_paused_for_imports
-from hloom.jax import private
+from hloom.jaxlib import private
 
 PLATFORM: Final = "hloom"
 _PRIORITY: Final = -100

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
-from hloom.jax import private
+from hloom.jaxlib import private
 from hloom.operations.custom_call import CustomCall
 
 

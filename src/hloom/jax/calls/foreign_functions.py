@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from hloom.jax import private
+from hloom.jaxlib import private
 
 _OWN: Final = "lapack_"
 """Beginning of targets that hloom serves itself, although jaxlib registers its functions for them."""

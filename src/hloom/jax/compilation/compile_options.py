@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from hloom.jax import private
 from hloom.jax.devices.client import Client, Device
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.pjrt.messages import assigned_devices
+from hloom.jaxlib import private
 
 Option = str | bool | int | float
 

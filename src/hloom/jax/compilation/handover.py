@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from hloom.jax import private
+from hloom.jaxlib import private
 
 _CALLBACKS: Final = "hloom.callbacks"
 _IDENTITY: Final = "hloom.identity"

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.errors import HloError
-from hloom.jax import private
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.errors import INTERNAL, PjrtError
 from hloom.jax.pjrt.native import native
+from hloom.jaxlib import private
 
 if TYPE_CHECKING:
     from hloom.evaluate.peers import Transport

@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
-from hloom.jax import private
 from hloom.jax.devices.client import MEMORY_KINDS, STOP, Client, Device
 from hloom.jax.devices.transfers import NUMBERS, TOKEN, TYPES
 from hloom.jax.pjrt.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.programs.placements import Placement, Placements, placements_of
+from hloom.jaxlib import private
 
 if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hloom.jax import private
 from hloom.jax.devices.client import MEMORY_KINDS
 from hloom.jax.devices.memory_layouts import canonical
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jaxlib import private
 
 _MEMORY_KIND: Final = "mhlo.memory_kind"
 _LAYOUT: Final = "mhlo.layout_mode"

@@ -1,0 +1,1 @@
+"""What hloom uses of JAX and jaxlib beyond their public interfaces."""
