@@ -9,6 +9,7 @@ names them, so that programs from the cache load no code generator.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -107,6 +108,15 @@ class Struct:
         for name, value in values.items():
             record[name] = value
         return record
+
+    def table(self, rows: Sequence[Mapping[str, int]]) -> list[Record]:
+        """Return new structs that follow one another in memory, with some fields set."""
+        array = Struct(f"{self.name}[]", rows=Array(self)).allocate(len(rows))
+        records = [array.nested("rows", n) for n in range(len(rows))]
+        for record, row in zip(records, rows, strict=True):
+            for name, value in row.items():
+                record[name] = value
+        return records
 
     def scalar(self, name: str) -> str:
         """Return LLVM's name of the type of a field that is no struct, or of its elements."""

@@ -265,7 +265,7 @@ def frame_description(operands: Sequence[Shape], results: Sequence[Shape], attri
 def frame_template(description: str) -> int:
     """Return the address of a frame without addresses of arrays, followed by a buffer for each of them.
 
-    Native code copies it to its stack and fills in the addresses; see ``native_code/foreign.ll``.
+    Native code copies it to its stack and fills in the addresses; see ``routines/foreign.py``.
     """
     held = _templates.get(description)
     if held is None:

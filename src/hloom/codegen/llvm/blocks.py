@@ -6,7 +6,7 @@ from typing import Final
 
 from hloom.codegen.llvm.instructions import Instruction
 
-TERMINATORS: Final = frozenset(("br", "switch", "ret"))
+TERMINATORS: Final = frozenset(("br", "switch", "ret", "unreachable"))
 """Opcodes of the instructions that end a block."""
 
 

@@ -152,3 +152,18 @@ class Return(Instruction):
     def line(self) -> str:
         value = self.value
         return "  ret void" if value is None else f"  ret {value.type.text} {value.name}"
+
+
+class Unreachable(Instruction):
+    """``unreachable``: control never comes here."""
+
+    __slots__ = ()
+
+    def __init__(self, function: Builder) -> None:
+        self.function, self.type, self.opcode = function, VOID, "unreachable"
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return ()
+
+    def line(self) -> str:
+        return "  unreachable"

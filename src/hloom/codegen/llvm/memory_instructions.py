@@ -105,6 +105,22 @@ class StackMemory(Instruction):
         return f"  {self.name} = alloca {self.element.text}, i64 {self.count}, align {self.align}"
 
 
+class DynamicStackMemory(Instruction):
+    """``alloca`` of a number of bytes known at run time."""
+
+    __slots__ = ("align", "bytes")
+
+    def __init__(self, function: Builder, bytes: Value, align: int) -> None:
+        self.function, self.type, self.opcode = function, PTR, "alloca"
+        self.bytes, self.align = bytes, align
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.bytes.key, self.align
+
+    def line(self) -> str:
+        return f"  {self.name} = alloca i8, {self.bytes.type.text} {self.bytes.name}, align {self.align}"
+
+
 class Parameter(Instruction):
     """A parameter of a function; after `Function.pack_parameters`, the load of it from an array.
 

@@ -24,7 +24,14 @@ from hloom.codegen.llvm.instructions import (
     ShuffleVector,
     Unary,
 )
-from hloom.codegen.llvm.memory_instructions import Load, Offset, Parameter, StackMemory, Store
+from hloom.codegen.llvm.memory_instructions import (
+    DynamicStackMemory,
+    Load,
+    Offset,
+    Parameter,
+    StackMemory,
+    Store,
+)
 from hloom.codegen.llvm.types import I1, I8, I64, PTR, VOID, Type
 from hloom.codegen.llvm.values import (
     NUMBERS,
@@ -276,6 +283,10 @@ class Function:
         made = StackMemory(self, type, count, align or self.module.alignment)
         self.stack.append(made)
         return made
+
+    def allocate_bytes(self, bytes: Value, *, align: int) -> Value:
+        """Reserve a number of bytes of stack memory, outside of loops."""
+        return self.append(DynamicStackMemory(self, bytes, align))
 
     def initialize(self, memory: StackMemory, value: Constant) -> None:
         """Store a constant in stack memory in the function's prologue."""

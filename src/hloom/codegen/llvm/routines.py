@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, cast
 
 from hloom.codegen.llvm.attributes import ALWAYS_INLINE, SIMPLIFIED
+from hloom.codegen.llvm.control_flow import Unreachable
 from hloom.codegen.llvm.declarations import GlobalVariable
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.module import Function, Module
@@ -93,7 +94,9 @@ class Routine:
             for p, value in zip(self.parameters.values(), f.parameters, strict=True)
         ]
         result = self._body(f, *arguments)
-        if not f.block.is_terminated:
+        if result is None and self.result is not VOID:
+            f.append(Unreachable(f))
+        elif not f.block.is_terminated:
             f.return_value(result.pointer if isinstance(result, Fields) else result)
         library.functions[self.name] = f
 

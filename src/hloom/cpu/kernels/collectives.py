@@ -17,18 +17,18 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import as_type
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import copy_bytes, fill_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.codegen.types import Element
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.context import (
-    FIRST_PARTICIPANT,
     NATIVE_COLLECTIVES,
-    PARTICIPANT_WORDS,
     PARTICIPANTS_WORD,
     PARTITION_WORD,
     REPLICA_WORD,
 )
+from hloom.cpu.runtime.device_structs import PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.exchange_plan import reduces_in_parts, rows_of
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.ir.affine import Index, Variable
@@ -89,16 +89,17 @@ class _CollectiveEmitter:
     """Emits the code of one collective for one participant."""
 
     def __init__(self, program: ProgramEmitter, i: HloInstruction, number: int, participant: Value) -> None:
-        self.program, self.i, self.number, self.participant = program, i, number, participant
+        self.program, self.i, self.number = program, i, number
+        self.participant = Fields(PARTICIPANT, participant)
         self.results = [s for _, s in leaves(i.shape)]
 
     def run(self) -> None:
         """Publish, wait, compute, and wait again before any array that others read is changed."""
-        program, i, f = self.program, self.i, self.program.function
+        program, i = self.program, self.i
         places = [program.pointer(o) for o in i.operands]
         places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
         for n, pointer in enumerate(places):
-            f.store(pointer, f.offset(self.participant, PARTICIPANT_WORDS + n, PTR))
+            self.participant.store("arrays", n, pointer)
         self.rendezvous(1)
         match i.opcode:
             case "all-reduce" if reduces_in_parts(i):
@@ -124,7 +125,7 @@ class _CollectiveEmitter:
         f, timer = self.program.function, self.program.timer
         number = f.constant(I64, self.number)
         with timer.waiting() if timer is not None else nullcontext():
-            status = f.call(I32, "hloom_rendezvous", self.participant, number, f.constant(I32, step))
+            status = f.call(I32, "hloom_rendezvous", self.participant.pointer, number, f.constant(I32, step))
         f.return_if(status.compare("ne", 0), 1)
 
     def call(self, emit: Callable[[_Table, HloInstruction], None]) -> None:
@@ -141,7 +142,7 @@ class _CollectiveEmitter:
         self.program.calls.append(KernelCall(shared.name, self.i.name, shared))
         self.program.work += work
         f = self.program.function
-        f.call(None, shared.name, self.participant, f.constant(I64, 0), f.constant(I64, 1))
+        f.call(None, shared.name, self.participant.pointer, f.constant(I64, 0), f.constant(I64, 1))
 
 
 class _Table:
@@ -155,27 +156,24 @@ class _Table:
 
     def __init__(self, f: Function, participant: Value, operands: int) -> None:
         self.function = f
-        self._participant, self._operands = participant, operands
-        self._rendezvous = f.load(PTR, participant)
-        self.position = f.load(I64, f.offset(participant, 1, I64))
-        self.count = f.load(I64, f.offset(participant, 2, I64))
-        self.source = f.load(I64, f.offset(participant, 6, I64))
+        self._participant, self._operands = Fields(PARTICIPANT, participant), operands
+        self._rendezvous = Fields(RENDEZVOUS, self._participant["rendezvous"])
+        self.position = self._participant["position"]
+        self.count = self._participant["count"]
+        self.source = self._participant["source"]
 
     def operand(self, participant: Value, number: int | Value) -> Value:
         """Return the address of an operand of a participant."""
-        return self._place(participant, number)
+        return self._array(participant, number)
 
     def result(self, number: int, participant: Value | None = None) -> Value:
         """Return the address of a result, by default this participant's own."""
         if participant is not None:
-            return self._place(participant, self._operands + number)
-        f = self.function
-        return f.load(PTR, f.offset(self._participant, PARTICIPANT_WORDS + self._operands + number, PTR))
+            return self._array(participant, self._operands + number)
+        return self._participant.load("arrays", self._operands + number)
 
-    def _place(self, participant: Value, number: int | Value) -> Value:
-        f = self.function
-        participant = f.load(PTR, f.offset(f.offset(self._rendezvous, FIRST_PARTICIPANT), participant, PTR))
-        return f.load(PTR, f.offset(participant, number + PARTICIPANT_WORDS, PTR))
+    def _array(self, participant: Value, number: int | Value) -> Value:
+        return Fields(PARTICIPANT, self._rendezvous.load("participants", participant)).load("arrays", number)
 
     def part(self, size: int, participant: Value) -> tuple[Value, Value]:
         """Return (begin, end) of the part of ``size`` elements that a participant reduces."""

@@ -30,10 +30,6 @@ HOST_WORD: Final = 8
 """The Python function that answers the host calls of the program; 0 for that of the thread's run."""
 _WORDS: Final = 9
 
-PARTICIPANT_WORDS: Final = 8
-"""Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
-FIRST_PARTICIPANT: Final = 3 * 128
-"""Bytes of a rendezvous before the addresses of its participant records."""
 NATIVE_COLLECTIVES: Final = frozenset((
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter",
 ))  # fmt: skip

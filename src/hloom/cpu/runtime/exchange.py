@@ -1,6 +1,6 @@
 """Exchange of arrays with the participants of a rendezvous in other processes: the tables of native code.
 
-The layout is in ``native_code/exchange.ll``, which sends and receives by the functions of the MPI library.
+`routines/exchange.py` sends and receives by the functions of the MPI library.
 """
 
 from __future__ import annotations
@@ -8,18 +8,26 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
-from hloom.cpu.runtime.context import PARTICIPANT_WORDS
-from hloom.cpu.runtime.exchange_plan import ExchangePlan, Message
+from hloom.codegen.structs import Record
+from hloom.cpu.runtime.device_structs import (
+    EXCHANGE,
+    MESSAGE,
+    MPI,
+    PARTICIPANT,
+    RECEIVE_IN_PLACE,
+    SEGMENT,
+    SPAN,
+    STAND_IN,
+)
+from hloom.cpu.runtime.exchange_plan import ExchangePlan, Segment
 from hloom.cpu.runtime.support import support
 from hloom.evaluate.peers import MessageFunctions
 
 _POLLS: Final = 2000
 """Polls before a thread lets others run, if every device of this machine can have a core: some 100 us."""
-_ROUND_WORD: Final = 2
-_ERROR_WORD: Final = 16
-_MESSAGE_WORDS: Final = 9
 _COMPLETE: Final = 1
 
 
@@ -56,53 +64,71 @@ class Exchange:
     ) -> None:
         self._memory = (ctypes.c_char * len(memory)).from_buffer(memory)
         start = ctypes.addressof(self._memory)
-        self._kept: list[ctypes.Array[ctypes.c_uint64]] = []
         self._rounds = [messages for rounds in plan.steps for messages in rounds]
-        f = functions
-        called = self._words([f.isend, f.irecv, f.test, f.byte, f.communicator])
-        segments: list[int] = []
-        messages: list[int] = []
-        for message, buffer in zip(plan.messages, plan.buffers, strict=True):
-            place = 0 if buffer is None else start + buffer
-            messages += _message_words(message, tag, place, len(segments) // 6)
-            for s in message.segments:
-                segments += [s.position, s.array, s.offset, s.size, s.stride, s.rows]
-        spans: list[int] = []
-        ends: list[int] = []
-        begun = 0
-        for rounds in plan.steps:
-            ends.append(len(spans) // 2)
-            for each in rounds:
-                spans += [begun, begun := begun + len(each)]
-            ends.append(len(spans) // 2)
-        stand_ins: list[int] = []
-        for position in plan.stand_ins:
-            places = [plan.places.get((position, array)) for array in range(arrays)]
-            head = [rendezvous, position, participants, form, 0, 0, 0, 0]
-            assert len(head) == PARTICIPANT_WORDS
-            stand_ins += [
-                position,
-                self._words([*head, *(0 if place is None else start + place for place in places)]),
+        mpi = MPI.allocate(
+            isend=functions.isend,
+            irecv=functions.irecv,
+            test=functions.test,
+            byte=functions.byte,
+            communicator=functions.communicator,
+        )
+        segments = SEGMENT.table(
+            [_segment(segment) for message in plan.messages for segment in message.segments]
+        )
+        self._messages = MESSAGE.table(
+            [
+                {
+                    "kind": RECEIVE_IN_PLACE * message.in_place + message.sends,
+                    "rank": message.rank,
+                    "tag": tag,
+                    "memory": 0 if offset is None else start + offset,
+                    "bytes": message.bytes,
+                }
+                for message, offset in zip(plan.messages, plan.buffers, strict=True)
             ]
-        tables = [self._words(spans), self._words(messages), self._words(segments)]
-        self._messages = (ctypes.c_uint64 * len(messages)).from_address(tables[1])
-        present = [len(plan.stand_ins), self._words(stand_ins)]
-        head = [called, rendezvous, 0, 0, *ends, *tables, 0, *present, form, 0 if crowded else _POLLS, 0]
-        self.address = self._words(head)
+        )
+        _set_spans(
+            [record.nested("segments") for record in self._messages],
+            [len(message.segments) for message in plan.messages],
+        )
+        rounds = SPAN.table([{"first": 0}] * len(self._rounds))
+        _set_spans(rounds, [len(messages) for messages in self._rounds])
+        absent = [
+            _stand_in(plan, position, arrays, start, rendezvous=rendezvous, count=participants, form=form)
+            for position in plan.stand_ins
+        ]
+        stand_ins = STAND_IN.table(
+            [
+                {"position": position, "participant": record.address}
+                for position, record in zip(plan.stand_ins, absent, strict=True)
+            ]
+        )
+        tables = {
+            "rounds": rounds,
+            "messages": self._messages,
+            "segments": segments,
+            "stand_ins": stand_ins,
+        }
+        self._addressed = (mpi, absent, tables)
+        self._record = EXCHANGE.allocate(
+            mpi=mpi.address,
+            rendezvous=rendezvous,
+            stand_in_count=len(stand_ins),
+            form=form,
+            eager_polls=0 if crowded else _POLLS,
+            **{name: records[0].address for name, records in tables.items() if records},
+        )
+        steps = [self._record.nested("steps", step) for step in range(len(plan.steps))]
+        _set_spans(steps, [len(step_rounds) for step_rounds in plan.steps])
+        self.address = self._record.address
         self._advance = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)(
             support().symbols["hloom_advance"]
         )
 
-    def _words(self, values: Sequence[int]) -> int:
-        """Return the address of words that live as long as this object."""
-        words = (ctypes.c_uint64 * max(1, len(values)))(*values)
-        self._kept.append(words)
-        return ctypes.addressof(words)
-
     @property
     def error(self) -> int:
         """The error that a function of MPI returned; 0 if none did."""
-        return ctypes.c_int64.from_address(self.address + 8 * _ERROR_WORD).value
+        return self._record["error"]
 
     def is_complete(self, step: int) -> bool:
         """Continue a step that native code has begun; return whether it has ended, possibly by an error."""
@@ -111,14 +137,36 @@ class Exchange:
     @property
     def awaited(self) -> set[int]:
         """The processes from or to which a message of the present round is under way."""
-        number = ctypes.c_uint64.from_address(self.address + 8 * _ROUND_WORD).value
+        number = self._record["round"]
         if number >= len(self._rounds):
             return set()
         first = sum(map(len, self._rounds[:number]))
-        complete = self._messages[_MESSAGE_WORDS - 1 :: _MESSAGE_WORDS]
-        return {m.rank for n, m in enumerate(self._rounds[number], first) if not complete[n]}
+        records = self._messages[first : first + len(self._rounds[number])]
+        pairs = zip(self._rounds[number], records, strict=True)
+        return {message.rank for message, record in pairs if not record["complete"]}
 
 
-def _message_words(message: Message, tag: int, place: int, first: int) -> list[int]:
-    kind = 2 * message.in_place + message.sends
-    return [kind, message.rank, tag, place, message.bytes, first, first + len(message.segments), 0, 0]
+def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
+    """Set spans that follow one another."""
+    for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
+        span["first"], span["end"] = end - count, end
+
+
+def _segment(segment: Segment) -> dict[str, int]:
+    return {
+        "position": segment.position,
+        "array": segment.array,
+        "offset": segment.offset,
+        "bytes": segment.size,
+        "stride": segment.stride,
+        "rows": segment.rows,
+    }
+
+
+def _stand_in(plan: ExchangePlan, position: int, arrays: int, start: int, **fields: int) -> Record:
+    """Return the record of a participant in another process, with memory for the arrays received."""
+    participant = PARTICIPANT.allocate(arrays, position=position, **fields)
+    for array in range(arrays):
+        offset = plan.places.get((position, array))
+        participant.store("arrays", array, 0 if offset is None else start + offset)
+    return participant

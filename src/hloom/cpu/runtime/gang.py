@@ -1,6 +1,6 @@
 """Gangs: all devices of a program run by one thread, each on a stack of its own.
 
-`native_code/gang.ll` switches between the devices where they wait for each other. Programs of a gang never
+`routines/gang.py` switches between the devices where they wait for each other. Programs of a gang never
 call the host, and all their collectives run in native code, so that a device waits for other devices only.
 Programs whose devices compute for long between collectives gain from threads: a gang notes how long runs
 took, and is taken no more, unless the devices share kernels among the threads of the pool anyway.
@@ -15,8 +15,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+from hloom.codegen.structs import Record
 from hloom.cpu.cores import available_cores
 from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.device_structs import (
+    DEADLOCK,
+    DIFFERENCE,
+    DIFFERS,
+    FINISHED,
+    FREE,
+    GANG,
+    NO_MEMORY,
+)
 from hloom.cpu.runtime.entry import memory_address
 from hloom.cpu.runtime.rendezvous_plan import RendezvousPlan
 from hloom.cpu.runtime.support import support
@@ -26,22 +36,13 @@ from hloom.evaluate.devices import World, deadlock
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
 
-_CONTEXT_BYTES: Final = 1012 * 8
-"""Room for a ucontext_t of any processor."""
-_HEAD_BYTES: Final = 112 + _CONTEXT_BYTES
-_FIBER_BYTES: Final = 96 + _CONTEXT_BYTES
-_RESUMED_AT: Final = 64
-_STATE_AT, _NUMBER_AT = 64, 88
-_FINISHED, _DIFFERS = 3, 4
-_ALIGNMENT: Final = 128
 _STACK_BYTES: Final = 8 << 20
 """As much as threads have by default; only pages that are touched exist."""
 _POOLED_WORK: Final = 1 << 17
 """Elementary operations of a device from which the pool runs devices that never meet."""
 _NO_RESERVE: Final = 0x4000
 """Linux's MAP_NORESERVE."""
-_DEADLOCK, _DIFFERENCE, _NO_MEMORY = 2, 3, 4
-"""Statuses of a run."""
+_ARENA_ALIGNMENT: Final = 128
 _RUN: Final = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )
@@ -68,13 +69,13 @@ class Gang:
         self.count = len(natives)
         self._natives = natives
         self._world = World(*shape)
-        size = _HEAD_BYTES + _FIBER_BYTES * self.count
-        self._memory = ctypes.create_string_buffer(size + _ALIGNMENT)
-        self.address = -(-ctypes.addressof(self._memory) // _ALIGNMENT) * _ALIGNMENT
+        self._record = GANG.allocate(self.count)
+        self.address = self._record.address
         meets = any(native.calls_host for native in natives)
         plan = RendezvousPlan(self._world, [native.host_calls for native in natives]) if meets else None
         self._participants = [
-            plan.participants(n, self._fiber(n)) if plan is not None else {} for n in range(self.count)
+            plan.participants(n, self._fiber(n).address) if plan is not None else {}
+            for n in range(self.count)
         ]
         self._tables = [
             (ctypes.c_void_p * (len(native.host_calls) + 1))(
@@ -90,7 +91,7 @@ class Gang:
                 device.id,
                 participants=ctypes.addressof(table) if meets else 0,
                 stop=stop,
-                fiber=self._fiber(n) if meets else 0,
+                fiber=self._fiber(n).address if meets else 0,
             )
             for n, (device, table) in enumerate(zip(self._world.devices, self._tables, strict=True))
         ]
@@ -105,18 +106,21 @@ class Gang:
         return all(len(participants) == len(native.host_calls) for native, participants in pairs)
 
     def _write(self, meets: bool) -> None:
-        """Write the words that native code reads."""
-        library = ctypes.CDLL(None)
-        switches = [_address(getattr(library, name)) for name in _CONTEXT_FUNCTIONS] if meets else [0] * 3
+        """Set the fields that native code reads."""
+        gang = self._record
         arena = max(native.memory.temp for native in self._natives)
-        words = (ctypes.c_uint64 * 10).from_address(self.address + 8)
-        size = -(-arena // _ALIGNMENT) * _ALIGNMENT
-        words[:] = (self.count, meets, memory_address(), size, *switches, 0, self._uses_threads(meets), 0)
+        gang["devices"], gang["meets"], gang["memory"] = self.count, meets, memory_address()
+        gang["arena_bytes"] = -(-arena // _ARENA_ALIGNMENT) * _ARENA_ALIGNMENT
+        gang["parallel"] = self._uses_threads(meets)
+        if meets:
+            library = ctypes.CDLL(None)
+            for name in _CONTEXT_FUNCTIONS:
+                gang[name] = _address(getattr(library, name))
         for n, (native, context) in enumerate(zip(self._natives, self._contexts, strict=True)):
-            fiber = (ctypes.c_uint64 * 5).from_address(self._fiber(n))
-            stack = self._stacks[n] if meets else None
-            start, stack_size = (0, 0) if stack is None else (_start_of(stack), _STACK_BYTES)
-            fiber[:] = (self.address, native.address, context.address, start, stack_size)
+            fiber = self._fiber(n)
+            fiber["gang"], fiber["program"], fiber["context"] = self.address, native.address, context.address
+            if meets:
+                fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
     def _uses_threads(self, meets: bool) -> bool:
         """Return whether devices that compute for long run at the same time: if that keeps more cores busy.
@@ -131,8 +135,8 @@ class Gang:
         least = min(native.facts.work for native in self._natives)
         return cores > 1 and least >= _POOLED_WORK and (alone or self.count >= cores)
 
-    def _fiber(self, number: int) -> int:
-        return self.address + _HEAD_BYTES + _FIBER_BYTES * number
+    def _fiber(self, number: int) -> Record:
+        return self._record.nested("fibers", number)
 
     @property
     def work(self) -> int:
@@ -153,7 +157,7 @@ class Gang:
     @property
     def resumptions(self) -> int:
         """Times that a device began or continued in the last run."""
-        return ctypes.c_int64.from_address(self.address + _RESUMED_AT).value
+        return self._record["resumptions"]
 
     def take(self) -> bool:
         """Take the gang for a run; return false if it runs, or if its devices shall have threads."""
@@ -165,7 +169,7 @@ class Gang:
 
     def forget(self) -> None:
         """Free the gang in a forked child, which lacks the thread that may have had it."""
-        ctypes.c_int32.from_address(self.address).value = 0
+        self._record["lock"] = FREE
 
     def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Run a gang that was taken, on the addresses of the inputs and results of all devices.
@@ -185,28 +189,22 @@ class Gang:
         """Return the error for the status of a run, and prepare the gang for others."""
         devices = [device.id for device in self._world.devices]
         try:
-            if status == _DEADLOCK:
+            if status == DEADLOCK:
                 waits = {
-                    device: self._participants[n][self._number(n)].describe()
+                    device: self._participants[n][self._fiber(n)["call"]].describe()
                     for n, device in enumerate(devices)
-                    if self._state(n) != _FINISHED
+                    if self._fiber(n)["state"] != FINISHED
                 }
                 return deadlock(waits, [device for device in devices if device not in waits])
-            if status == _DIFFERENCE:
-                n = next(n for n in range(self.count) if self._state(n) == _DIFFERS)
-                return self._participants[n][self._number(n)].mismatch()
-            if status == _NO_MEMORY:
+            if status == DIFFERENCE:
+                n = next(n for n in range(self.count) if self._fiber(n)["state"] == DIFFERS)
+                return self._participants[n][self._fiber(n)["call"]].mismatch()
+            if status == NO_MEMORY:
                 return EvaluationError("no memory for temporaries", rule="evaluate.memory")
             return EvaluationError("the program was ended by a signal", rule="devices.ended")
         finally:
             for clear in self._world.before_run:
                 clear()
-
-    def _state(self, number: int) -> int:
-        return ctypes.c_int64.from_address(self._fiber(number) + _STATE_AT).value
-
-    def _number(self, number: int) -> int:
-        return ctypes.c_int64.from_address(self._fiber(number) + _NUMBER_AT).value
 
 
 def gang_of(

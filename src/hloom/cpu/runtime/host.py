@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 HOST_FUNCTION: Final = "hloom_host"
 FAILED: Final = 1 << 32
-"""Added to the number of a call whose C function fails or answers later; see ``native_code/foreign.ll``."""
+"""Added to the number of a call whose C function fails or answers later; see ``routines/foreign.py``."""
 HOST_OPERATIONS: Final = (
     "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
     "bitcast", "collective-permute-done", "collective-permute-start", "collective-reduce",

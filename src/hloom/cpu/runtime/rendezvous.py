@@ -1,17 +1,16 @@
 """Rendezvous of the devices of a program in native code.
 
-A rendezvous is memory that all participants of a process address; its layout is in
-`native_code/rendezvous.ll`. Participants in other processes are represented by stand-ins (`exchange.py`).
+A rendezvous is memory that all participants of a process address. Participants in other processes are
+represented by stand-ins (`exchange.py`). `routines/rendezvous.py` is the native side.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Final
 
 from hloom.buffers.buffers import leaves
-from hloom.cpu.runtime.context import FIRST_PARTICIPANT, PARTICIPANT_WORDS
+from hloom.cpu.runtime.device_structs import NO_SOURCE, PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.exchange import Exchange
 from hloom.cpu.runtime.support import keep_for_ever
 from hloom.errors import EvaluationError, HloError
@@ -21,14 +20,8 @@ from hloom.ir.instruction import HloInstruction
 
 _SPINS: Final = 800
 """Polls of the generation before a thread sleeps, if every device can have a core: some 10 us."""
-_ALIGNMENT: Final = 128
-_GENERATION_AT: Final = 128
-_SPINS_AT: Final = 260
 _OTHER_FORM: Final = -1
 """Values that native code reports instead of a generation; steps of an exchange follow."""
-
-
-_NOBODY: Final = (1 << 64) - 1
 
 
 class Rendezvous:
@@ -45,28 +38,29 @@ class Rendezvous:
         self, participants: tuple[DeviceId, ...], here: Sequence[DeviceId], *, crowded: bool
     ) -> None:
         self.participants, self.here, self.crowded = participants, here, crowded
-        self._size = FIRST_PARTICIPANT + 8 * len(participants)
-        self._memory = ctypes.create_string_buffer(self._size + _ALIGNMENT)
-        start = ctypes.addressof(self._memory)
-        self.address = -(-start // _ALIGNMENT) * _ALIGNMENT
-        self.clear()
+        self._record = RENDEZVOUS.allocate(len(participants), spins=0 if crowded else _SPINS)
+        self.address = self._record.address
 
     def clear(self) -> None:
         """Withdraw all participants; needed after a run that failed."""
-        ctypes.memset(self.address, 0, self._size)
-        ctypes.c_int32.from_address(self.address + _SPINS_AT).value = 0 if self.crowded else _SPINS
+        for counter in ("arrived", "generation", "sleepers"):
+            self._record[counter] = 0
+        for position in range(len(self.participants)):
+            self._record.store("participants", position, 0)
 
     @property
     def generation(self) -> int:
         """Number of times that all participants have arrived."""
-        return ctypes.c_uint32.from_address(self.address + _GENERATION_AT).value
+        return self._record["generation"]
 
     @property
     def missing(self) -> list[DeviceId]:
         """Devices of this process that have not arrived."""
-        records = (ctypes.c_uint64 * len(self.participants)).from_address(self.address + FIRST_PARTICIPANT)
-        pairs = zip(self.participants, records, strict=True)
-        return [device for device, record in pairs if not record and device in self.here]
+        return [
+            device
+            for position, device in enumerate(self.participants)
+            if device in self.here and not self._record.load("participants", position)
+        ]
 
 
 class Participant:
@@ -98,18 +92,18 @@ class Participant:
         self._rendezvous, self._device, self._instruction = rendezvous, device, instruction
         self._exchange = exchange
         participants = rendezvous.participants
-        head = (
-            rendezvous.address,
-            participants.index(device.id),
-            len(participants),
-            form,
-            len(rendezvous.here),
-            exchange.address if exchange is not None else 0,
-            _NOBODY if source is None else source,
-            fiber,
+        self._record = PARTICIPANT.allocate(
+            array_count(instruction),
+            rendezvous=rendezvous.address,
+            position=participants.index(device.id),
+            count=len(participants),
+            form=form,
+            local=len(rendezvous.here),
+            exchange=exchange.address if exchange is not None else 0,
+            source=NO_SOURCE if source is None else source,
+            fiber=fiber,
         )
-        self._words = (ctypes.c_uint64 * (PARTICIPANT_WORDS + array_count(instruction)))(*head)
-        self.address = ctypes.addressof(self._words)
+        self.address = self._record.address
 
     def wait(self, generation: int) -> None:
         """Wait until all have arrived; raises Stopped if that is impossible.

@@ -33,18 +33,14 @@ FILES: Final = (
     "memory",
     "entry",
     "host",
-    "rendezvous",
-    "gang",
-    "exchange",
-    "foreign",
     "library",
 )
 _FOLDER: Final = Path(__file__).parent / "native_code"
 
 
 def native_code(target: Target, *files: str) -> str:
-    """Return the LLVM IR of some of the files, with the file of the target's processor."""
-    return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
+    """Return the LLVM IR of some of the files."""
+    return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in files)
 
 
 def mixed_code(target: Target, routines: Iterable[Routine], written: str) -> Code:
@@ -136,6 +132,18 @@ def _load() -> LoadedObject:
 def support_code(target: Target) -> Code:
     """Return the code for a machine."""
     from hloom.codegen.llvm.routines import routines_of
-    from hloom.cpu.runtime.routines import clock
+    from hloom.cpu.runtime.routines import clock, exchange, foreign, gang, processor, rendezvous
 
-    return mixed_code(target, routines_of(clock), native_code(target, *FILES))
+    return mixed_code(
+        target,
+        routines_of(clock, processor, foreign, exchange, gang, rendezvous),
+        native_code(target, *FILES),
+    )
+
+
+def pool_code(target: Target) -> str:
+    """Return the LLVM IR of the thread pool alone."""
+    from hloom.codegen.llvm.routines import routines_of
+    from hloom.cpu.runtime.routines import processor
+
+    return mixed_code(target, routines_of(processor), native_code(target, "pool"))[0]

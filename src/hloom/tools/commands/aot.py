@@ -18,7 +18,7 @@ from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
-from hloom.cpu.runtime.support import native_code
+from hloom.cpu.runtime.support import pool_code
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.tools.commands.c_header import header_text
@@ -112,7 +112,7 @@ def compile_ahead(
         text,
         machine,
         simplified=simplified_names(program.module),
-        linked=native_code(machine, "pool") if threaded else "",
+        linked=pool_code(machine) if threaded else "",
         internal=(_PARALLEL, _POOL_STOP) if threaded else (),
     )
     header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)

@@ -19,26 +19,11 @@
   [0 x %slot]                  ; 19 one for each thread
 }
 
-declare i64 @syscall(i64, ...)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-
-; Sleep while the word at an address has this value.
-define internal void @futex_wait(ptr %word, i32 %value) nounwind {
-  %number = load i64, ptr @futex_call
-  %r = call i64 (i64, ...) @syscall(i64 %number, ptr %word, i32 128, i32 %value, ptr null, ptr null, i32 0)
-  ret void
-}
-
-; Wake all threads that sleep on a word.
-define internal void @futex_wake(ptr %word) nounwind {
-  %number = load i64, ptr @futex_call
-  %r = call i64 (i64, ...) @syscall(i64 %number, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  ret void
-}
 
 ; Poll on behalf of a program; 0 if its context knows no function to poll with.
 define internal i32 @poll(ptr %context, ptr %last) nounwind {

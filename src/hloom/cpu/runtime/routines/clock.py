@@ -11,13 +11,24 @@ from hloom.codegen.structs import Struct
 
 NANOSECONDS: Final = 1_000_000_000
 _MONOTONIC: Final = 1
+_THREAD_CPU_TIME: Final = 3
 TIMESPEC: Final = Struct("timespec", seconds="i64", nanoseconds="i64")
 _clock_gettime: Final = External("clock_gettime", I32, I32, PTR)
+
+
+def _read(f: Function, clock: int) -> Value:
+    time = Fields(TIMESPEC, f.allocate(I64, 2, align=8))
+    _clock_gettime(f, clock, time)
+    return time["seconds"] * NANOSECONDS + time["nanoseconds"]
 
 
 @routine(I64, exported=True)
 def hloom_clock(f: Function) -> Value:
     """Return nanoseconds since a fixed moment."""
-    time = Fields(TIMESPEC, f.allocate(I64, 2, align=8))
-    _clock_gettime(f, _MONOTONIC, time)
-    return time["seconds"] * NANOSECONDS + time["nanoseconds"]
+    return _read(f, _MONOTONIC)
+
+
+@routine(I64)
+def thread_nanoseconds(f: Function) -> Value:
+    """Return the nanoseconds for which the thread has computed."""
+    return _read(f, _THREAD_CPU_TIME)

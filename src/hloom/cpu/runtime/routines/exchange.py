@@ -1,0 +1,200 @@
+"""Exchange of arrays with the participants of a rendezvous in other processes, by functions of MPI's form.
+
+`hloom.cpu.runtime.exchange` writes the tables.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I8, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.atomics import Atomic
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import copy_bytes
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import Variable, repeat
+from hloom.codegen.structs import Struct
+from hloom.cpu.runtime.device_structs import (
+    EXCHANGE,
+    MESSAGE,
+    MPI,
+    PARTICIPANT,
+    RECEIVE_IN_PLACE,
+    RECEIVE_PACKED,
+    RENDEZVOUS,
+    SEGMENT,
+    SEND_PACKED,
+    SPAN,
+    STAND_IN,
+)
+from hloom.cpu.runtime.routines.clock import hloom_clock
+from hloom.cpu.runtime.routines.processor import pause
+
+_FORM_BYTES: Final = 8
+"""The form of the operands begins a packed message."""
+_PATIENCE_NANOSECONDS: Final = 20_000_000
+"""Time after which the host waits."""
+_STATUS_WORDS: Final = 8
+"""Room for an ``MPI_Status``."""
+UNDER_WAY, COMPLETE, FAILED = 0, 1, 2
+"""Progress of a step."""
+
+sched_yield: Final = External("sched_yield", I32)
+await_host: Final = External("await", I32, I64, I64)
+
+
+def _element(table: Value, struct: Struct, index: Value) -> Fields:
+    return Fields(struct, Function.of(table).offset(table, index * struct.size, I8))
+
+
+@routine(PTR, rendezvous=RENDEZVOUS, segment=SEGMENT)
+def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
+    """Return the address of a segment's first row."""
+    participant = Fields(PARTICIPANT, rendezvous.load("participants", segment["position"]))
+    return f.offset(participant.load("arrays", segment["array"]), segment["offset"])
+
+
+@routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
+def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
+    """Copy the segments of a message into its memory, or out of it."""
+    packed = Variable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
+    span = message.nested("segments")
+    with f.loop(span["first"], span["end"]) as segments:
+        segment = _element(exchange["segments"], SEGMENT, segments.index)
+        row = Variable(f, PTR, segment_address(f, Fields(RENDEZVOUS, exchange["rendezvous"]), segment))
+        bytes = segment["bytes"]
+        with f.loop(0, segment["rows"]):
+            target, source = packs.select(packed.get(), row.get()), packs.select(row.get(), packed.get())
+            copy_bytes(target, source, bytes)
+            packed.set(f.offset(packed.get(), bytes))
+            row.set(f.offset(row.get(), segment["stride"]))
+
+
+@routine(I32, exchange=EXCHANGE, message=MESSAGE)
+def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
+    """Begin a message; return the status of MPI."""
+    mpi = Fields(MPI, exchange["mpi"])
+    message["complete"] = 0
+    kind = message["kind"]
+    with f.when(kind.compare("uge", RECEIVE_IN_PLACE)):
+        segment = _element(exchange["segments"], SEGMENT, message.nested("segments")["first"])
+        message["memory"] = segment_address(f, Fields(RENDEZVOUS, exchange["rendezvous"]), segment)
+    with f.when(kind.compare("eq", SEND_PACKED)):
+        f.store(exchange["form"], message["memory"])
+        copy_segments(f, exchange, message, 1)
+    sends = (kind & 1).compare("ne", 0)
+    return f.call_pointer(
+        I32,
+        sends.select(mpi["isend"], mpi["irecv"]),
+        message["memory"],
+        message["bytes"].cast("trunc", I32),
+        mpi["byte"],
+        message["rank"].cast("trunc", I32),
+        message["tag"].cast("trunc", I32),
+        mpi["communicator"],
+        message.address("request"),
+    )
+
+
+@routine(I1, exchange=EXCHANGE, message=MESSAGE)
+def record_message(f: Function, exchange: Fields, message: Fields) -> int:
+    """Unpack a message that is complete; return whether its sender's operands have the form of those here."""
+    f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
+    form = f.load(I64, message["memory"])
+    with f.when(form.compare("eq", exchange["form"])):
+        copy_segments(f, exchange, message, 0)
+        f.return_value(1)
+    stand_in = Fields(STAND_IN, exchange["stand_ins"])
+    Fields(PARTICIPANT, stand_in["participant"])["form"] = form
+    return 0
+
+
+@routine(exchange=EXCHANGE, step=I32)
+def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
+    """Put the stand-ins into the rendezvous, and go to the first round of a step."""
+    exchange["round"] = exchange.nested("steps", step.cast("zext", I64) - 1)["first"]
+    exchange["under_way"] = 0
+    rendezvous, form = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["form"]
+    with f.loop(0, exchange["stand_in_count"]) as loop:
+        stand_in = _element(exchange["stand_ins"], STAND_IN, loop.index)
+        Fields(PARTICIPANT, stand_in["participant"])["form"] = form
+        own = rendezvous.atomic("participants", stand_in["position"])
+        own.store(stand_in["participant"], "monotonic")
+
+
+@routine(I32, exchange=EXCHANGE, first=I64, end=I64)
+def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
+    """Begin the messages of a round; return the status of MPI."""
+    with f.loop(first, end) as loop:
+        message = _element(exchange["messages"], MESSAGE, loop.index)
+        status = begin_message(f, exchange, message)
+        f.return_if(status.compare("ne", 0), status)
+    exchange["under_way"] = 1
+    return 0
+
+
+@routine(I32, exported=True, exchange=EXCHANGE, step=I32)
+def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
+    """Continue a step; return its progress.
+
+    A step is also complete when another process has operands of another form: its other messages never come.
+    """
+    flag, status = f.allocate(I32, align=4), f.allocate(I64, _STATUS_WORDS)
+    mpi, last = Fields(MPI, exchange["mpi"]), exchange.nested("steps", step.cast("zext", I64) - 1)["end"]
+
+    def fail_if_nonzero(code: Value) -> None:
+        with f.when(code.compare("ne", 0)):
+            exchange["error"] = code.cast("sext", I64)
+            f.return_value(FAILED)
+
+    with repeat(f):
+        f.return_if(exchange["round"].compare("uge", last), COMPLETE)
+        span = _element(exchange["rounds"], SPAN, exchange["round"])
+        first, end = span["first"], span["end"]
+        with f.when(exchange["under_way"].compare("eq", 0)):
+            fail_if_nonzero(begin_round(f, exchange, first, end))
+        pending = Variable(f, I64, 0)
+        with f.loop(first, end) as loop:
+            message = _element(exchange["messages"], MESSAGE, loop.index)
+            with f.when(message["complete"].compare("eq", 0)):
+                fail_if_nonzero(f.call_pointer(I32, mpi["test"], message.address("request"), flag, status))
+                came = f.load(I32, flag).compare("ne", 0)
+                pending.set(pending.get() + came.select(f.constant(I64, 0), 1))
+                with f.when(came):
+                    message["complete"] = 1
+                    f.return_if(~record_message(f, exchange, message), COMPLETE)
+        f.return_if(pending.get().compare("ne", 0), UNDER_WAY)
+        exchange["round"] = exchange["round"] + 1
+        exchange["under_way"] = 0
+
+
+@routine(I32, exchange=EXCHANGE, number=I64, step=I32)
+def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> Value:
+    """Make the exchange of a step for all participants of this process; return 1 if that failed, else 0.
+
+    After a while the host waits, which detects deadlocks: it is told -1 - step instead of a generation.
+    """
+    begin = hloom_clock(f)
+    polls = Variable(f, I64, 0)
+    with repeat(f) as loop:
+        progress = hloom_advance(f, exchange, step)
+        f.return_if(progress.compare("eq", COMPLETE), 0)
+        loop.leave_if(progress.compare("ne", UNDER_WAY))
+        polls.set(polls.get() + 1)
+        with f.when(polls.get().compare("ule", exchange["eager_polls"])):
+            pause(f)
+            loop.restart()
+        loop.leave_if((hloom_clock(f) - begin).compare("sgt", _PATIENCE_NANOSECONDS))
+        sched_yield(f)
+    return await_host(f, number, f.constant(I64, -1) - step.cast("zext", I64))
+
+
+@routine(I32, exported=True, request=PTR, flag=PTR, status=PTR)
+def hloom_test_request(f: Function, request: Value, flag: Value, status: Value) -> Value:
+    """Test a request of hloom's own transport, in the place of ``MPI_Test``; return its error, or 0.
+
+    A request is a word: 0 under way, 1 complete, otherwise an error.
+    """
+    state = Atomic(I64, request).load("acquire")
+    f.store(state.compare("eq", COMPLETE).cast("zext", I32), flag)
+    return state.compare("ugt", COMPLETE).select(state.cast("trunc", I32), 0)

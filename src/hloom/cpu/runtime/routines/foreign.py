@@ -1,0 +1,81 @@
+"""Calls of C functions that users have registered as targets of custom calls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I8, I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm.atomics import Atomic
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import copy_bytes
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import is_null
+from hloom.codegen.structs import Array, Struct
+
+_FAILED: Final = 1 << 32
+"""Added to the number of a call whose function fails or answers later."""
+
+_BUFFER: Final = Struct(
+    "XLA_FFI_Buffer", size="i64", extension="ptr", type="i32", data="ptr", rank="i64", dimensions="ptr"
+)
+_BUFFERS: Final = Struct("XLA_FFI_Args", size="i64", extension="ptr", count="i64", types="ptr", buffers="ptr")
+_FRAME: Final = Struct(
+    "XLA_FFI_CallFrame",
+    size="i64",
+    extension="ptr",
+    api="ptr",
+    context="ptr",
+    stage="i32",
+    arguments=_BUFFERS,
+    results=_BUFFERS,
+    attributes=Array("i64", 6),
+    future="ptr",
+)
+"""Structs of XLA's typed FFI; `hloom.operations.ffi` makes the templates of call frames."""
+
+hloom_host: Final = External("hloom_host", I32, PTR, I64, PTR)
+
+
+@routine(
+    I32, exported=True,
+    context=PTR, number=I64, arrays=PTR, cell=PTR, template=PTR, operands=I64, results=I64,
+)  # fmt: skip
+def hloom_foreign(
+    f: Function,
+    context: Value,
+    number: Value,
+    arrays: Value,
+    cell: Value,
+    template: Value,
+    operands: Value,
+    results: Value,
+) -> Value:
+    """Call the function in a cell on arrays, operands before results; return 1 if an exception was raised.
+
+    A template makes the function a handler of XLA's typed FFI, whose error the host raises; without one it is
+    called with its only result and its operands. Without a function the host evaluates the call.
+    """
+    function = Atomic(PTR, cell).load("acquire")
+    with f.when(is_null(function)):
+        f.return_value(hloom_host(f, context, number, arrays))
+    with f.when(is_null(template)):
+        f.call_pointer(VOID, function, f.load(PTR, f.offset(arrays, operands, PTR)), arrays)
+        f.return_value(0)
+    count = operands + results
+    bytes = count * _BUFFER.size + _FRAME.size
+    frame = Fields(_FRAME, f.allocate_bytes(bytes, align=16))
+    addresses = f.allocate_bytes(count * PTR.size, align=16)
+    copy_bytes(frame.pointer, template, bytes)
+    frame.nested("arguments")["buffers"] = addresses
+    frame.nested("results")["buffers"] = f.offset(addresses, operands, PTR)
+    first = f.offset(frame.pointer, _FRAME.size)
+    with f.loop(0, count) as loop:
+        buffer = Fields(_BUFFER, f.offset(first, loop.index * _BUFFER.size, I8))
+        buffer["data"] = f.load(PTR, f.offset(arrays, loop.index, PTR))
+        f.store(buffer.pointer, f.offset(addresses, loop.index, PTR))
+    error = f.call_pointer(PTR, function, frame.pointer)
+    f.return_if(is_null(error) & is_null(frame["future"]), 0)
+    answer = f.allocate(PTR, 2)
+    f.store(error, answer)
+    f.store(frame["future"], f.offset(answer, 1, PTR))
+    return hloom_host(f, context, number | _FAILED, answer)

@@ -1,0 +1,273 @@
+"""Devices that one thread runs in turns.
+
+Each device has a stack of its own, a fiber. One that waits for others in a rendezvous leaves the processor to
+the next one at once, and continues when the generation has changed: no device waits for a thread that the
+system has not scheduled, whatever the number of cores and of other programs. Devices that never meet need no
+stacks: they run one after the other, or as tasks of the thread pool. What needs Python (a look for signals)
+runs on the stack of the thread. `hloom.cpu.runtime.gang` is the Python side.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm.atomics import Atomic
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
+from hloom.cpu.runtime.device_structs import (
+    AWAITED,
+    DEADLOCK,
+    DIFFERENCE,
+    DIFFERS,
+    DONE,
+    ENDED,
+    FIBER,
+    FINISHED,
+    FREE,
+    GANG,
+    LOOKS,
+    NO_MEMORY,
+    RUNS,
+    TAKEN,
+    UCONTEXT,
+    WAITS,
+)
+from hloom.cpu.runtime.routines.clock import thread_nanoseconds
+from hloom.cpu.runtime.routines.processor import futex_wait, futex_wake
+
+_LONG_RUNS: Final = 3
+"""Runs in a row with long sections after which devices get threads."""
+_LONG_NANOSECONDS: Final = 100_000
+"""Mean time of a section, for which the thread computed, from which a run counts as long."""
+
+look_for_signals: Final = External("look_for_signals", I32)
+hloom_take: Final = External("hloom_take", PTR, PTR, I64)
+hloom_give: Final = External("hloom_give", VOID, PTR, PTR)
+hloom_parallel: Final = External("hloom_parallel", I32, PTR, PTR, PTR, I64, I64)
+save_thread: Final = External("PyEval_SaveThread", PTR)
+restore_thread: Final = External("PyEval_RestoreThread", VOID, PTR)
+
+
+# -- taking a gang
+
+
+@routine(I1, exported=True, gang=GANG)
+def hloom_gang_parts(f: Function, gang: Fields) -> Value:
+    """Return whether devices shall run in threads: they meet, and sections were long in several runs."""
+    return gang["long_runs"].compare("uge", _LONG_RUNS) & gang["parallel"].compare("ne", 0)
+
+
+@routine(I32, exported=True, gang=GANG)
+def hloom_gang_take(f: Function, gang: Fields) -> Value:
+    """Take a gang; return 0 if another thread has it, or if its devices shall run in threads."""
+    f.return_if(hloom_gang_parts(f, gang), 0)
+    return gang.atomic("lock").compare_exchange(FREE, TAKEN, "acquire").cast("zext", I32)
+
+
+@routine(exported=True, gang=GANG)
+def hloom_gang_wait(f: Function, gang: Fields) -> None:
+    """Take a gang when no other thread has it."""
+    lock = gang.atomic("lock")
+    f.return_if(lock.compare_exchange(FREE, TAKEN, "acquire"))
+    with repeat(f) as loop:
+        loop.leave_if(lock.exchange(AWAITED, "acquire").compare("eq", FREE))
+        futex_wait(f, gang.address("lock"), AWAITED)
+
+
+@routine(exported=True, gang=GANG)
+def hloom_gang_leave(f: Function, gang: Fields) -> None:
+    """Let others take a gang."""
+    with f.when(gang.atomic("lock").exchange(FREE, "release").compare("eq", AWAITED)):
+        futex_wake(f, gang.address("lock"))
+
+
+# -- fibers
+
+
+@routine(I32, fiber=FIBER)
+def run_device(f: Function, fiber: Fields) -> Value:
+    """Run the program of a device; return its status."""
+    return f.call_pointer(
+        I32, fiber["program"], fiber["sources"], fiber["targets"], fiber["arena"], fiber["context"]
+    )
+
+
+@routine(fiber=FIBER, state=I64)
+def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
+    """Return to the thread's stack in a state, until the thread resumes the fiber."""
+    fiber["state"] = state
+    gang = Fields(GANG, fiber["gang"])
+    f.call_pointer(I32, gang["swapcontext"], fiber.address("machine"), gang.address("machine"))
+
+
+@routine(low=I32, high=I32)
+def fiber_main(f: Function, low: Value, high: Value) -> None:
+    """Run the fiber whose address is in two halves, as makecontext passes arguments."""
+    address = (high.cast("zext", I64) << 32) | low.cast("zext", I64)
+    fiber = Fields(FIBER, address.cast("inttoptr", PTR))
+    fiber["status"] = run_device(f, fiber)
+    leave_fiber(f, fiber, FINISHED)
+
+
+@routine(fiber=FIBER, word=PTR, value=I32, call=I64)
+def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
+    """Let the other devices run until a word has another value; remember the number of the call."""
+    fiber["word"], fiber["value"], fiber["call"] = word, value, call
+    leave_fiber(f, fiber, WAITS)
+
+
+@routine(fiber=FIBER, call=I64)
+def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
+    """End the run because the operands of a call do not fit those of other devices."""
+    fiber["call"] = call
+    leave_fiber(f, fiber, DIFFERS)
+
+
+@routine(I32, fiber=FIBER)
+def fiber_look(f: Function, fiber: Fields) -> Value:
+    """Look for signals on the thread's stack, where handlers may run; return nonzero if one raised."""
+    leave_fiber(f, fiber, LOOKS)
+    return fiber["status"]
+
+
+@routine(gang=GANG, fiber=FIBER)
+def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
+    """Prepare a fiber to run its program from the start."""
+    machine = Fields(UCONTEXT, fiber.address("machine"))
+    f.call_pointer(I32, gang["getcontext"], machine.pointer)
+    machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
+    address = fiber.pointer.cast("ptrtoint", I64)
+    low, high = address.cast("trunc", I32), address.logical_shift_right(32).cast("trunc", I32)
+    two = f.constant(I32, 2)
+    f.call_pointer(VOID, gang["makecontext"], machine.pointer, fiber_main.address(f), two, low, high)
+
+
+# -- running
+
+
+@routine(gang=GANG, begin=I64, end=I64)
+def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
+    """Run some devices, as a task of the pool."""
+    with f.loop(begin, end) as loop:
+        fiber = gang.nested("fibers", loop.index)
+        fiber["status"] = run_device(f, fiber)
+
+
+@routine(I32, gang=GANG)
+def run_apart(f: Function, gang: Fields) -> Value:
+    """Run devices that never meet: as tasks of the pool if they compute for long, else one by one."""
+    count = gang["devices"]
+    with f.when(gang["parallel"].compare("eq", 0)):
+        with f.loop(0, count) as loop:
+            status = run_device(f, gang.nested("fibers", loop.index))
+            f.return_if(status.compare("ne", 0), ENDED)
+        f.return_value(DONE)
+    context = gang.nested("fibers")["context"]
+    status = Variable(f, I32, hloom_parallel(f, context, run_devices.address(f), gang, count, 1))
+    with f.loop(0, count) as loop:
+        status.set(status.get() | gang.nested("fibers", loop.index)["status"])
+    return status.get()
+
+
+@routine(I32, gang=GANG)
+def resume_all(f: Function, gang: Fields) -> None:
+    """Resume the fibers in turns until all are finished; return the status of the run."""
+    count = gang["devices"]
+    moved, left = Variable(f, I1), Variable(f, I1)
+    with repeat(f):
+        moved.set(0)
+        left.set(0)
+        with f.loop(0, count) as loop:
+            fiber = gang.nested("fibers", loop.index)
+            unfinished = fiber["state"].compare("ne", FINISHED)
+            with f.when(unfinished), choose(f, _waits(f, fiber)) as waiting:
+                left.set(1)
+                waiting.otherwise()
+                moved.set(1)
+                _resume(f, gang, fiber, left)
+        f.return_if(~left.get(), DONE)
+        f.return_if(~moved.get(), DEADLOCK)
+
+
+def _waits(f: Function, fiber: Fields) -> Value:
+    """Return whether a fiber waits for a word that has not changed; the word of others may be null."""
+    waits = Variable(f, I1, 0)
+    with f.when(fiber["state"].compare("eq", WAITS)):
+        waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
+    return waits.get()
+
+
+def _resume(f: Function, gang: Fields, fiber: Fields, left: Variable) -> None:
+    """Resume a fiber until it waits or is finished, with looks for signals in between."""
+    with repeat(f) as loop:
+        fiber["state"] = RUNS
+        gang["resumptions"] = gang["resumptions"] + 1
+        f.call_pointer(I32, gang["swapcontext"], gang.address("machine"), fiber.address("machine"))
+        state = fiber["state"]
+        f.return_if(state.compare("eq", DIFFERS), DIFFERENCE)
+        with f.when(state.compare("eq", LOOKS)):
+            fiber["status"] = look_for_signals(f)
+            loop.restart()
+        with f.when(state.compare("eq", WAITS)):
+            left.set(1)
+            loop.leave()
+        f.return_if(fiber["status"].compare("ne", 0), ENDED)
+        loop.leave()
+
+
+@routine(I32, gang=GANG)
+def take_turns(f: Function, gang: Fields) -> Value:
+    """Resume the fibers in turns, and count runs with long sections."""
+    begin = thread_nanoseconds(f)
+    gang["resumptions"] = 0
+    status = resume_all(f, gang)
+    elapsed = thread_nanoseconds(f) - begin
+    is_long = elapsed.compare("ugt", gang["resumptions"] * _LONG_NANOSECONDS)
+    gang["long_runs"] = is_long.select(gang["long_runs"] + 1, 0)
+    return status
+
+
+@routine(I32, exported=True, gang=GANG, sources=PTR, inputs=I64, targets=PTR, outputs=I64)
+def hloom_gang_run(
+    f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
+) -> Value:
+    """Run all devices of a gang that the thread has taken; return the status.
+
+    The addresses of the inputs of all devices follow one another, and those of the outputs.
+    """
+    count, arena_bytes = gang["devices"], gang["arena_bytes"]
+    bytes = arena_bytes * count
+    arenas = Variable(f, PTR, 0)
+    with f.when(bytes.compare("ne", 0)):
+        arenas.set(hloom_take(f, gang["memory"], bytes))
+        f.return_if(is_null(arenas.get()), NO_MEMORY)
+    meets = gang["meets"].compare("ne", 0)
+    with f.loop(0, count) as loop:
+        number, fiber = loop.index, gang.nested("fibers", loop.index)
+        fiber["sources"] = f.offset(sources, number * inputs, PTR)
+        fiber["targets"] = f.offset(targets, number * outputs, PTR)
+        fiber["arena"] = f.offset(arenas.get(), number * arena_bytes)
+        fiber["state"], fiber["status"] = RUNS, 0
+        with f.when(meets):
+            begin_fiber(f, gang, fiber)
+    status = Variable(f, I32)
+    with choose(f, meets) as choice:
+        status.set(take_turns(f, gang))
+        choice.otherwise()
+        status.set(run_apart(f, gang))
+    with f.when(~is_null(arenas.get())):
+        hloom_give(f, gang["memory"], arenas.get())
+    return status.get()
+
+
+@routine(I32, exported=True, gang=GANG, sources=PTR, inputs=I64, targets=PTR, outputs=I64)
+def hloom_gang_execute(
+    f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
+) -> Value:
+    """Run a gang without the GIL, which the caller holds."""
+    thread = save_thread(f)
+    status = hloom_gang_run(f, gang, sources, inputs, targets, outputs)
+    restore_thread(f, thread)
+    return status

@@ -1,0 +1,54 @@
+"""What depends on the processor, and on Linux: pauses of spinning threads, and futexes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import null
+from hloom.cpu.runtime.routines.clock import NANOSECONDS, TIMESPEC
+
+_FUTEX_CALLS: Final = {"x86_64": 202, "aarch64": 98}
+"""Numbers of the system call, by architecture."""
+_WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
+_EVERYONE: Final = (1 << 31) - 1
+_AARCH64_YIELD: Final = 1
+
+syscall: Final = External("syscall", I64, I64, PTR, I32, I32, PTR, PTR, I32)
+
+
+@routine(inline=True)
+def pause(f: Function) -> None:
+    """Tell the processor that the thread spins."""
+    if f.target.architecture == "aarch64":
+        f.call(VOID, "llvm.aarch64.hint", f.constant(I32, _AARCH64_YIELD))
+    else:
+        f.call(VOID, "llvm.x86.sse2.pause")
+
+
+def _futex(f: Function, word: Value, operation: int, value: Value, timeout: Value) -> None:
+    number = _FUTEX_CALLS[f.target.architecture]
+    syscall(f, number, word, operation, value, timeout, null(f), 0)
+
+
+@routine(word=PTR, value=I32)
+def futex_wait(f: Function, word: Value, value: Value) -> None:
+    """Sleep while a word has a value, until it is woken."""
+    _futex(f, word, _WAIT_PRIVATE, value, null(f))
+
+
+@routine(word=PTR, value=I32, nanoseconds=I64)
+def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -> None:
+    """Sleep while a word has a value, until it is woken, or for a number of nanoseconds."""
+    time = Fields(TIMESPEC, f.allocate(I64, 2, align=8))
+    time["seconds"] = nanoseconds.unsigned_divide(NANOSECONDS)
+    time["nanoseconds"] = nanoseconds.unsigned_remainder(NANOSECONDS)
+    _futex(f, word, _WAIT_PRIVATE, value, time.pointer)
+
+
+@routine(word=PTR)
+def futex_wake(f: Function, word: Value) -> None:
+    """Wake all threads that sleep on a word."""
+    _futex(f, word, _WAKE_PRIVATE, f.constant(I32, _EVERYONE), null(f))

@@ -1,0 +1,115 @@
+"""Rendezvous of devices: each participant reads the addresses of arrays that the others have published.
+
+If some participants are in other processes, the last one of this process to arrive exchanges arrays with
+them before the others continue.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I32, I64, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
+from hloom.cpu.runtime.device_structs import EXCHANGE, FIBER, PARTICIPANT, RENDEZVOUS
+from hloom.cpu.runtime.routines.exchange import begin_exchange, run_exchange
+from hloom.cpu.runtime.routines.gang import fiber_differs, fiber_wait
+from hloom.cpu.runtime.routines.processor import futex_wait_for, futex_wake, pause
+
+ARRIVE, CONTINUE, DEPART = 1, 2, 3
+"""Steps of a collective at which its participants meet."""
+_OTHER_FORM: Final = -1
+"""Reported to the host instead of a generation: participants have different operands."""
+_PATIENT_SLEEPS: Final = 2
+"""Sleeps of 10 ms after which the host waits, which detects deadlocks."""
+_PATIENCE_NANOSECONDS: Final = 10_000_000
+
+await_host: Final = External("await", I32, I64, I64)
+
+
+@routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
+def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
+    """Return whether the operands of all participants have this form."""
+    with f.loop(0, count) as loop:
+        other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
+        f.return_if(other["form"].compare("ne", form), 0)
+    return 1
+
+
+@routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64, step=I32)
+def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, step: Value) -> int:
+    """Exchange arrays with other processes, and let all continue; return whether the exchange failed."""
+    exchange = Fields(EXCHANGE, participant["exchange"])
+    with f.when(~is_null(exchange.pointer) & step.compare("ne", DEPART)):
+        begin_exchange(f, exchange, step)
+        with f.when(same_forms(f, rendezvous, participant["count"], participant["form"])):
+            f.return_if(run_exchange(f, exchange, number, step).compare("ne", 0), 1)
+    rendezvous.atomic("arrived").store(0, "seq_cst")
+    rendezvous.atomic("generation").add(1, "seq_cst")
+    with f.when(rendezvous.atomic("sleepers").load("seq_cst").compare("ne", 0)):
+        futex_wake(f, rendezvous.address("generation"))
+    return 0
+
+
+@routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, generation=I32, number=I64)
+def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
+    """Wait until the generation changes; return whether that is impossible.
+
+    A fiber lets the other devices of its thread run meanwhile. A thread spins for a moment and then sleeps,
+    because it may have the core of the one that it waits for; after two sleeps the host waits.
+    """
+    fiber = Fields(FIBER, participant["fiber"])
+    with f.when(~is_null(fiber.pointer)):
+        fiber_wait(f, fiber, rendezvous.address("generation"), generation, number)
+        f.return_value(0)
+    spins, sleeps = Variable(f, I32, 0), Variable(f, I32, 0)
+    with repeat(f) as loop:
+        changed = rendezvous.atomic("generation").load("acquire").compare("ne", generation)
+        f.return_if(changed, 0)
+        loop.leave_if(spins.get().compare("uge", rendezvous["spins"]))
+        pause(f)
+        spins.set(spins.get() + 1)
+    with repeat(f) as loop:
+        rendezvous.atomic("sleepers").add(1, "seq_cst")
+        futex_wait_for(f, rendezvous.address("generation"), generation, _PATIENCE_NANOSECONDS)
+        rendezvous.atomic("sleepers").subtract(1, "seq_cst")
+        changed = rendezvous.atomic("generation").load("acquire").compare("ne", generation)
+        f.return_if(changed, 0)
+        sleeps.set(sleeps.get() + 1)
+        loop.leave_if(sleeps.get().compare("uge", _PATIENT_SLEEPS))
+    return await_host(f, number, generation.cast("zext", I64)).compare("ne", 0)
+
+
+@routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64)
+def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) -> int:
+    """Report participants whose operands have another form; return whether there are any."""
+    f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
+    fiber = Fields(FIBER, participant["fiber"])
+    with choose(f, is_null(fiber.pointer)) as thread:
+        await_host(f, number, _OTHER_FORM)
+        thread.otherwise()
+        fiber_differs(f, fiber, number)
+    return 1
+
+
+@routine(I32, exported=True, participant=PARTICIPANT, number=I64, step=I32)
+def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Value) -> Value:
+    """Arrive, and continue when all have arrived; return 1 if that failed, else 0.
+
+    ``ARRIVE`` publishes the record first and compares the forms of all afterwards; ``DEPART`` withdraws it.
+    """
+    rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
+    own = rendezvous.atomic("participants", participant["position"])
+    own.store(participant.pointer, "monotonic")
+    generation = rendezvous.atomic("generation").load("seq_cst")
+    arrived = rendezvous.atomic("arrived").add(1, "seq_cst") + 1
+    with choose(f, arrived.cast("zext", I64).compare("eq", participant["local"])) as last:
+        f.return_if(lead(f, participant, rendezvous, number, step), 1)
+        last.otherwise()
+        f.return_if(follow(f, participant, rendezvous, generation, number), 1)
+    with f.when(step.compare("eq", DEPART)):
+        own.store(0, "monotonic")
+    with f.when(step.compare("eq", ARRIVE)):
+        f.return_if(differ(f, participant, rendezvous, number), 1)
+    return f.constant(I32, 0)
