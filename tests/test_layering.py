@@ -25,7 +25,7 @@ MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
 MIDDLE = MEANING | {"analysis", "plan", "codegen"}
-BACK = READERS | {"analysis", "plan", "codegen", "buffers"}
+BACK = READERS | {"analysis", "plan", "codegen", "buffers", "devices"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": MEANING,
     "proto": MEANING,
     "builder": MEANING,
-    "evaluate": MEANING,
+    "devices": MODEL,
+    "evaluate": MEANING | {"devices"},
     "analysis": MEANING | {"evaluate"},
     "passes": MEANING | {"evaluate", "analysis", "library_calls", "plan"},
     "plan": MEANING | {"analysis"},

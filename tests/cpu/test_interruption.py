@@ -19,7 +19,7 @@ from evaluation import parse
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import emit_program
 from hloom.cpu.runtime.interruption import POLL_FUNCTION
-from hloom.evaluate.threads import Stopped
+from hloom.devices.threads import Stopped
 from hloom.runtime.custom_call import unregister_custom_call
 
 ENDLESS_SCALAR = """
@@ -342,7 +342,7 @@ def test_devices_that_cannot_be_ended_are_left_behind(backend: str) -> None:
 
     def ends_devices() -> bool:
         """Tell whether the first interrupt has arrived where the caller waits for its devices."""
-        return bool(exe._world.stop_word.value)
+        return bool(exe._world.waiting.stop_word.value)
 
     hloom.register_custom_call("interruption-sleep", sleep)
     exe = hloom.compile(parse(text.replace("ROOT", "s = u64[2] rng-get-and-update-state(), delta=1\n ROOT")),

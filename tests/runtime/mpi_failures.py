@@ -50,7 +50,7 @@ hloom.register_custom_call("tests.raises", raise_error)
 
 def tell() -> None:
     """Tell process 1 when a device of this process waits."""
-    while not exe._world.waiting:
+    while not exe._world.waiting.waiters:
         time.sleep(0.01)
     MPI.COMM_WORLD.send(None, 1)
 

@@ -11,8 +11,8 @@ import pytest
 import hloom
 from devices import ADD, executable, lists, program
 from evaluation import parse
+from hloom.devices.world import VirtualDevice
 from hloom.errors import HloError
-from hloom.evaluate.devices import VirtualDevice
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pipeline
 from hloom.runtime.backend import (

@@ -16,8 +16,8 @@ from tests.runtime.threads_transport import Group, ThreadsTransport, in_processe
 import agreement
 import hloom
 from devices import ADD
+from hloom.devices import peers
 from hloom.errors import HloError
-from hloom.evaluate import peers
 from hloom.runtime import mpi
 from hloom.runtime.custom_call import unregister_custom_call
 from hloom.runtime.executable import Executable

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hloom.evaluate.peers import Message, owner_of
+from hloom.devices.transport import Message, owner_of
 
 SECONDS = 600.0
 """After which a process counts as one that hangs."""
@@ -27,7 +27,7 @@ class Group:
 
 
 class ThreadsTransport:
-    """A transport between threads; see `hloom.evaluate.peers.Transport`."""
+    """A transport between threads; see `hloom.devices.transport.Transport`."""
 
     def __init__(self, group: Group, rank: int) -> None:
         self.group, self.rank, self.size, self.host = group, rank, group.size, f"host{rank}"

@@ -16,8 +16,8 @@ from hloom.cpu import emitters  # noqa: F401  (element rules; the kernels of cpu
 from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.loaded_program import external_address
+from hloom.devices.world import VirtualDevice
 from hloom.errors import HloError
-from hloom.evaluate.devices import VirtualDevice
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction

@@ -24,8 +24,8 @@ from hloom.cpu.loaded_program import LoadedProgram, cached_program
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
+from hloom.devices.threads import Stopped
 from hloom.errors import EvaluationError
-from hloom.evaluate.threads import Stopped
 from hloom.ir.collector import collector_paused
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.cpu.timed_program import RecordedProgram, Recording, TimedProgram
-    from hloom.evaluate.devices import VirtualDevice
+    from hloom.devices.world import VirtualDevice
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
 
@@ -333,7 +333,7 @@ class NativeExecutable:
         recorded = self.recorded
         table = recorded.table()
         participants = host_calls.table if host_calls is not None else 0
-        stop = device.world.stop_word if device is not None else None
+        stop = device.world.waiting.stop_word if device is not None else None
         number = device.world.devices.index(device) if device is not None else 0
         identity = device.id if device is not None else (0, 0)
         context = Context(identity, participants=participants, table=table.ctypes.data, stop=stop)
@@ -350,9 +350,8 @@ class NativeExecutable:
         timed = self.timed
         table = timed.table()
         participants = host_calls.table if host_calls is not None else 0
-        context = Context(
-            device.id, participants=participants, table=ctypes.addressof(table), stop=device.world.stop_word
-        )
+        stop = device.world.waiting.stop_word
+        context = Context(device.id, participants=participants, table=ctypes.addressof(table), stop=stop)
         self._run(timed.address, arguments, context, host_calls)
         ctypes.memset(table, 0, ctypes.sizeof(table))
         waited = list(host_calls.waited) if host_calls is not None else []

@@ -19,7 +19,7 @@ from hloom.debug.bounded import Bounded, NoBound, distance, finite, is_inexact_t
 from hloom.debug.error_analysis import STRUCTURE, SUMS_OF_DEVICES, ULPS, ErrorAnalysis, growth
 from hloom.debug.floating import Array, ulp, wide
 from hloom.debug.normwise import FACTORIZATIONS
-from hloom.evaluate.devices import VirtualDevice, World
+from hloom.devices.world import VirtualDevice, World
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending

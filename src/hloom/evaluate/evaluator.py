@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from hloom.devices.world import World
 from hloom.errors import EvaluationError, HloError
-from hloom.evaluate.devices import World
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Device, Passed, Pending
 from hloom.ir.instruction import HloInstruction

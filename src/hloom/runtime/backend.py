@@ -33,7 +33,7 @@ then `DeviceProgram.run` once per run and device: in a thread of the device's ow
 executable checks arguments: a backend sees values of exactly the parameters' shapes (numpy arrays, nested
 tuples, None for a token; an array of dynamic shape has its actual size), must not write to them, and returns
 a value of the result's shape. Operations that communicate use the `VirtualDevice`. Native code that runs for
-long raises `hloom.evaluate.threads.Stopped` when the world's stop word is set.
+long raises `hloom.devices.threads.Stopped` when the world's stop word is set.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
-from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 

@@ -11,8 +11,8 @@ import numpy as np
 from hloom.codegen.target import Target, host
 from hloom.cpu.native import NativeExecutable
 from hloom.cpu.runtime.context import Context
+from hloom.devices.world import VirtualDevice, World
 from hloom.errors import EvaluationError, HloError
-from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array, Value
 from hloom.passes.expand.dynamic_form import actual, enclosed
@@ -171,7 +171,7 @@ class CompiledDeviceProgram(DeviceProgram):
         self._given = native.given.entry if native.given is not native.module else None
         self._host = native.host(device, participants) if native.calls_host else None
         table = self._host.table if self._host is not None else 0
-        self._context = Context(device.id, participants=table, stop=device.world.stop_word)
+        self._context = Context(device.id, participants=table, stop=device.world.waiting.stop_word)
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""

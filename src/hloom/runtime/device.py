@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hloom.evaluate.devices import VirtualDevice
+from hloom.devices.world import VirtualDevice
 from hloom.runtime.arguments import Outgoing
 from hloom.shape.literal import Literal
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hloom.analysis.in_flight import check_values_in_flight
+from hloom.devices.world import VirtualDevice
 from hloom.errors import HloError
-from hloom.evaluate.devices import VirtualDevice
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value

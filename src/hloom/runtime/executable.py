@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
 from hloom.cpu.jit.fingerprint import fingerprint
+from hloom.devices.peers import Peers
+from hloom.devices.transport import Transport, require_same_program
+from hloom.devices.world import VirtualDevice, World
 from hloom.display import Displayed
 from hloom.errors import EvaluationError, HloError
-from hloom.evaluate.devices import VirtualDevice, World
-from hloom.evaluate.peers import Peers, Transport, require_same_program
 from hloom.hooks import Hook
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -216,12 +217,12 @@ class Executable(Displayed):
 
     @property
     def host_timeout(self) -> float:
-        """Seconds for which a device waits for the host if no device can continue; see `World`."""
-        return self._world.host_timeout
+        """Seconds for which a device waits for the host if no device can continue; see `Waiting`."""
+        return self._world.waiting.host_timeout
 
     @host_timeout.setter
     def host_timeout(self, seconds: float) -> None:
-        self._world.host_timeout = seconds
+        self._world.waiting.host_timeout = seconds
 
     @property
     def process_timeout(self) -> float:
@@ -335,7 +336,7 @@ class Executable(Displayed):
                 self._instance.lock.release()
             return
         instance = self._spare.pop() if self._spare else self._make_instance()
-        instance.world.host_timeout = self.host_timeout
+        instance.world.waiting.host_timeout = self.host_timeout
         yield instance
         self._spare.append(instance)  # not after an error, which may leave threads running
 

@@ -24,8 +24,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from hloom.devices.transport import Message, MessageFunctions, Transport, owner_of
 from hloom.errors import HloError
-from hloom.evaluate.peers import Message, MessageFunctions, Transport, owner_of
 
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 """Environment variables by which Open MPI, MPICH, Intel MPI and Slurm tell a process that they started it."""
@@ -59,7 +59,7 @@ class _Communicators:
 
 
 class MpiTransport:
-    """Messages over an MPI communicator; see `hloom.evaluate.peers.Transport`.
+    """Messages over an MPI communicator; see `hloom.devices.transport.Transport`.
 
     Args:
         communicator: connects the processes.

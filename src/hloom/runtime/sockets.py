@@ -1,4 +1,4 @@
-"""Messages of a program between processes over TCP; see `hloom.evaluate.peers.Transport`.
+"""Messages of a program between processes over TCP; see `hloom.devices.transport.Transport`.
 
 All devices run one program, so that each process knows without asking what the others compile. A program is
 known by a number that all processes compute alike, and its messages carry the number of its run: what a
@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.devices.transport import Message, MessageFunctions
 from hloom.errors import EvaluationError
-from hloom.evaluate.peers import Message, MessageFunctions
 from hloom.runtime.connections import LOST, Connections, Envelope, FrameKind, Receiver
 from hloom.runtime.message_codec import decode, encode
 

@@ -24,7 +24,7 @@ from hloom.cpu.runtime.device_structs import (
 )
 from hloom.cpu.runtime.exchange_plan import ExchangePlan, Segment
 from hloom.cpu.runtime.support import support
-from hloom.evaluate.peers import MessageFunctions
+from hloom.devices.transport import MessageFunctions
 
 _POLLS: Final = 2000
 """Polls before a thread lets others run, if every device of this machine can have a core: some 100 us."""

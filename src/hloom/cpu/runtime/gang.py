@@ -30,8 +30,9 @@ from hloom.cpu.runtime.device_structs import (
 from hloom.cpu.runtime.entry import memory_address
 from hloom.cpu.runtime.rendezvous_plan import RendezvousPlan
 from hloom.cpu.runtime.support import support
+from hloom.devices.waiting import deadlock
+from hloom.devices.world import World
 from hloom.errors import EvaluationError, HloError
-from hloom.evaluate.devices import World, deadlock
 
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable

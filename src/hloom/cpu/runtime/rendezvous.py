@@ -13,8 +13,9 @@ from hloom.buffers.buffers import leaves
 from hloom.cpu.runtime.device_structs import NO_SOURCE, PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.exchange import Exchange
 from hloom.cpu.runtime.support import keep_for_ever
+from hloom.devices.waiting import device_name
+from hloom.devices.world import VirtualDevice
 from hloom.errors import EvaluationError, HloError
-from hloom.evaluate.devices import VirtualDevice, name
 from hloom.ir.device import DeviceId
 from hloom.ir.instruction import HloInstruction
 
@@ -117,8 +118,8 @@ class Participant:
             self._wait_for_messages(_OTHER_FORM - generation)
             return
         world, rendezvous = self._device.world, self._rendezvous
-        with world.condition:
-            world.wait(
+        with world.waiting.condition:
+            world.waiting.wait(
                 self._device.id, lambda: rendezvous.generation != generation, self.describe, polls=True
             )
 
@@ -128,7 +129,7 @@ class Participant:
 
     def mismatch(self) -> HloError:
         """Return the error for a participant whose operands do not fit those of others."""
-        name_of_device = name(self._device.id)
+        name_of_device = device_name(self._device.id)
         message = f"devices contribute different arrays: {self._what} of {name_of_device} meets others"
         return HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
 
@@ -141,8 +142,8 @@ class Participant:
         world, exchange = self._device.world, self._exchange
         assert exchange is not None and world.peers is not None
         try:
-            with world.condition:
-                world.wait(
+            with world.waiting.condition:
+                world.waiting.wait(
                     self._device.id,
                     lambda: exchange.is_complete(step),
                     self.describe,

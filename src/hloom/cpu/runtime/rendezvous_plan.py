@@ -22,9 +22,9 @@ from hloom.cpu.runtime.context import NATIVE_COLLECTIVES
 from hloom.cpu.runtime.exchange import Exchange
 from hloom.cpu.runtime.exchange_plan import ExchangePlan, plan_exchange
 from hloom.cpu.runtime.rendezvous import Participant, Rendezvous, array_count
+from hloom.devices.peers import Peers
+from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
-from hloom.evaluate.devices import VirtualDevice, World
-from hloom.evaluate.peers import Peers
 from hloom.ir.device import DeviceId
 from hloom.ir.device_groups import group_mode, members_of
 from hloom.ir.instruction import HloInstruction

@@ -27,7 +27,7 @@ from hloom.jax.pjrt.native import native
 from hloom.jaxlib import private
 
 if TYPE_CHECKING:
-    from hloom.evaluate.peers import Transport
+    from hloom.devices.transport import Transport
     from hloom.ir.module import HloModule
     from hloom.runtime.connections import Connections
 

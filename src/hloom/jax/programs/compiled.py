@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.runtime.gang import Gang
-    from hloom.evaluate.peers import Transport
+    from hloom.devices.transport import Transport
     from hloom.ir.instruction import HloInstruction
     from hloom.ir.module import HloModule, ModuleConfig
     from hloom.jax.devices.processes import Processes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.evaluate.peers import Transport
+from hloom.devices.transport import Transport
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import CustomCall
 from hloom.runtime.device import Device

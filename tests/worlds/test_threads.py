@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from hloom.evaluate.threads import DeviceThreads, Stopped
+from hloom.devices.threads import DeviceThreads, Stopped
 from hloom.ir.device import DeviceId
 
 A, B = (0, 0), (0, 1)

@@ -185,7 +185,7 @@ INTERRUPTED = """
         time.sleep(0.001)"""
 THEN_TRACE = """
 import contextlib, signal, sys, threading, time
-from hloom.evaluate.devices import World
+from hloom.devices.world import World
 
 def work(device):
     BODY

@@ -1,0 +1,290 @@
+"""The devices of a program in this process, and their runs.
+
+Each device runs in a thread (`hloom.devices.threads`); a run of a single device needs none. They exchange
+values through `hloom.devices.mailboxes`, and wait as `hloom.devices.waiting` says; `hloom.devices.peers` has
+the devices of other processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from hloom.devices.mailboxes import Mailboxes
+from hloom.devices.peers import Peers
+from hloom.devices.threads import DeviceThreads, Stopped
+from hloom.devices.waiting import Waiting, device_name, thread_count
+from hloom.errors import EvaluationError
+from hloom.ir.device import DeviceId, Pending
+
+_PAUSE: Final = 0.05
+"""Seconds between looks of the host for a value."""
+
+
+class World:
+    """All devices of one program in this process.
+
+    Attributes:
+        num_replicas, num_partitions: numbers of devices, of all processes.
+        devices: those of this process, replica-major.
+        peers: the other processes; None if this one has all devices.
+        before_run: functions to call at the start of a run.
+        mailboxes: the values that devices exchange.
+        waiting: the state of the devices in a run.
+    """
+
+    def __init__(self, num_replicas: int, num_partitions: int, peers: Peers | None = None) -> None:
+        self.num_replicas = num_replicas
+        self.num_partitions = num_partitions
+        self.peers = peers
+        self.before_run: list[Callable[[], None]] = []
+        self.devices = [
+            VirtualDevice(self, (r, p))
+            for r in range(num_replicas)
+            for p in range(num_partitions)
+            if peers is None or peers.owners[r, p] == peers.rank
+        ]
+        self.mailboxes = Mailboxes()
+        self.waiting = Waiting([device.id for device in self.devices], self.mailboxes, peers)
+        self._threads = DeviceThreads(self.waiting.condition)
+
+    def run(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
+        """Call ``work`` on all devices concurrently; return the results, replica-major.
+
+        Raises the error of the first device that failed, or DeadlockError. An exception in the calling
+        thread, such as KeyboardInterrupt, stops all devices; a second one leaves their threads behind, and
+        further runs are refused by the rule ``devices.still-running`` until these have ended.
+        """
+        if self._threads.alive:
+            message = f"{self._threads.alive} devices of an interrupted run are still running"
+            raise EvaluationError(message, rule="devices.still-running")
+        if self.peers is not None:
+            self.peers.begin()
+            self.peers.begin_heartbeat(self.waiting.beat)
+        for prepare in self.before_run:
+            prepare()
+        self.waiting.begin()
+        results: dict[DeviceId, Any] = {}
+        errors: dict[DeviceId, BaseException] = {}
+
+        def work_on(device: VirtualDevice) -> None:
+            try:
+                results[device.id] = work(device)
+            except Stopped:
+                pass
+            except BaseException as error:
+                errors[device.id] = error
+            finally:
+                end = lambda: self.waiting.finish(device.id, errors.get(device.id))  # noqa: E731
+                self._threads.finish(device.id, end)
+
+        if len(self.devices) == 1:
+            work_on(self.devices[0])
+        else:
+            self._threads.run({d.id: partial(work_on, d) for d in self.devices}, self.waiting.interrupt)
+        self.waiting.end()
+        failure = next((errors[d.id] for d in self.devices if d.id in errors), self.waiting.failure)
+        if failure is not None:
+            raise failure
+        return [results.get(device.id) for device in self.devices]
+
+    def abandon(self, error: BaseException) -> None:
+        """Let the runs of other processes fail, because this one cannot start."""
+        if self.peers is not None:
+            with self.waiting.condition:
+                self.peers.abandon(error)
+
+    def name(self, device: DeviceId) -> str:
+        """Return the name of a device in messages, with its process if that is another one."""
+        peers = self.peers
+        if peers is None or peers.owners[device] == peers.rank:
+            return device_name(device)
+        return f"{device_name(device)} of {peers.name(peers.owners[device])}"
+
+
+class VirtualDevice:
+    """One replica and partition; implements `hloom.ir.device.Device` for operations."""
+
+    def __init__(self, world: World, device: DeviceId) -> None:
+        self.world = world
+        self.id = device
+        self.infeed_queue: deque[Any] = deque()
+        self.outfeed_queue: deque[Any] = deque()
+        self.to_host: dict[int, deque[Any]] = {}
+        self.from_host: dict[int, deque[Any]] = {}
+
+    @property
+    def num_replicas(self) -> int:
+        """Number of replicas in the run."""
+        return self.world.num_replicas
+
+    @property
+    def num_partitions(self) -> int:
+        """Number of partitions in the run."""
+        return self.world.num_partitions
+
+    @property
+    def waited(self) -> int:
+        """Nanoseconds that it has waited for other devices or the host."""
+        return self.world.waiting.waited.get(self.id, 0)
+
+    # -- other devices
+
+    def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
+        """Give a value to all members; return theirs in the order of ``members``."""
+        world, waiting = self.world, self.world.waiting
+        with waiting.changing():
+            key = world.mailboxes.visit(self.id, place)
+            values = world.mailboxes.contributions(key)
+            values[self.id] = value
+            if world.peers is not None:
+                world.peers.publish(world.peers.ranks_of(members), "exchange", (*key, self.id), value)
+
+        def describe() -> str:
+            missing = [world.name(member) for member in members if member not in values]
+            return f"{what} for {', '.join(missing)}"
+
+        def fetch() -> list[Any]:
+            with waiting.condition:
+                waiting.wait(self.id, lambda: len(values) == len(members), describe)
+                world.mailboxes.close(key)
+                return [values[member] for member in members]
+
+        return Pending(fetch)
+
+    def send(self, channel: Hashable, value: Any, what: str) -> None:
+        """Put a value into a channel."""
+        peers = self.world.peers
+        with self.world.waiting.changing():
+            box = self.world.mailboxes.channel(channel)
+            if box.sender not in (None, self.id):
+                raise _ambiguous(what, "sends", box.sender)
+            box.sender = self.id
+            ranks = [] if peers is None else _receivers(peers, channel)
+            if peers is not None:
+                peers.publish([r for r in ranks if r != peers.rank], "send", (channel, box.sent), value)
+            if peers is None or peers.rank in ranks:
+                box.messages[box.sent] = value
+            box.sent += 1
+
+    def receive(self, channel: Hashable, what: str) -> Pending:
+        """Return the next value of a channel."""
+        waiting = self.world.waiting
+        with waiting.condition:
+            box = self.world.mailboxes.channel(channel)
+            if box.receiver not in (None, self.id):
+                raise _ambiguous(what, "receives", box.receiver)
+            box.receiver = self.id
+            number = box.taken
+            box.taken += 1
+
+        def fetch() -> Any:
+            with waiting.condition:
+                describe = lambda: f"{what} for {_sender(channel)}"  # noqa: E731
+                waiting.wait(self.id, lambda: number in box.messages, describe)
+                return box.messages.pop(number)
+
+        return Pending(fetch)
+
+    # -- the host, as operations see it
+
+    def infeed(self, what: str) -> Any:
+        """Return the next value that the host transferred."""
+        with self.world.waiting.condition:
+            self.world.waiting.wait(
+                self.id,
+                lambda: bool(self.infeed_queue),
+                lambda: f"{what} for the host: the infeed is empty",
+                for_host=True,
+            )
+            return self.infeed_queue.popleft()
+
+    def outfeed(self, value: Any) -> None:
+        """Put a value into the outfeed."""
+        with self.world.waiting.changing():
+            self.outfeed_queue.append(value)
+
+    def send_to_host(self, channel: int, value: Any, what: str) -> None:
+        """Put a value into a channel to the host, or to a device that receives from the host."""
+        with self.world.waiting.changing():
+            relayed = self.world.mailboxes.relayed.get(channel)
+            if relayed not in (None, self.id):
+                raise _ambiguous(what, "sends", relayed)
+            self.to_host.setdefault(channel, deque()).append(value)
+
+    def receive_from_host(self, channel: int, what: str) -> Pending:
+        """Return the next value from the host, or else one that a device sent to it on the channel."""
+        world, waiting = self.world, self.world.waiting
+
+        def sources() -> list[VirtualDevice]:
+            return [device for device in world.devices if device.to_host.get(channel)]
+
+        def fetch() -> Any:
+            with waiting.condition:
+                waiting.wait(
+                    self.id,
+                    lambda: bool(self.from_host.get(channel) or sources()),
+                    lambda: f"{what} for the host: nothing was put into channel {channel}",
+                    for_host=True,
+                )
+                if self.from_host.get(channel):
+                    return self.from_host[channel].popleft()
+                senders = sources()
+                if len(senders) > 1:
+                    raise _ambiguous(what, "sends", senders[0].id)
+                world.mailboxes.relayed[channel] = senders[0].id
+                return senders[0].to_host[channel].popleft()
+
+        return Pending(fetch)
+
+    # -- the host's side
+
+    def put_infeed(self, value: Any) -> None:
+        """Transfer a value to this device."""
+        with self.world.waiting.changing():
+            self.infeed_queue.append(value)
+
+    def put_channel(self, channel: int, value: Any) -> None:
+        """Put a value into a host channel of this device."""
+        with self.world.waiting.changing():
+            self.from_host.setdefault(channel, deque()).append(value)
+
+    def take(self, queue: deque[Any], what: str) -> Any:
+        """Return the next value of a queue to the host; wait during a run, or while one may still start.
+
+        Raises EvaluationError if the queue is empty and nothing runs.
+        """
+        waiting = self.world.waiting
+        patience = waiting.host_timeout if thread_count() > 1 else 0.0
+        deadline = time.monotonic() + patience
+        with waiting.condition:
+            while not queue:
+                if not waiting.running and time.monotonic() >= deadline:
+                    raise EvaluationError(
+                        f"{what} of {device_name(self.id)} is empty", rule="devices.nothing-to-take"
+                    )
+                waiting.condition.wait(_PAUSE)
+            return queue.popleft()
+
+
+def _sender(channel: Hashable) -> str:
+    """Describe the sender of a channel (kind, id) or (kind, id, source, target, ...)."""
+    _, number, *ends = cast("tuple[Any, ...]", channel)
+    return device_name(ends[0]) if ends else f"a send on channel {number}"
+
+
+def _receivers(peers: Peers, channel: Hashable) -> list[int]:
+    """Return the process that receives from a channel (kind, id, source, target, ...), or all processes."""
+    _, _, *ends = cast("tuple[Any, ...]", channel)
+    return [peers.owners[ends[1]]] if len(ends) > 1 else [*peers.others, peers.rank]
+
+
+def _ambiguous(what: str, does: str, other: DeviceId | None) -> EvaluationError:
+    message = (
+        f"{what}: {device_name(other or (0, 0))} {does} on this channel too; without source-target pairs a "
+        f"channel has one sender and one receiver"
+    )
+    return EvaluationError(message, rule="devices.channel-ambiguous")
