@@ -43,7 +43,7 @@ def lowering_of(opcode: str) -> str:
         return "host"
     if opcode in KERNELS:
         return "emitter"
-    if opcode in RULES or opcode in LEAF_RULES:
+    if REGISTRY[opcode].declares_element() or opcode in RULES or opcode in LEAF_RULES:
         return "elements"
     return "elementwise" if REGISTRY[opcode].elementwise and opcode in LOWERINGS else ""
 

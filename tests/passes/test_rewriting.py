@@ -8,7 +8,8 @@ from evaluation import parse
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Complex, Subtract
-from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.movement import Broadcast
+from hloom.operations.reshaping import Reshape
 from hloom.operations.unary import Imag, Negate, Real
 from hloom.passes.rewriting import Family, RuleTable
 

@@ -104,7 +104,13 @@ def test_a_second_kernel_for_an_operation_is_refused() -> None:
 
 
 def test_a_second_lowering_or_element_rule_is_refused() -> None:
-    for register in (lowering("add"), element_rule("pad"), leaf_rule("reduce")):
+    for register in (lowering("add"), element_rule("dot"), leaf_rule("reduce")):
         with pytest.raises(HloError) as caught:
             register(lambda *arguments: None)  # type: ignore[arg-type,return-value]
         assert caught.value.rule == "codegen.registered-twice"
+
+
+def test_an_element_rule_for_a_declared_operation_is_refused() -> None:
+    with pytest.raises(HloError) as caught:
+        element_rule("pad")
+    assert caught.value.rule == "codegen.registered-twice"

@@ -9,17 +9,19 @@ it are scalars until they are combined with a vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.bits import reinterpreted
+from hloom.codegen.indexing import EmittedIndexing, Key
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
-from hloom.ir.affine import Index, Variable, linearize
+from hloom.ir.affine import Index, Indices, linearize
+from hloom.ir.indexing import Steps
+from hloom.ir.operation import REGISTRY
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.structure import Constant, GetTupleElement, Tuple
@@ -33,8 +35,6 @@ NEAR: Final = 16
 """Maximum distance in elements of lanes that are selected from whole vectors; farther ones are gathered."""
 UNKNOWN_EXTENT: Final = 1 << 40
 """Extent of a view whose end is unknown: only the requested elements are read."""
-Indices: TypeAlias = tuple[Index, ...]
-_Key: TypeAlias = "tuple[HloInstruction, Indices, Value | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,97 +70,90 @@ class View:
         return total
 
 
-class Elements:
+class Elements(EmittedIndexing):
     """Emits elements into a function.
 
     Attributes:
-        function: the function to which code is appended.
-        lanes: lanes of vectors; 0 for scalar code.
-        mask: lanes (or the scalar condition) for which loads are allowed; None: all.
         views: instructions whose values are in memory.
         accesses: linear index of every load, for the planning of loops.
         unrolls: whether reductions of a few elements are unrolled.
-        pinned: variables used in conditions or values, which cannot be merged with others.
     """
 
     def __init__(self, function: Function, lanes: int, views: dict[HloInstruction, View]) -> None:
-        self.function = function
-        self.lanes = lanes
+        super().__init__(function, lanes)
         self.views = views
-        self.mask: Value | None = None
         self.unrolls = False
         self.accesses: list[Index] = []
-        self.pinned: set[Variable] = set()
         self._standing: dict[HloInstruction, HloInstruction] = {}
-        self._known: list[dict[_Key, Element]] = [{}]
-        self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
-        self._known_columns: list[dict[tuple[Value, Index, int, int, int], Value]] = [{}]
-        self._known_conditions: list[dict[tuple[Index, int] | frozenset[Value], Value]] = [{}]
-        self._conjuncts: dict[Value, frozenset[Value]] = {}
 
     # -- the walk
 
     def element(self, instruction: HloInstruction, indices: Indices) -> Element:
         """Emit the element of an instruction's value at an index.
 
-        Rules yield the operand elements that they need, so that the depth of a program is not limited by
+        Steps yield the operand elements that they need, so that the depth of a program is not limited by
         Python's stack.
         """
-        unfinished: list[tuple[Steps, _Key]] = []
+        mask = self.mask
+        unfinished: list[tuple[Steps[Value, Element], Key]] = []
         value = self._begin(instruction, indices, unfinished)
         while unfinished:
             steps, key = unfinished[-1]
+            self.mask = key[2]
             try:
-                operand = next(steps) if value is None else steps.send(value)
+                read = next(steps) if value is None else steps.send(value)
             except StopIteration as end:
                 unfinished.pop()
                 element: Element = end.value
-                value = self._known[-1][key] = element
+                value = self.scopes[-1].elements[key] = element
             else:
-                value = self._begin(*operand, unfinished)
+                self.mask = self.both(self.mask, read.condition)
+                value = self._begin(read.instruction, read.indices, unfinished)
+        self.mask = mask
         assert value is not None
         return value
 
     def _begin(
-        self, instruction: HloInstruction, indices: Indices, unfinished: list[tuple[Steps, _Key]]
+        self,
+        instruction: HloInstruction,
+        indices: Indices,
+        unfinished: list[tuple[Steps[Value, Element], Key]],
     ) -> Element | None:
         """Return an element that is known or needs no operands; otherwise begin it and return None."""
         instruction = self._standing.get(instruction, instruction)
         key = (instruction, indices, self.mask)
         everywhere = (instruction, indices, None)
-        for known in self._known:
-            if key in known:
-                return known[key]
-            if everywhere in known:
-                return known[everywhere]
+        for scope in self.scopes:
+            if key in scope.elements:
+                return scope.elements[key]
+            if everywhere in scope.elements:
+                return scope.elements[everywhere]
         view = self.views.get(instruction)
-        made = self.load(view, indices) if view is not None else self._compute(instruction, indices)
-        if isinstance(made, Generator):
-            unfinished.append((made, key))
+        if view is not None:
+            element = self.load(view, indices)
+        else:
+            element = instruction.operation.element(self, instruction, indices)
+        if isinstance(element, Generator):
+            unfinished.append((element, key))
             return None
-        self._known[-1][key] = made
-        return made
+        self.scopes[-1].elements[key] = element
+        return element
 
-    def _compute(self, instruction: HloInstruction, indices: Indices) -> Element | Steps:
-        rule = RULES.get(instruction.opcode)
-        if rule is not None:
-            return rule(self, instruction, indices)
-        if instruction.operation.elementwise:
-            return self._elementwise(instruction, indices)
-        raise HloError(
-            f"{instruction.opcode} has no element rule", rule="cpu.element-rule", instruction=instruction.name
-        )
+    def undeclared(self, i: HloInstruction, indices: Indices) -> Steps[Value, Element] | Element:
+        """Apply the element rule of an operation that declares no steps."""
+        rule = RULES.get(i.opcode)
+        if rule is None:
+            raise HloError(f"{i.opcode} has no element rule", rule="cpu.element-rule", instruction=i.name)
+        return rule(self, i, indices)
 
-    def _elementwise(self, instruction: HloInstruction, indices: Indices) -> Steps:
-        operands: list[Element] = []
-        for o in instruction.operands:
-            # the predicate of select and the bounds of clamp may be scalars beside arrays
-            operands.append((yield o, indices if o.shape.rank else ()))
-        return self.elementwise(instruction, operands)
+    def is_dense(self, i: HloInstruction) -> bool | None:
+        """Return whether the view of an array has no strides; None if there is none."""
+        view = self.views.get(i)
+        return view.strides is None if view is not None else None
 
     def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
         """Take a value that was computed otherwise for the element at an index, in this scope."""
-        self._known[-1][instruction, indices, self.mask] = value
+        self.scopes[-1].elements[instruction, indices, self.mask] = value
 
     def stand_for(self, instruction: HloInstruction, other: HloInstruction) -> None:
         """Let an instruction, from now on, have the elements of another."""
@@ -170,14 +163,14 @@ class Elements:
         """Emit the elements of all leaves of a tuple (a variadic reduce, a fused tuple) at one index."""
         if not instruction.shape.is_tuple:
             return [self.element(instruction, indices)]
-        for known in self._known_leaves:
-            if (instruction, indices) in known:
-                return known[instruction, indices]
+        for scope in self.scopes:
+            if (instruction, indices) in scope.leaves:
+                return scope.leaves[instruction, indices]
         if isinstance(instruction.operation, Tuple):
             made = [self.element(o, indices) for o in instruction.operands]
         else:
             made = LEAF_RULES[instruction.opcode](self, instruction, indices)
-        self._known_leaves[-1][instruction, indices] = made
+        self.scopes[-1].leaves[instruction, indices] = made
         return made
 
     def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
@@ -233,104 +226,6 @@ class Elements:
                     instruction=instruction.name,
                 )
 
-    # -- scopes
-
-    @contextmanager
-    def scope(self) -> Generator[None]:
-        """Forget elements emitted inside (a loop body, a branch), since they do not dominate later code."""
-        self._known.append({})
-        self._known_leaves.append({})
-        self._known_columns.append({})
-        self._known_conditions.append({})
-        yield
-        self._known.pop()
-        self._known_leaves.pop()
-        self._known_columns.pop()
-        self._known_conditions.pop()
-
-    @contextmanager
-    def masked(self, condition: Value | None) -> Generator[None]:
-        """Restrict loads inside to lanes for which the condition holds too."""
-        outer = self.mask
-        if condition is not None:
-            self.mask = condition if outer is None else self.both(outer, condition)
-        yield
-        self.mask = outer
-
-    def both(self, a: Value, b: Value) -> Value:
-        """Return the conjunction of two conditions; one value for the same conditions in any order."""
-        conjuncts = self._conjuncts.get(a, frozenset([a])) | self._conjuncts.get(b, frozenset([b]))
-
-        def conjunction() -> Value:
-            first, second = self.together([a, b])
-            assert isinstance(first, Value) and isinstance(second, Value)
-            return first & second
-
-        condition = a if len(conjuncts) == 1 else self._condition(conjuncts, conjunction)
-        self._conjuncts[condition] = conjuncts
-        return condition
-
-    def _condition(self, key: tuple[Index, int] | frozenset[Value], make: Callable[[], Value]) -> Value:
-        """Return a condition that is known in this scope, or emit it."""
-        for scope in self._known_conditions:
-            if key in scope:
-                return scope[key]
-        condition = self._known_conditions[-1][key] = make()
-        return condition
-
-    # -- indices as values
-
-    def parts(self, index: Index) -> tuple[Value, int, Value | None]:
-        """Return (value in lane 0, stride from lane to lane, remaining per-lane part) of an index."""
-        f = self.function
-        scalar: Value | None = None
-        vector: Value | None = None
-        coefficient = 0
-        for variable, factor in index.terms:
-            value = variable.value
-            assert isinstance(value, Value), f"{variable} is outside its loop"
-            if variable.is_lane and self.lanes:
-                coefficient += factor
-            product = value if factor == 1 else value * factor
-            if value.type.lanes:
-                vector = product if vector is None else vector + product
-            else:
-                scalar = product if scalar is None else scalar + product
-        if scalar is None:
-            scalar = f.constant(I64, index.constant)
-        elif index.constant:
-            scalar = scalar + index.constant
-        return scalar, coefficient, vector
-
-    def index_value(self, index: Index) -> Value:
-        """Return an index as i64: a scalar if all lanes agree, else a vector."""
-        scalar, coefficient, vector = self.parts(index)
-        if not coefficient and vector is None:
-            return scalar
-        total = scalar.splat(self.lanes)
-        if coefficient:
-            total = total + self.function.constant(
-                I64.vector(self.lanes), [coefficient * lane for lane in range(self.lanes)]
-            )
-        return total if vector is None else total + vector
-
-    def opaque(self, value: Value, extent: int) -> Index:
-        """Return an index whose value, in [0, extent), is computed, not affine: a scalar or vector of i64."""
-        return Index.of(Variable(extent, "o", value))
-
-    def pin(self, *indices: Index) -> None:
-        """Note that variables are used otherwise than in addresses."""
-        for index in indices:
-            self.pinned.update(v for v, _ in index.terms)
-
-    def inside(self, index: Index, size: int) -> Value | None:
-        """Return the condition 0 <= index < size; None if it always holds."""
-        low, high = index.minimum() < 0, index.maximum() >= size
-        if not low and not high:
-            return None
-        self.pin(index)
-        return self._condition((index, size), lambda: self.index_value(index).compare("ult", size))
-
     # -- memory
 
     def load(self, view: View, indices: Indices) -> Element:
@@ -371,9 +266,9 @@ class Elements:
     def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
         """Return every ``step``-th element from ``residue`` on, from whole rows that are read only once."""
         key = (base, block, step, residue, ahead)
-        for known in self._known_columns:
-            if key in known:
-                return known[key]
+        for scope in self.scopes:
+            if key in scope.columns:
+                return scope.columns[key]
         f, lanes = self.function, self.lanes
         if step == 1:
             made = f.load(stored.vector(lanes), f.offset(base, self.parts(block)[0] + ahead, stored))
@@ -394,7 +289,7 @@ class Elements:
                     for lane, (source, place) in enumerate(places)
                 ]
                 made = made.shuffle(order, vectors[number])
-        self._known_columns[-1][key] = made
+        self.scopes[-1].columns[key] = made
         return made
 
     def _load_near(self, first: Value, step: int, stored: Type) -> Value:
@@ -512,32 +407,6 @@ class Elements:
             # if the index is equal in all lanes, lane 0 has the element
             f.store(part.extract(0) if part.type.lanes else part, f.offset(pointer, number, stored))
 
-    # -- scalars and vectors
-
-    def wide(self, value: Value) -> Value:
-        """Repeat a value in every lane."""
-        return value if value.type.lanes or not self.lanes else value.splat(self.lanes)
-
-    def together(self, values: Sequence[Element]) -> list[Element]:
-        """Make scalars vectors if one of the values is a vector."""
-        if not self.lanes:
-            return list(values)
-        flat = [v for e in values for v in (e if isinstance(e, tuple) else (e,))]
-        if not any(v.type.lanes for v in flat):
-            return list(values)
-        return [(self.wide(e[0]), self.wide(e[1])) if isinstance(e, tuple) else self.wide(e) for e in values]
-
-    def choose(self, condition: Value, yes: Element, no: Element) -> Element:
-        """Select ``yes`` if the condition holds, else ``no``."""
-        if isinstance(yes, tuple) or isinstance(no, tuple):
-            assert isinstance(yes, tuple) and isinstance(no, tuple)
-            first, second = self.choose(condition, yes[0], no[0]), self.choose(condition, yes[1], no[1])
-            assert isinstance(first, Value) and isinstance(second, Value)
-            return first, second
-        c, y, n = self.together([condition, yes, no])
-        assert isinstance(c, Value) and isinstance(y, Value) and isinstance(n, Value)
-        return c.select(y, n)
-
 
 def _stays_inside(index: Index, last: int) -> bool:
     """Return whether an index never leaves [0, last], however far merged loops run."""
@@ -549,15 +418,16 @@ def _stays_inside(index: Index, last: int) -> bool:
 LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"
 LEAF_RULES: Final[dict[str, LeafRule]] = {}
 """The elements of all leaves of a tuple-shaped result at one index, by opcode."""
-Steps: TypeAlias = "Generator[tuple[HloInstruction, Indices], Element, Element]"
-"""A rule that yields the operand elements that it needs, and returns its element."""
-ElementRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], Element | Steps]"
+ElementRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], Element | Steps[Value, Element]]"
 RULES: Final[dict[str, ElementRule]] = {}
-"""The element at an index of operations that are not elementwise, by opcode."""
+"""The element at an index of operations that declare no steps, by opcode."""
 
 
 def element_rule(*opcodes: str) -> Callable[[ElementRule], ElementRule]:
-    """Register the element rule of some opcodes."""
+    """Register the element rule of some opcodes, which do not declare their elements."""
+    for opcode in opcodes:
+        if REGISTRY[opcode].declares_element():
+            raise HloError(f"{opcode} declares its elements", rule="codegen.registered-twice")
     return enters(RULES, "an element rule", *opcodes)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, Type, Value
 from hloom.codegen.llvm.memory import scatter as scatter_lanes
 from hloom.codegen.types import Element, register_type, storage_type
-from hloom.ir.affine import linearize
+from hloom.ir.affine import Indices, linearize
 from hloom.shape.element_type import ElementType
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I64, Function, Value
 from hloom.codegen.loops import outer_loops, vector_lanes, vector_loop
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 
 MOST_LANES: Final = 128

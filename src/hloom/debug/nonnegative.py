@@ -15,7 +15,8 @@ from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, Divide, Multiply
 from hloom.operations.control_flow import Call, Fusion, While
 from hloom.operations.conversion import Convert, Copy
-from hloom.operations.movement import Broadcast, Reshape, Slice, Transpose
+from hloom.operations.movement import Broadcast, Slice, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from hloom.operations.transcendental import Logarithm, ReciprocalSquareRoot, SquareRoot
 

@@ -17,7 +17,8 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.operations.control_flow import Fusion, While
 from hloom.operations.conversion import Convert, Copy
-from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.movement import Broadcast
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant
 from hloom.runtime.arguments import bound_arguments
 from hloom.text.printer import print_instruction

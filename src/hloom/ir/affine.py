@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 _numbers = itertools.count()
 
@@ -125,6 +126,10 @@ class Index:
         if rest.minimum() < 0 or rest.maximum() >= divisor:
             return None
         return Index(self.constant // divisor, whole)
+
+
+Indices: TypeAlias = tuple[Index, ...]
+"""The index of each dimension of an array."""
 
 
 def _number(term: tuple[Variable, int]) -> int:

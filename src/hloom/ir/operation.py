@@ -37,6 +37,7 @@ from hloom.ir.codec import (
     integer,
     string,
 )
+from hloom.ir.indexing import elementwise
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import Traits
 from hloom.ir.value import Array, Value
@@ -45,9 +46,11 @@ from hloom.shape.shape import Shape
 if TYPE_CHECKING:
     import numpy as np
 
+    from hloom.ir.affine import Indices
     from hloom.ir.computation import HloComputation
     from hloom.ir.cursor import Cursor
     from hloom.ir.device import Device
+    from hloom.ir.indexing import Condition, Element, Indexing, Steps
     from hloom.ir.instruction import HloInstruction
 
 
@@ -216,6 +219,20 @@ class Operation(Traits):
             operands: the shapes of its whole operands.
         """
         return parallel(call.shape, operands) if self.elementwise and call.shape.is_array else []
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element] | Element:
+        """Return the steps that compute the element of an instruction at an index; see `hloom.ir.indexing`.
+
+        An operation without operands may return its element.
+        """
+        return elementwise(x, i, indices) if self.elementwise else x.undeclared(i, indices)
+
+    @classmethod
+    def declares_element(cls) -> bool:
+        """Return whether the operation states the steps of its elements itself."""
+        return cls.element is not Operation.element
 
     # -- proto hooks
 

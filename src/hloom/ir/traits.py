@@ -110,8 +110,6 @@ class Traits:
     """Source of the result's layout if the text states no shape."""
     scalar_identity: ClassVar[bool] = False
     """On a scalar, the result is operand 0."""
-    index_mapped: ClassVar[bool] = False
-    """Each result element is the element of operand 0 at an affine map of the result index."""
     never_negative_zero: ClassVar[bool] = False
     """No element of a floating-point result is -0, whatever the operands are."""
     begun_by: ClassVar[tuple[str, ...]] = ()

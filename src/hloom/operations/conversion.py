@@ -8,7 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
+from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import integer
+from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor, parallel
@@ -92,6 +94,21 @@ class BitcastConvert(Operation):
         kept = operand.dynamic_dimensions[: min(operand.rank, shape.rank)]
         dynamic = (*kept, *(False,) * (shape.rank - len(kept)))
         require_dynamic(shape, Shape(after, shape.dimensions, dynamic))
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the element of which these bits are a part, or all those that these bits are."""
+        (operand,) = i.operands
+        before, after = operand.shape.element_type, i.shape.element_type
+        if before.bits > after.bits:
+            return x.part((yield Read(operand, indices[:-1])), indices[-1], before, after)
+        if before.bits == after.bits:
+            return x.joined([(yield Read(operand, indices))], before, after)
+        parts: list[Element] = []
+        for number in range(after.bits // before.bits):
+            parts.append((yield Read(operand, (*indices, Index(number)))))
+        return x.joined(parts, before, after)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Reinterpret the bits."""

@@ -12,7 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from hloom.errors import ShapeError
+from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
+from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, Run, operation
 from hloom.ir.sharding_rule import Factor, same_extents
@@ -110,6 +112,19 @@ class DynamicSlice(Operation):
         ]
         return Shape(operand.element_type, sizes, dynamic)
 
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand at start + index."""
+        operand, *starts = i.operands
+        source: list[Index] = []
+        for index, start, bound, size in zip(
+            indices, starts, operand.shape.dimensions, self.dynamic_slice_sizes, strict=True
+        ):
+            first = x.position((yield Read(start, ())), start.shape.element_type, bound - size + 1)
+            source.append(index + first)
+        return (yield Read(operand, tuple(source)))
+
     def evaluate(self, run: Run, operand: Array, *start_indices: Array) -> Array:
         """Return the clamped slice."""
         return filled(operand[_window(operand, start_indices, self.dynamic_slice_sizes)], run.shape)
@@ -160,6 +175,24 @@ class DynamicUpdateSlice(Operation):
                 raise ShapeError(message, rule="dynamic-update-slice.update-size")
         element_type = joint_element_type(self.opcode, (operand, update))
         return operand.with_element_type(element_type)
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the update where the index is one of its elements, and the operand."""
+        operand, update, *starts = i.operands
+        sizes = update.shape.dimensions
+        source: list[Index] = []
+        inside: Condition | None = None
+        for index, start, bound, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True):
+            first = x.position((yield Read(start, ())), start.shape.element_type, bound - size + 1)
+            source.append(index - first)
+            inside = x.both(inside, x.inside(source[-1], size))
+        old = yield Read(operand, indices)
+        if 0 in sizes:
+            return old
+        new = yield Read(update, tuple(source), inside)
+        return new if inside is None else x.choose(inside, new, old)
 
     def evaluate(self, run: Run, operand: Array, update: Array, *start_indices: Array) -> Array:
         """Return a copy with the slice replaced."""

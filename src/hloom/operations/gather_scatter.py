@@ -13,7 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from hloom.errors import ShapeError
+from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims, flag, integer
+from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
@@ -264,6 +266,32 @@ class Gather(Operation):
                         f"slice size {self.slice_sizes[number]} in dimension {number} of {name} is not 1"
                     )
                     raise ShapeError(message, rule=f"gather.{name}-slice-size")
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand at start + offset, with the start clamped; 0 where slices are empty."""
+        operand, start_indices = i.operands
+        if 0 in self.slice_sizes:
+            return x.zero(operand.shape.element_type)
+        batch = [indices[d] for d in _without(len(indices), self.offset_dims)]
+        offsets = iter([indices[d] for d in self.offset_dims])
+        source: list[Index] = []
+        for d, (bound, size) in enumerate(zip(operand.shape.dimensions, self.slice_sizes, strict=True)):
+            index = Index(0)
+            if d in self.start_index_map:
+                vector = [*batch]
+                if self.index_vector_dim < start_indices.shape.rank:
+                    vector.insert(self.index_vector_dim, Index(self.start_index_map.index(d)))
+                start = yield Read(start_indices, tuple(vector))
+                index = x.position(start, start_indices.shape.element_type, bound - size + 1)
+            if d in self.operand_batching_dims:
+                dimension = self.start_indices_batching_dims[self.operand_batching_dims.index(d)]
+                index = index + batch[_batch_number(dimension, self.index_vector_dim)]
+            elif d not in self.collapsed_slice_dims:
+                index = index + next(offsets)
+            source.append(index)
+        return (yield Read(operand, tuple(source)))
 
     def evaluate(self, run: Run, operand: Array, start_indices: Array) -> Array:
         """Index once with arrays of start + offset; dimensions that are read in whole are sliced."""

@@ -7,7 +7,8 @@ import numpy as np
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
 from hloom.operations.conversion import Copy
-from hloom.operations.movement import Broadcast, Concatenate, Reshape
+from hloom.operations.movement import Broadcast, Concatenate
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Iota
 
 

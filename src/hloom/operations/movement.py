@@ -1,19 +1,19 @@
-"""Operations that rearrange elements: broadcast, reshape, transpose, reverse, slice, pad ...
+"""Operations that rearrange elements: broadcast, transpose, reverse, slice, pad, concatenate.
 
-The pages "BroadcastInDim", "Reshape", "Transpose", "Rev", "Slice", "Pad" and "Concatenate".
+The pages "BroadcastInDim", "Transpose", "Rev", "Slice", "Pad" and "Concatenate".
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
-from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
+from hloom.ir.affine import Index, Indices
+from hloom.ir.codec import dims
+from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps, undilated
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor, same_extents, with_halos
@@ -56,7 +56,6 @@ class Broadcast(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     scalar_identity: ClassVar[bool] = True
-    index_mapped: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     dimensions: tuple[int, ...] = dims(default=(), always=True)
 
@@ -103,6 +102,14 @@ class Broadcast(Operation):
             dynamic[dimension] = operand.is_dynamic_at(number)
         require_dynamic(shape, Shape(shape.element_type, shape.dimensions, tuple(dynamic)))
 
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand at the indices of its dimensions."""
+        (operand,) = i.operands
+        pairs = zip(self.dimensions, operand.shape.dimensions, strict=True)
+        return (yield Read(operand, tuple(Index(0) if size == 1 else indices[d] for d, size in pairs)))
+
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Broadcast; sizes come from the operand, elsewhere from the shape (a dynamic one from its bound)."""
         sizes = list(run.shape.dimensions)
@@ -115,168 +122,6 @@ class Broadcast(Operation):
         return np.broadcast_to(operand.transpose(order).reshape(ahead), sizes)
 
 
-# -- reshape
-
-
-def _check_reshape(opcode: str, shape: Shape, operand: Shape) -> None:
-    require_array(opcode, shape, operand)
-    if shape.element_type is not operand.element_type:
-        message = f"{operand} is reshaped to {shape}, of another element type"
-        raise ShapeError(message, rule=f"{opcode}.element-type")
-    if not (shape.is_unbounded or operand.is_unbounded) and shape.element_count != operand.element_count:
-        message = f"{operand} has {operand.element_count} elements, {shape} has {shape.element_count}"
-        raise ShapeError(message, rule=f"{opcode}.element-count")
-
-
-@operation("reshape", "operand")
-class Reshape(Operation):
-    """The elements of ``operand`` in the same row-major order, in other dimensions.
-
-    Arguments:
-        operand: an array of as many elements as the result.
-        inferred_dimension: the dynamic result dimension whose size follows from the others; -1 for none.
-    """
-
-    family: ClassVar[Family] = Family.MOVEMENT
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    aliases_operand: ClassVar[bool] = True
-    scalar_identity: ClassVar[bool] = True
-    index_mapped: ClassVar[bool] = True
-    infers: ClassVar[bool] = False
-    inferred_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), default=-1, proto="dimensions")
-
-    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Pair dimensions with the same extents before them; a tile of either is a tile of the other.
-
-        If a dimension is split, tiles of its major part may also be made of ranges of the operand's tiles.
-        """
-        (operand,), result = operands, call.shape
-        before = list(accumulate(operand.dimensions, lambda a, b: a * b, initial=1))
-        after = list(accumulate(result.dimensions, lambda a, b: a * b, initial=1))
-        found: list[Factor] = []
-        for d, extent in enumerate(operand.dimensions):
-            for e, other in enumerate(result.dimensions):
-                if extent > 1 and other > 1 and before[d] == after[e]:
-                    found.append(Factor(math.gcd(extent, other), {0: d}, e))
-                    if extent % other == 0 and extent > other:
-                        found.append(Factor(other, {0: d}, e, kind="halo"))
-        return found
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Check for the same element type and number of elements."""
-        _check_reshape(self.opcode, shape, operands[0])
-        if not -1 <= self.inferred_dimension < shape.rank:
-            message = f"inferred_dimension {self.inferred_dimension} is not one of {shape}"
-            raise ShapeError(message, rule="reshape.inferred-dimension")
-
-    def evaluate(self, run: Run, operand: Array) -> Array:
-        """Reshape; dynamic sizes follow from the operand's actual size."""
-        if run.shape.is_static:
-            sizes = run.shape.dimensions
-        else:
-            sizes = _actual_sizes(
-                run.instruction.operands[0].shape, operand, run.shape, self.inferred_dimension
-            )
-        if math.prod(sizes) != operand.size:
-            message = f"{operand.size} elements do not make {run.shape}"
-            raise EvaluationError(message, rule="reshape.actual-size")
-        return operand.reshape(sizes)
-
-
-def _actual_sizes(source: Shape, operand: Array, shape: Shape, inferred: int) -> tuple[int, ...]:
-    """Return the actual sizes of a reshape's result of dynamic shape.
-
-    Source and result are cut into the shortest groups of dimensions with equal products of bounds. In each
-    group the operand's actual elements are spread over the result's static dimensions, and what is left is
-    the size of the dynamic one.
-    """
-    if UNBOUNDED in source.dimensions or UNBOUNDED in shape.dimensions:
-        groups = [((0, source.rank), (0, shape.rank))]
-    else:
-        groups = _common_groups(source.dimensions, shape.dimensions)
-    sizes = list(shape.dimensions)
-    for (source_start, source_end), (start, end) in groups:
-        open_ = [i for i in range(start, end) if shape.dynamic_dimensions[i]]
-        elements = math.prod(operand.shape[source_start:source_end])
-        if len(open_) > 1 and inferred in open_:
-            open_ = [inferred]
-        if len(open_) > 1:
-            raise EvaluationError(
-                f"the dynamic sizes of {shape} do not follow from {operand.shape}",
-                rule="reshape.dynamic-sizes",
-            )
-        if open_:
-            others = math.prod(sizes[i] for i in range(start, end) if i != open_[0])
-            sizes[open_[0]] = elements // others if others else 0
-    return tuple(sizes)
-
-
-def _common_groups(
-    source: tuple[int, ...], result: tuple[int, ...]
-) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the shortest ranges of dimensions of both with equal products of sizes."""
-    if math.prod(source) == 0:
-        return [((0, len(source)), (0, len(result)))]
-    products = [list(accumulate(sizes, int.__mul__, initial=1)) for sizes in (source, result)]
-    ends = [(products[0].index(p), products[1].index(p)) for p in sorted(set(products[0]) & set(products[1]))]
-    ends = [(0, 0), *ends[1:-1], (len(source), len(result))]
-    return [((a, c), (b, d)) for (a, b), (c, d) in pairwise(ends)]
-
-
-@operation("dynamic-reshape", "operand *dim_sizes")
-class DynamicReshape(Operation):
-    """Reshape whose sizes are scalars computed by the program.
-
-    Arguments:
-        operand: an array.
-        dim_sizes: for each dimension of the result, its actual size, a scalar integer.
-    """
-
-    family: ClassVar[Family] = Family.MOVEMENT
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    infers: ClassVar[bool] = False
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
-
-    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Check for one size per dimension, and the same number of elements at the bounds."""
-        operand, *dim_sizes = operands
-        _check_reshape(self.opcode, shape, operand)
-        if len(dim_sizes) != shape.rank:
-            message = f"{shape} needs {shape.rank} sizes, got {len(dim_sizes)}"
-            raise ShapeError(message, rule="dynamic-reshape.size-count")
-        for size in dim_sizes:
-            if not size.is_scalar or not size.element_type.is_integer:
-                raise ShapeError(
-                    f"a size is a scalar integer, not {size}", rule="dynamic-reshape.size-scalar"
-                )
-
-    def evaluate(self, run: Run, operand: Array, *dim_sizes: Array) -> Array:
-        """Reshape to the given sizes, which must hold exactly the operand's elements."""
-        sizes = [int(size) for size in dim_sizes]
-        bounds = run.shape.dimensions
-        for size, bound, dynamic in zip(sizes, bounds, run.shape.dynamic_dimensions, strict=True):
-            if size < 0 or (size > bound != UNBOUNDED) or (size != bound and not dynamic):
-                raise EvaluationError(f"size {size} in {run.shape}", rule="dynamic-reshape.size-bound")
-        if math.prod(sizes) != operand.size:
-            message = f"{operand.size} elements do not make {sizes}"
-            raise EvaluationError(message, rule="dynamic-reshape.actual-size")
-        return operand.reshape(sizes)
-
-
-# -- transpose, reverse
-
-
 @operation("transpose", "operand")
 class Transpose(Operation):
     """Permutes dimensions: dimension i of the result is dimension ``dimensions[i]`` of ``operand``."""
@@ -284,7 +129,6 @@ class Transpose(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     scalar_identity: ClassVar[bool] = True
-    index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -312,6 +156,13 @@ class Transpose(Operation):
             [operand.dynamic_dimensions[d] for d in self.dimensions],
         )
 
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand at the permuted index."""
+        source = dict(zip(self.dimensions, indices, strict=True))
+        return (yield Read(i.operands[0], tuple(source[d] for d in range(len(indices)))))
+
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Permute the axes."""
         return operand.transpose(self.dimensions)
@@ -324,7 +175,6 @@ class Reverse(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -344,6 +194,15 @@ class Reverse(Operation):
         require_array(self.opcode, operand)
         require_dimensions(self.opcode, self.dimensions, operand)
         return operand
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand at the index counted from the other end."""
+        source = list(indices)
+        for d in self.dimensions:
+            source[d] = indices[d] * -1 + (i.shape.dimensions[d] - 1)
+        return (yield Read(i.operands[0], tuple(source)))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Flip the axes."""
@@ -373,7 +232,6 @@ class Slice(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    index_mapped: ClassVar[bool] = True
     fixes_sizes: ClassVar[bool] = True
     slice: tuple[SliceDimension, ...] = slice_ranges()
 
@@ -415,6 +273,13 @@ class Slice(Operation):
                  for d, size in zip(self.slice, operand.dimensions, strict=True)]  # fmt: skip
         dynamic = [w and flag for w, flag in zip(whole, operand.dynamic_dimensions, strict=True)]
         return Shape(operand.element_type, sizes, dynamic)
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand at start + stride * index."""
+        ranges = zip(indices, self.slice, strict=True)
+        return (yield Read(i.operands[0], tuple(index * d.stride + d.start for index, d in ranges)))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Slice the array."""
@@ -471,6 +336,23 @@ class Pad(Operation):
                 raise ShapeError(message, rule="pad.result-size")
         element_type = joint_element_type(self.opcode, (operand, padding_value))
         return Shape(element_type, sizes, operand.dynamic_dimensions)
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read the operand where the index is one of its elements."""
+        operand, padding_value = i.operands
+        source: list[Index] = []
+        inside: Condition | None = None
+        for index, d, size in zip(indices, self.padding, operand.shape.dimensions, strict=True):
+            index, condition = undilated(x, index - d.low, d.interior + 1, size)
+            source.append(index)
+            inside = x.both(inside, condition)
+        outside = yield Read(padding_value, ())
+        if 0 in operand.shape.dimensions:
+            return outside
+        element = yield Read(operand, tuple(source), inside)
+        return element if inside is None else x.choose(inside, element, outside)
 
     def evaluate(self, run: Run, operand: Array, padding_value: Array) -> Array:
         """Pad the interior first, then the edges."""
@@ -541,6 +423,24 @@ class Concatenate(Operation):
                 else:
                     sizes[i], dynamic[i] = _joint_dimension(i, (sizes[i], dynamic[i]), (size, flag), operand)
         return Shape(element_type, sizes, dynamic)
+
+    def element(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Steps[Condition, Element]:
+        """Read each operand where the index is one of its elements, the last operand first."""
+        (d,) = self.dimensions
+        index = indices[d]
+        reads: list[Read[Condition]] = []
+        for operand in i.operands:
+            size = operand.shape.dimensions[d]
+            if size and index.maximum() >= 0 and index.minimum() < size:
+                reads.append(Read(operand, (*indices[:d], index, *indices[d + 1 :]), x.inside(index, size)))
+            index = index - size
+        joined = yield reads.pop()
+        for read in reversed(reads):
+            element = yield read
+            joined = element if read.condition is None else x.choose(read.condition, element, joined)
+        return joined
 
     def evaluate(self, run: Run, *operands: Array) -> Array:
         """Join the arrays."""

@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
+from hloom.ir.affine import Indices
 from hloom.ir.calling import READ_LITERAL, WRITE_LITERAL
 from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
 from hloom.ir.cursor import Cursor
+from hloom.ir.indexing import Condition, Element, Indexing
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
@@ -172,6 +174,10 @@ class Constant(Operation):
         except HloError as error:
             raise cursor.locate(error, start) from error.__cause__
         return {"literal": literal}
+
+    def element(self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices) -> Element:
+        """Return the value of a constant of one element; larger ones are in memory."""
+        return x.literal(i.shape.element_type, self.literal)
 
     def evaluate(self, run: Run) -> Value:
         """Return the value; raises EvaluationError if it was elided."""
@@ -500,6 +506,10 @@ class Iota(Operation):
         if not 0 <= self.iota_dimension < shape.rank:
             message = f"iota_dimension {self.iota_dimension} is not one of {shape}"
             raise ShapeError(message, rule="iota.dimension-range")
+
+    def element(self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices) -> Element:
+        """Return the index along the dimension."""
+        return x.number(indices[self.iota_dimension], i.shape.element_type)
 
     def evaluate(self, run: Run) -> Array:
         """Count along the dimension; a dynamic dimension has its bound, since no operand gives a size."""

@@ -14,8 +14,9 @@ from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Add
 from hloom.operations.comparison import Compare
 from hloom.operations.conversion import Convert
-from hloom.operations.movement import Broadcast, Pad, Reshape, Slice
+from hloom.operations.movement import Broadcast, Pad, Slice
 from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Parameter
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.literal import Literal

@@ -10,32 +10,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from hloom.analysis.loops import Loop, picks
 from hloom.analysis.trip_count import TripCount
-from hloom.ir.affine import Index, Variable, delinearize, linearize
+from hloom.ir.affine import Index, Indices, Variable, linearize
+from hloom.ir.indexing import Indexing, Read, Steps, undilated
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import While
-from hloom.operations.conversion import BitcastConvert
 from hloom.operations.convolution import Convolution
-from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Concatenate, DynamicReshape, Pad, Reshape
 from hloom.operations.reduction import Reduce
-from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
+from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.plan.index_maps import (
-    Indices,
     convolution_group,
     dot_operand_indices,
-    moved_indices,
     reduced_operand_indices,
     reduced_sizes,
 )
+from hloom.shape.element_type import ElementType
+from hloom.shape.literal import Literal
 
 MOST_UNROLLED_WINDOW: Final = 16
 """Maximum number of window elements to unroll; larger windows become loops."""
@@ -43,66 +40,96 @@ MOST_UNROLLED_WINDOW: Final = 16
 
 Conditions: TypeAlias = "frozenset[tuple[Index, int]]"
 """Bounds checks under which an element is computed: 0 <= index < size for each."""
-ALWAYS: Final[Conditions] = frozenset()
-Request: TypeAlias = tuple[HloInstruction, Indices, Conditions]
-"""The element of an instruction at an index, under conditions."""
+Request: TypeAlias = Read[Conditions]
 
 
-class ElementReads:
-    """The rules: the operand elements from which an operation computes an element.
+class ElementReads(Indexing[Conditions, None]):
+    """The operand elements from which an operation computes an element.
 
     Attributes:
         inputs: instructions whose values are in memory, dense and row-major.
         unrolls: whether each element of a reduction is a request of its own.
-        pinned: variables whose values are used outside addresses.
     """
 
     def __init__(self, inputs: Collection[HloInstruction] = (), *, unrolls: bool = False) -> None:
+        super().__init__()
         self.inputs = frozenset(inputs)
         self.unrolls = unrolls
-        self.pinned: set[Variable] = set()
         self._reads: list[Request] = []
-        self._conditions: Conditions = ALWAYS
-        self._divisions: dict[tuple[Index, tuple[int, ...], bool], Indices] = {}
+        self._divisions: dict[tuple[Index, int], tuple[Index, Index]] = {}
 
-    def of(self, i: HloInstruction, indices: Indices, conditions: Conditions = ALWAYS) -> list[Request]:
+    def of(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> list[Request]:
         """Return the operand elements that an element is computed from, in order."""
-        self._reads, self._conditions = [], conditions
-        self._operands(i, indices)
-        return self._reads
+        self.mask = conditions
+        steps = i.operation.element(self, i, indices)
+        reads = list(steps) if isinstance(steps, Generator) else []
+        if conditions is None:
+            return reads
+        return [Read(o, at, conditions | inside if inside else conditions) for o, at, inside in reads]
 
-    def _read(self, i: HloInstruction, indices: Indices, conditions: Conditions = ALWAYS) -> None:
+    def compare(self, index: Index, size: int) -> Conditions:
+        """Return the bounds check."""
+        return frozenset([(index, size)])
+
+    def conjunction(self, a: Conditions, b: Conditions) -> Conditions:
+        """Return the bounds checks of both."""
+        return a | b
+
+    def is_dense(self, i: HloInstruction) -> bool | None:
+        """Return true for inputs."""
+        return True if i in self.inputs else None
+
+    def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
+        """Return opaque indices, the same ones for the same division."""
+        key = index, divisor
+        if key not in self._divisions:
+            quotient = self._opaque(index.maximum() // divisor + 1)
+            self._divisions[key] = quotient, self._opaque(divisor)
+        return self._divisions[key]
+
+    def position(self, element: None, element_type: ElementType, extent: int) -> Index:
+        """Return an opaque index."""
+        return self._opaque(extent)
+
+    def choose(self, condition: Conditions, yes: None, no: None) -> None:
+        """Record nothing."""
+
+    def zero(self, element_type: ElementType) -> None:
+        """Record nothing."""
+
+    def literal(self, element_type: ElementType, literal: Literal) -> None:
+        """Record nothing."""
+
+    def number(self, index: Index, element_type: ElementType) -> None:
+        """Record that the index is a value."""
+        self.pin(index)
+
+    def part(self, element: None, number: Index, before: ElementType, after: ElementType) -> None:
+        """Record that the number of the part is a value."""
+        self.pin(number)
+
+    def joined(self, elements: Sequence[None], before: ElementType, after: ElementType) -> None:
+        """Record nothing."""
+
+    def elementwise(self, instruction: HloInstruction, operands: Sequence[None]) -> None:
+        """Record nothing."""
+
+    def undeclared(self, i: HloInstruction, indices: Indices) -> Steps[Conditions, None]:
+        """Return the reads of operations that declare none."""
+        self._reads = []
+        self._operands(i, indices)
+        yield from self._reads
+
+    def _read(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> None:
         """Request the element of an operand, under further conditions."""
-        self._reads.append((i, indices, self._conditions | conditions if conditions else self._conditions))
+        self._reads.append(Read(i, indices, conditions or None))
 
     # -- rules
 
     def _operands(self, i: HloInstruction, indices: Indices) -> None:
-        moved = moved_indices(i, indices)
-        if moved is not None:
-            self._read(i.operands[0], moved)
-            return
         match i.operation:
-            case Constant():
-                pass
             case Tuple():
                 self._all(i.operands, indices)
-            case Iota(iota_dimension=dimension):
-                self._pin(indices[dimension])
-            case Reshape() | DynamicReshape():
-                self._reshape(i, indices)
-            case Pad():
-                self._pad(i, indices)
-            case Concatenate():
-                self._concatenate(i, indices)
-            case DynamicSlice():
-                self._dynamic_slice(i, indices)
-            case DynamicUpdateSlice():
-                self._dynamic_update_slice(i, indices)
-            case Gather():
-                self._gather(i, indices)
-            case BitcastConvert():
-                self._bitcast_convert(i, indices)
             case GetTupleElement():
                 self._read(i.operands[0], indices)
             case Reduce():
@@ -115,15 +142,12 @@ class ElementReads:
                 self._read(i.operands[1], right)
             case Convolution():
                 self._convolution(i, indices)
-            case operation if operation.elementwise:
-                for o in i.operands:
-                    self._read(o, indices if o.shape.rank else ())
             case _:
                 self._unknown(i, indices)
 
     def _unknown(self, i: HloInstruction, indices: Indices) -> None:
         """Record that any element of any operand may be read."""
-        self._pin(*indices)
+        self.pin(*indices)
         for o in i.operands:
             if o.shape.is_array:
                 self._read(o, tuple(self._opaque(size) for size in o.shape.dimensions))
@@ -132,166 +156,9 @@ class ElementReads:
         for i in instructions:
             self._read(i, indices)
 
-    def _pin(self, *indices: Index) -> None:
-        for index in indices:
-            self.pinned.update(v for v, _ in index.terms)
-
     def _opaque(self, extent: int) -> Index:
         """Return an opaque index: a computed value that is not affine."""
         return Index(0, [(Variable(max(extent, 1), "o"), 1)])
-
-    def _checks(self, index: Index, size: int) -> Conditions:
-        """Pin an index that needs a bounds check; return that check."""
-        if index.minimum() >= 0 and index.maximum() < size:
-            return ALWAYS
-        self._pin(index)
-        return frozenset([(index, size)])
-
-    def _reshape(self, i: HloInstruction, indices: Indices) -> None:
-        (operand, *_) = i.operands
-        linear = linearize(indices, i.shape.dimensions)
-        sizes = operand.shape.dimensions
-        source = delinearize(linear, sizes)
-        if source is None and self.is_read_in_order(operand):
-            source = (*(Index(0) for _ in sizes[1:]), linear)
-        self._read(operand, source if source is not None else self._divided(linear, sizes))
-
-    def is_read_in_order(self, i: HloInstruction) -> bool:
-        """Return whether each element depends only on elements at the same linear index."""
-        waiting, seen = [i], {i}
-        while waiting:
-            i = waiting.pop()
-            scalar = len(i.operands) == 1 and not i.operands[0].shape.rank
-            if i in self.inputs or (scalar and i.operation.index_mapped):
-                continue
-            if not i.operation.elementwise and not isinstance(i.operation, Reshape):
-                return False
-            fresh = [o for o in i.operands if o.shape.rank and o not in seen]
-            seen.update(fresh)
-            waiting.extend(fresh)
-        return True
-
-    def _divided(self, linear: Index, dimensions: tuple[int, ...]) -> Indices:
-        """Return the multi-index of a linear index; opaque in dimensions that need a division."""
-        key = (linear, dimensions, bool(self._conditions))
-        if key not in self._divisions:
-            self._divisions[key] = self._division(linear, dimensions)
-        return self._divisions[key]
-
-    def _division(self, linear: Index, dimensions: tuple[int, ...]) -> Indices:
-        if 0 in dimensions:
-            return (Index(0),) * len(dimensions)
-        found: list[Index] = []
-        rest = linear
-        for size in reversed(dimensions[1:]):
-            outer = rest.divide(size)
-            if outer is None:
-                self._pin(rest)
-                found.append(self._opaque(size))
-                outer = self._opaque(rest.maximum() // size + 1)
-            else:
-                found.append(rest - outer * size)
-            rest = outer
-        if not dimensions:
-            return ()
-        outside = self._conditions and not (rest.minimum() >= 0 and rest.maximum() < dimensions[0])
-        return (self._opaque(dimensions[0]) if outside else rest, *reversed(found))
-
-    def _pad(self, i: HloInstruction, indices: Indices) -> None:
-        operand, padding_value = i.operands
-        assert isinstance(i.operation, Pad)
-        source: list[Index] = []
-        checks = ALWAYS
-        for index, size, pad in zip(indices, operand.shape.dimensions, i.operation.padding, strict=True):
-            moved = index + -pad.low
-            step = pad.interior + 1
-            if step > 1:
-                exact = moved.divide(step) if moved.minimum() >= 0 else None
-                if exact is None or exact * step != moved:
-                    self._pin(moved)
-                    source.append(self._opaque(size))
-                    checks |= {(source[-1], size)}
-                    continue
-                moved = exact
-            checks |= self._checks(moved, size)
-            source.append(moved)
-        self._read(padding_value, ())
-        if 0 not in operand.shape.dimensions or not checks:
-            self._read(operand, tuple(source), checks)
-
-    def _concatenate(self, i: HloInstruction, indices: Indices) -> None:
-        assert isinstance(i.operation, Concatenate)
-        (dimension,) = i.operation.dimensions
-        place, start = indices[dimension], 0
-        for operand in i.operands:
-            size = operand.shape.dimensions[dimension]
-            moved = place + -start
-            if size and start <= place.maximum() and start + size > place.minimum():
-                source = (*indices[:dimension], moved, *indices[dimension + 1 :])
-                self._read(operand, source, self._checks(moved, size))
-            start += size
-
-    def _start(self, start: HloInstruction, largest: int) -> Index:
-        self._read(start, ())
-        return self._opaque(largest + 1)
-
-    def _dynamic_slice(self, i: HloInstruction, indices: Indices) -> None:
-        operand, *starts = i.operands
-        assert isinstance(i.operation, DynamicSlice)
-        sizes = i.operation.dynamic_slice_sizes
-        sliced = zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
-        self._read(operand, tuple(x + self._start(s, extent - size) for x, s, extent, size in sliced))
-
-    def _dynamic_update_slice(self, i: HloInstruction, indices: Indices) -> None:
-        operand, update, *starts = i.operands
-        checks = ALWAYS
-        source: list[Index] = []
-        sizes = zip(indices, starts, operand.shape.dimensions, update.shape.dimensions, strict=True)
-        for index, start, whole, size in sizes:
-            moved = index - self._start(start, whole - size)
-            self._pin(moved)
-            checks |= {(moved, size)} if size < whole else ALWAYS
-            source.append(moved)
-        self._read(operand, indices)
-        if 0 not in update.shape.dimensions:
-            self._read(update, tuple(source), checks)
-
-    def _gather(self, i: HloInstruction, indices: Indices) -> None:
-        operation = i.operation
-        assert isinstance(operation, Gather)
-        operand, start_indices = i.operands
-        batch = [x for d, x in enumerate(indices) if d not in operation.offset_dims]
-        offsets = iter([indices[d] for d in operation.offset_dims])
-        source: list[Index] = []
-        for d, whole in enumerate(operand.shape.dimensions):
-            index = Index(0)
-            if d in operation.start_index_map:
-                place = [*batch]
-                if operation.index_vector_dim < start_indices.shape.rank:
-                    place.insert(operation.index_vector_dim, Index(operation.start_index_map.index(d)))
-                self._read(start_indices, tuple(place))
-                index = index + self._opaque(whole - operation.slice_sizes[d] + 1)
-            if d in operation.operand_batching_dims:
-                number = operation.operand_batching_dims.index(d)
-                dimension = operation.start_indices_batching_dims[number]
-                index = index + batch[dimension - (dimension > operation.index_vector_dim)]
-            elif d not in operation.collapsed_slice_dims:
-                index = index + next(offsets)
-            source.append(index)
-        self._read(operand, tuple(source))
-
-    def _bitcast_convert(self, i: HloInstruction, indices: Indices) -> None:
-        (operand,) = i.operands
-        before, after = operand.shape.element_type.bits, i.shape.element_type.bits
-        if before == after:
-            self._read(operand, indices)
-        elif before > after:
-            self._read(operand, indices[:-1])
-            if not indices[-1].is_constant:
-                self._pin(indices[-1])
-        else:
-            for number in range(after // before):
-                self._read(operand, (*indices, Index(number)))
 
     def _reduce(self, i: HloInstruction, indices: Indices) -> None:
         half = len(i.operands) // 2
@@ -310,11 +177,8 @@ class ElementReads:
         """Return the base index of a window element, and its bounds check."""
         element = position * -1 + (d.size - 1) if d.window_reversal else position
         place = at * d.stride + element * d.window_dilation + -d.padding_low
-        if d.base_dilation == 1:
-            return place, self._checks(place, size)
-        self._pin(place)
-        index = self._opaque(size)
-        return index, frozenset([(index, size)])
+        index, inside = undilated(self, place, d.base_dilation, size)
+        return index, inside or frozenset()
 
     def _reduce_window(self, i: HloInstruction, indices: Indices) -> None:
         assert isinstance(i.operation, ReduceWindow)
@@ -335,7 +199,7 @@ class ElementReads:
             ]
             source = tuple(place for place, _ in placed)
             for o in i.operands[:half]:
-                self._read(o, source, ALWAYS.union(*[checks for _, checks in placed]))
+                self._read(o, source, frozenset[tuple[Index, int]]().union(*[checks for _, checks in placed]))
 
     def _convolution(self, i: HloInstruction, indices: Indices) -> None:
         operation = i.operation
@@ -357,7 +221,7 @@ class ElementReads:
         right: list[Index] = [Index(0)] * rhs.shape.rank
         right[labels.kernel_input_feature_dimension] = feature
         right[labels.kernel_output_feature_dimension] = output
-        checks = ALWAYS
+        checks: Conditions = frozenset()
         for n, d in enumerate(operation.window):
             position = Index.of(Variable(d.size, "w"))
             at, dimension = indices[labels.output_spatial_dimensions[n]], labels.input_spatial_dimensions[n]
@@ -371,7 +235,7 @@ class ElementReads:
         group = convolution_group(output, outputs, groups)
         if group is not None:
             return group
-        self._pin(output)
+        self.pin(output)
         return self._opaque(groups)
 
 
@@ -407,12 +271,12 @@ class Accesses:
 
     def element(self, i: HloInstruction, indices: Indices) -> None:
         """Record the reads for the element of an instruction at an index; of all leaves of a tuple."""
-        waiting: list[Request] = [(i, indices, ALWAYS)]
+        waiting: list[Request] = [Read(i, indices)]
         while waiting:
             i, indices, conditions = waiting.pop()
             i = self._standing.get(i, i)
-            request = (i, indices, conditions)
-            if request in self._known or (i, indices, ALWAYS) in self._known:
+            request = Read(i, indices, conditions)
+            if request in self._known or (i, indices, None) in self._known:
                 continue
             if not conditions:
                 self.requests[i, indices] = None
@@ -428,7 +292,7 @@ class Accesses:
 
     def know(self, i: HloInstruction, indices: Indices) -> None:
         """Mark the element at an index as computed."""
-        self._known.add((i, indices, ALWAYS))
+        self._known.add(Read(i, indices))
 
     def _while(self, i: HloInstruction, indices: Indices) -> None:
         """Record the reads of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""

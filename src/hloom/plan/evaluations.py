@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant
-from hloom.plan.accesses import ALWAYS, Conditions, ElementReads
-from hloom.plan.index_maps import Indices
+from hloom.plan.accesses import Conditions, ElementReads
 
 COSTS: Final = {
     ElementCost.FREE: 0,
@@ -46,9 +45,9 @@ class Evaluations:
 
     def __init__(self) -> None:
         self._rules = ElementReads()
-        self._elements: dict[HloInstruction, dict[tuple[Indices, Conditions], None]] = {}
+        self._elements: dict[HloInstruction, dict[tuple[Indices, Conditions | None], None]] = {}
 
-    def request(self, i: HloInstruction, indices: Indices, conditions: Conditions = ALWAYS) -> None:
+    def request(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> None:
         """Read the element of an instruction at an index."""
         elements = self._elements.setdefault(i, {})
         if len(elements) <= MOST_READS:
@@ -56,7 +55,7 @@ class Evaluations:
 
     def requests(self, i: HloInstruction, indices: Indices) -> bool:
         """Return whether the element of an instruction at an index is read unconditionally."""
-        return (indices, ALWAYS) in self._elements.get(i, {})
+        return (indices, None) in self._elements.get(i, {})
 
     def count(self, i: HloInstruction) -> int:
         """Return the number of elements of an instruction that are read."""
@@ -65,8 +64,8 @@ class Evaluations:
     def evaluate(self, i: HloInstruction) -> None:
         """Read the operand elements from which the requested elements of an instruction are computed."""
         for indices, conditions in self._elements.get(i, ()):
-            for read in self._rules.of(i, indices, conditions):
-                self.request(*read)
+            for operand, source, inside in self._rules.of(i, indices, conditions):
+                self.request(operand, source, inside)
 
 
 def evaluated_elements(

@@ -3,36 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
-from hloom.operations.movement import Broadcast, Reverse, Slice, Transpose
 from hloom.operations.reduction import Reduce
-
-Indices: TypeAlias = tuple[Index, ...]
-
-
-def moved_indices(i: HloInstruction, indices: Indices) -> Indices | None:
-    """Return the index in operand 0 of broadcast, transpose, slice and reverse; None for other operations."""
-    match i.operation:
-        case Broadcast(dimensions=dimensions):
-            chosen = [indices[d] for d in dimensions]
-            sizes = i.operands[0].shape.dimensions
-            return tuple(Index(0) if n == 1 else x for x, n in zip(chosen, sizes, strict=True))
-        case Transpose(dimensions=permutation):
-            source: list[Index] = [Index(0)] * len(indices)
-            for to, dimension in enumerate(permutation):
-                source[dimension] = indices[to]
-            return tuple(source)
-        case Slice(slice=ranges):
-            return tuple(x * r.stride + r.start for x, r in zip(indices, ranges, strict=True))
-        case Reverse(dimensions=dimensions):
-            sizes = i.shape.dimensions
-            return tuple(x * -1 + (sizes[d] - 1) if d in dimensions else x for d, x in enumerate(indices))
-        case _:
-            return None
 
 
 def reduced_operand_indices(i: HloInstruction, kept: Indices, reduced: Sequence[Index]) -> Indices:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hloom.codegen.accumulators import nested_reduction
-from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.elements import Elements, element_rule
 from hloom.codegen.llvm import I1, Type, Value
 from hloom.codegen.target import fuses
 from hloom.codegen.types import Element, constant, register_type, round_to, wrap
+from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index_maps import dot_operand_indices
 from hloom.shape import element_type as et

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction
-from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.elements import Elements, element_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.types import Element, constant, round_to
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import RaggedDot
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
-from hloom.codegen.elements import Elements, Indices, element_rule, leaf_rule
+from hloom.codegen.elements import Elements, element_rule, leaf_rule
 from hloom.codegen.types import Element
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import GetTupleElement
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hloom.analysis.loops import Loop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.accumulators import flatten, spread, unflatten
-from hloom.codegen.elements import Elements, Indices, leaf_rule
+from hloom.codegen.elements import Elements, leaf_rule
 from hloom.codegen.types import Element
+from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
 
 

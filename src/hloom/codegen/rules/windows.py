@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
-from hloom.codegen.elements import Elements, Indices, element_rule, leaf_rule
+from hloom.codegen.elements import Elements, element_rule, leaf_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
-from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element, constant, round_to
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
+from hloom.ir.indexing import undilated
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.convolution import Convolution
@@ -37,15 +37,7 @@ def window_place(
     """
     element = position * -1 + (d.size - 1) if d.window_reversal else position
     place = at * d.stride + element * d.window_dilation + -d.padding_low
-    if d.base_dilation == 1:
-        return place, e.inside(place, size)
-    e.pin(place)
-    value = e.index_value(place)
-    quotient = value.unsigned_divide(d.base_dilation)
-    whole = (quotient * d.base_dilation).compare("eq", value)
-    inside = value.compare("ult", max(size - 1, 0) * d.base_dilation + 1)
-    held = e.function.intrinsic("umin", quotient, e.function.constant(quotient.type, max(size - 1, 0)))
-    return e.opaque(held, max(size, 1)), whole & inside
+    return undilated(e, place, d.base_dilation, size)
 
 
 @leaf_rule("reduce-window")
@@ -66,7 +58,7 @@ def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indi
         for at, position, d, size in zip(indices, positions, window, sizes, strict=True):
             place, inside = window_place(e, at, position, d, size)
             places.append(place)
-            condition = also(e, condition, inside)
+            condition = e.both(condition, inside)
         with e.masked(condition):
             values = [e.element(o, tuple(places)) for o in operands]
         lifted = combiner.lift(values, [o.shape.element_type for o in operands])
@@ -137,7 +129,7 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
             place, inside = window_place(e, at, Index.of(variable), d, lhs.shape.dimensions[dimension])
             left[dimension] = place
             right[labels.kernel_spatial_dimensions[n]] = Index.of(variable)
-            condition = also(e, condition, inside)
+            condition = e.both(condition, inside)
         with e.masked(condition):
             a = converted(e.element(lhs, tuple(left)), lhs.shape.element_type, kind)
         b = converted(e.element(rhs, tuple(right)), rhs.shape.element_type, kind)

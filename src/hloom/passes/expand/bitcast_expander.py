@@ -10,7 +10,8 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast, BitcastConvert
-from hloom.operations.movement import Reshape, Transpose
+from hloom.operations.movement import Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.passes.expand.element_bits import reinterpret
 from hloom.passes.fuel import consume
 from hloom.passes.registry import register

@@ -10,8 +10,9 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast
-from hloom.operations.movement import Broadcast, Reshape, Transpose
+from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Map
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant
 from hloom.passes.fuel import consume
 from hloom.passes.registry import register

@@ -19,7 +19,8 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.control_flow import Conditional, Fusion
 from hloom.operations.conversion import BitcastConvert, Convert, StochasticConvert
-from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.movement import Broadcast
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter, parameter_number
 from hloom.shape.shape import Shape
 

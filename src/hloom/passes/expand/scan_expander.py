@@ -17,7 +17,8 @@ from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.comparison import Compare
 from hloom.operations.control_flow import Call, While
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.movement import Broadcast
+from hloom.operations.reshaping import Reshape
 from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.fuel import consume

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.evaluations import Evaluations, element_work
-from hloom.plan.index_maps import Indices
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,8 @@ from hloom.ir.traits import ElementCost, Family
 from hloom.operations.control_flow import Fusion
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Scatter
-from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
+from hloom.operations.movement import Pad, Reverse, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations

@@ -19,8 +19,8 @@ from hloom.ir.operation import Operation
 from hloom.ir.traits import Family
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
-from hloom.operations.movement import Reshape
 from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
 from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer

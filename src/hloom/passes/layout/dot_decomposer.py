@@ -14,7 +14,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.contraction import Dot
-from hloom.operations.movement import Reshape, Transpose
+from hloom.operations.movement import Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.passes.registry import register
 from hloom.passes.rewriting import Family, Rewrite, Rule, RuleTable, discard
 from hloom.passes.rules import contraction

@@ -15,7 +15,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
-from hloom.operations.movement import Reshape, Slice, Transpose
+from hloom.operations.movement import Slice, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations

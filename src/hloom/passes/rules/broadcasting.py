@@ -8,7 +8,8 @@ from typing import Final
 from hloom.analysis.instructions import splat
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
-from hloom.operations.movement import Broadcast, Reshape, Transpose
+from hloom.operations.movement import Broadcast, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions

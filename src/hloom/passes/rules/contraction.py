@@ -14,7 +14,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Multiply
 from hloom.operations.contraction import Dot
 from hloom.operations.conversion import Convert
-from hloom.operations.movement import Broadcast, Reshape, Transpose
+from hloom.operations.movement import Broadcast, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensions
 from hloom.passes.writing import Writer

@@ -17,8 +17,9 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.combiners import Grouping
-from hloom.operations.movement import Broadcast, Reshape, Transpose
+from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.movement import Broadcast, DynamicReshape, Reshape, Reverse, Transpose
+from hloom.operations.movement import Broadcast, Reverse, Transpose
+from hloom.operations.reshaping import DynamicReshape, Reshape
 from hloom.operations.structure import Iota
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, one_to_one, reshape_groups, squeezed, true_dimensions

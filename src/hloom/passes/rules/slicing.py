@@ -9,7 +9,8 @@ from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
+from hloom.operations.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import one_to_one, reshape_groups

@@ -20,7 +20,8 @@ from hloom.operations.collectives import AllReduce, PartitionId, ReduceScatter
 from hloom.operations.conversion import Convert
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.exchanges import CollectivePermute
-from hloom.operations.movement import Pad, Reshape
+from hloom.operations.movement import Pad
+from hloom.operations.reshaping import Reshape
 from hloom.operations.rooted_collectives import CollectiveBroadcast
 from hloom.operations.structure import AfterAll, Constant
 from hloom.passes.writing import Writer

@@ -20,7 +20,8 @@ from hloom.operations.convolution import Convolution, batch_window, free_window
 from hloom.operations.custom_call import CustomCall, rotation_of
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather, Scatter
-from hloom.operations.movement import Concatenate, Pad, Reshape, Reverse, Slice
+from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.writing import Writer

@@ -9,7 +9,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.convolution import Convolution
 from hloom.operations.custom_call import CustomCall, rotation_of
-from hloom.operations.movement import Concatenate, Pad, Reshape, Reverse, Slice
+from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
+from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.coordinates import Column

@@ -21,8 +21,9 @@ from hloom.operations.conversion import Convert, Copy
 from hloom.operations.custom_call import rotation_of
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
+from hloom.operations.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Negate
 from hloom.sharding.planning.decisions import Cut

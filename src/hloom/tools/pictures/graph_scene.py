@@ -17,7 +17,8 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import ElementCost, Family
 from hloom.operations.conversion import Convert
-from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.movement import Broadcast
+from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Iota, Parameter
 from hloom.text.printer import print_instruction
 from hloom.tools.pictures.graph_layout import GraphLayout, isotonic, layered

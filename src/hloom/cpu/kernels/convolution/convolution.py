@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import Module, Value
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target
@@ -35,6 +35,7 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     tiling_of,
 )
 from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.iteration import result_shapes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 from hloom.codegen.accumulators import flatten, unflatten
-from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import multiply_add
@@ -28,7 +28,7 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     packed_strides,
     tap_axes,
 )
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.shape.element_type import ElementType
 
 WRITTEN_OUT: Final = 4

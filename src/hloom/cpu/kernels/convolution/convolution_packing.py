@@ -8,7 +8,6 @@ from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.contraction import converted
-from hloom.codegen.rules.movement import also
 from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
@@ -101,7 +100,7 @@ def emit_copy_base(module: Module, name: str, convolution: Convolution) -> LoopK
         for variable, (size, low, high) in zip(outer, dimensions, strict=False):
             if low or high:
                 assert isinstance(variable.value, Value)
-                inside = also(e, inside, (variable.value - low).compare("ult", size))
+                inside = e.both(inside, (variable.value - low).compare("ult", size))
         size, low, high = dimensions[-1]
         with f.when(inside) if inside is not None else nullcontext(), e.scope():
             put(0, low, None)

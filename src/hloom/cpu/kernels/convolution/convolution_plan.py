@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hloom.analysis.instructions import operation_of
-from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import Value
 from hloom.codegen.rules.contraction import accumulator_type
-from hloom.codegen.rules.movement import divided
-from hloom.ir.affine import Index, row_major_strides
+from hloom.ir.affine import Index, Indices, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.convolution import Convolution as ConvolutionOperation
@@ -133,7 +132,7 @@ class StridePhase:
                 ((dimension, _),) = axis.targets
                 found[dimension] = found[dimension] + position * axis.scale + axis.offset
             elif axis.targets:
-                parts = divided(e, position, tuple(size for _, size in axis.targets))
+                parts = e.divided(position, tuple(size for _, size in axis.targets))
                 for (dimension, _), part in zip(axis.targets, parts, strict=True):
                     found[dimension] = part
         found[self.feature] = found[self.feature] + column

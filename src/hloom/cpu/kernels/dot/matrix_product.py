@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hloom.analysis.instructions import operation_of
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, PTR, Value
 from hloom.codegen.loops import LoopKernel, root_values
-from hloom.codegen.rules.movement import divided
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, product_of, rounded
@@ -31,7 +30,7 @@ from hloom.cpu.kernels.dot.inner_product import (
 )
 from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Index
+from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
 from hloom.operations.structure import parameter_number
@@ -299,7 +298,7 @@ def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, colu
     found: list[Index] = []
     for index, sizes in zip((batch, row, column), groups, strict=True):
         real = [size for size in sizes if size != 1]
-        parts = iter((index,) if len(real) == 1 else divided(e, index, tuple(real)))
+        parts = iter((index,) if len(real) == 1 else e.divided(index, tuple(real)))
         found += [Index(0) if size == 1 else next(parts) for size in sizes]
     return tuple(found)
 

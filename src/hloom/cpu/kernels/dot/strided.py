@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.movement import Reshape, Slice, Transpose
+from hloom.operations.movement import Slice, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.passes.layout.product_views import is_view
 
 

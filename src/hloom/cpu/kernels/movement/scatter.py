@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import compress
 from hloom.codegen.loops import (
@@ -26,7 +26,7 @@ from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number

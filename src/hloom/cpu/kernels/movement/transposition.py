@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, F64, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, root_values, vector_loop
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
-from hloom.ir.affine import Index, Variable, linearize
+from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
-from hloom.codegen.rules.movement import clamped_start
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.kernel import KernelPlan
@@ -67,7 +66,7 @@ def _update_kernel(
     }
     elements = Elements(function, lanes, views)
     offsets = [
-        clamped_start(elements, start, whole - size)
+        elements.position(elements.element(start, ()), start.shape.element_type, whole - size + 1)
         for start, whole, size in zip(starts, operand.shape.dimensions, sizes, strict=True)
     ]
     result = View(target, update.shape.element_type, update.shape.dimensions)

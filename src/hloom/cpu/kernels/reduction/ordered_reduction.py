@@ -11,10 +11,10 @@ from typing import Final
 
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
-from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I64, Function, Value, make_type
 from hloom.codegen.types import Element
-from hloom.ir.affine import Variable
+from hloom.ir.affine import Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.plan.index_maps import reduced_operand_indices

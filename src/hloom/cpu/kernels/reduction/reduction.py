@@ -9,13 +9,13 @@ from hloom.analysis.combiners import grouping, is_choice
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Variable, linearize
+from hloom.ir.affine import Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.combining import neutral_element
-from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.kernels.reduction.reduction import RowReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Index, Variable, linearize
+from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce

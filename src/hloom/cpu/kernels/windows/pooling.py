@@ -17,7 +17,6 @@ from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
-from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import Axis
 from hloom.cpu.kernels.windows.cumulative import may_skip_padding
@@ -112,7 +111,7 @@ class _Pool:
             low, high = bounds
             if isinstance(low, Value) and isinstance(high, Value):
                 inside = low.compare("eq", 0) & high.compare("eq", axis.taps)
-                self.whole = also(self.scalars, self.whole, inside)
+                self.whole = self.scalars.both(self.whole, inside)
         minor = self.axes[-1]
         first, last = minor.whole
         ends = minor.positions - (last - first)

@@ -17,14 +17,13 @@ from typing import Final
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
-from hloom.codegen.elements import NEAR, Elements, Indices, View
+from hloom.codegen.elements import NEAR, Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
-from hloom.codegen.rules.movement import also
 from hloom.codegen.rules.windows import window_place
 from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.ir.affine import Index, Variable, linearize
+from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.window_reduction import SelectAndScatter
@@ -197,7 +196,7 @@ class _Windows:
         conditions = [inside for row in table for _, inside in row]
         whole: Value | None = None
         for inside in conditions:
-            whole = also(self.e, whole, inside)
+            whole = self.e.both(whole, inside)
         if whole is None:
             self._written_out(table, lifted, whole=True)
             return
@@ -214,7 +213,7 @@ class _Windows:
         for entries in itertools.product(*table):
             inside: Value | None = None
             for _, condition in entries:
-                inside = also(self.e, inside, None if whole else condition)
+                inside = self.e.both(inside, None if whole else condition)
             places.append((tuple(place for place, _ in entries), inside))
         state = self._none()
         for number, (place, inside) in enumerate(places):
@@ -259,7 +258,7 @@ class _Windows:
             for p, v, d, size in zip(at, variables, self.window, self.operand.dimensions, strict=True):
                 place, condition = window_place(self.e, p, Index.of(v), d, size)
                 places.append(place)
-                inside = also(self.e, inside, condition)
+                inside = self.e.both(inside, condition)
             number = self.e.index_value(linearize([Index.of(v) for v in variables], sizes))
             return tuple(places), inside, number.cast("trunc", I32)
 
@@ -296,7 +295,7 @@ class _Windows:
         assert isinstance(kept, Value) and isinstance(state[0], Value)
         take = state[0].compare("eq", -1) | e.wide(~kept)
         if inside is not None:
-            take = e.both(inside, take)
+            take = e.conjunction(inside, take)
         return [e.choose(take, number, state[0]), spread(e, e.choose(take, candidate, state[1]))]
 
     def _put(

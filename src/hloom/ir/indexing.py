@@ -1,0 +1,213 @@
+"""What an element needs, said once: the interface over which operations declare it.
+
+`Operation.element` computes an element of a result at a symbolic index from operand elements, which it yields
+as `Read`s, in steps::
+
+    def element(self, x, i, indices):  # of a pad without holes
+        operand, padding_value = i.operands
+        source = tuple(index - pad.low for index, pad in zip(indices, self.padding))
+        inside = None
+        for index, size in zip(source, operand.shape.dimensions):
+            inside = x.both(inside, x.inside(index, size))
+        outside = yield Read(padding_value, ())
+        return x.choose(inside, (yield Read(operand, source, inside)), outside)
+
+`hloom.plan.accesses` interprets it by recording the reads, `hloom.codegen.elements` by emitting code. The
+steps run on one explicit stack, whatever the depth of a program.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+from hloom.ir.affine import Index, Indices, Variable, delinearize
+
+if TYPE_CHECKING:
+    from hloom.ir.instruction import HloInstruction
+    from hloom.shape.element_type import ElementType
+    from hloom.shape.literal import Literal
+
+Condition = TypeVar("Condition")
+"""A bounds check; None instead of one that always holds."""
+Element = TypeVar("Element")
+"""An element, or a vector of elements."""
+
+
+class Read(NamedTuple, Generic[Condition]):
+    """The element of an instruction at an index; where the condition is false, its value is arbitrary."""
+
+    instruction: HloInstruction
+    indices: Indices
+    condition: Condition | None = None
+
+
+Steps: TypeAlias = Generator[Read[Condition], Element, Element]
+"""A generator that yields the operand elements that it needs, and returns its element."""
+
+
+class Indexing(ABC, Generic[Condition, Element]):
+    """An interpreter of element declarations.
+
+    Attributes:
+        mask: the condition under which the present element is needed; None: always.
+        pinned: variables whose values are used outside addresses; their loops cannot be merged with others.
+    """
+
+    def __init__(self) -> None:
+        self.mask: Condition | None = None
+        self.pinned: set[Variable] = set()
+
+    def pin(self, *indices: Index) -> None:
+        """Record that the values of indices are used outside addresses."""
+        for index in indices:
+            self.pinned.update([v for v, _ in index.terms])
+
+    # -- conditions
+
+    def inside(self, index: Index, size: int) -> Condition | None:
+        """Return the condition 0 <= index < size; None if it always holds."""
+        if index.minimum() >= 0 and index.maximum() < size:
+            return None
+        self.pin(index)
+        return self.compare(index, size)
+
+    def both(self, a: Condition | None, b: Condition | None) -> Condition | None:
+        """Return the conjunction of two conditions."""
+        if a is None or b is None:
+            return b if a is None else a
+        return self.conjunction(a, b)
+
+    @abstractmethod
+    def compare(self, index: Index, size: int) -> Condition:
+        """Return the condition 0 <= index < size."""
+
+    @abstractmethod
+    def conjunction(self, a: Condition, b: Condition) -> Condition:
+        """Return the conjunction of two conditions that may fail."""
+
+    # -- indices
+
+    def divide(self, index: Index, divisor: int) -> tuple[Index, Index]:
+        """Return quotient and remainder of an index by a constant, affine where possible.
+
+        Results that are not affine are arbitrary numbers in their ranges where the index is negative.
+        """
+        quotient = index.divide(divisor)
+        if quotient is not None:
+            return quotient, index - quotient * divisor
+        self.pin(index)
+        return self.division(index, divisor)
+
+    def divided(self, linear: Index, dimensions: Sequence[int]) -> Indices:
+        """Return the multi-index of a linear index, by divisions where it is not affine."""
+        if 0 in dimensions or not dimensions:
+            return (Index(0),) * len(dimensions)
+        minor: list[Index] = []
+        for size in reversed(dimensions[1:]):
+            linear, remainder = self.divide(linear, size)
+            minor.append(remainder)
+        return (linear, *reversed(minor))
+
+    def reshaped(self, i: HloInstruction, linear: Index) -> Indices:
+        """Return the index of the element of an array at a row-major linear index."""
+        sizes = i.shape.dimensions
+        source = delinearize(linear, sizes)
+        if source is not None:
+            return source
+        if self.is_read_in_order(i):
+            return (*(Index(0) for _ in sizes[1:]), linear)
+        return self.divided(linear, sizes)
+
+    def is_read_in_order(self, i: HloInstruction) -> bool:
+        """Return whether each element depends only on elements at the same linear index."""
+        pending, seen = [i], {i}
+        while pending:
+            i = pending.pop()
+            dense = self.is_dense(i)
+            scalar = i.operation.scalar_identity and not i.operands[0].shape.rank
+            if dense is not None or scalar:
+                if dense is False:
+                    return False
+                continue
+            if not i.operation.elementwise and not i.operation.aliases_operand:
+                return False
+            fresh = [o for o in i.operands if o.shape.rank and o not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+        return True
+
+    @abstractmethod
+    def is_dense(self, i: HloInstruction) -> bool | None:
+        """Return whether an array in memory is dense and row-major; None for one that is computed."""
+
+    @abstractmethod
+    def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
+        """Return quotient and remainder as computed values; see `divide`."""
+
+    @abstractmethod
+    def position(self, element: Element, element_type: ElementType, extent: int) -> Index:
+        """Return an integer element as an index, clamped to [0, extent)."""
+
+    # -- elements
+
+    @abstractmethod
+    def choose(self, condition: Condition, yes: Element, no: Element) -> Element:
+        """Return one element if the condition holds, else the other."""
+
+    @abstractmethod
+    def zero(self, element_type: ElementType) -> Element:
+        """Return 0."""
+
+    @abstractmethod
+    def literal(self, element_type: ElementType, literal: Literal) -> Element:
+        """Return the element of a literal of one element."""
+
+    @abstractmethod
+    def number(self, index: Index, element_type: ElementType) -> Element:
+        """Return an index as an element."""
+
+    @abstractmethod
+    def part(self, element: Element, number: Index, before: ElementType, after: ElementType) -> Element:
+        """Return a part of the bits of an element as an element of a narrower type; part 0 is the lowest."""
+
+    @abstractmethod
+    def joined(self, elements: Sequence[Element], before: ElementType, after: ElementType) -> Element:
+        """Return the bits of some elements, the lowest first, as one element of a wider or as wide a type."""
+
+    @abstractmethod
+    def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
+        """Return the element of an elementwise operation."""
+
+    @abstractmethod
+    def undeclared(self, i: HloInstruction, indices: Indices) -> Steps[Condition, Element] | Element:
+        """Return the steps of an operation that declares none."""
+
+
+def elementwise(
+    x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+) -> Steps[Condition, Element]:
+    """Read the operands at the same index; a select's predicate and a clamp's bounds may be scalars."""
+    operands: list[Element] = []
+    for o in i.operands:
+        operands.append((yield Read(o, indices if o.shape.rank else ())))
+    return x.elementwise(i, operands)
+
+
+def undilated(
+    x: Indexing[Condition, Element], index: Index, dilation: int, size: int
+) -> tuple[Index, Condition | None]:
+    """Return the element of a dimension at an index after its dilation, and the condition that there is one.
+
+    Args:
+        x: the interpreter.
+        index: an index into the dilated dimension, which may be outside.
+        dilation: the step between elements.
+        size: of the dimension before dilation.
+    """
+    if dilation == 1:
+        return index, x.inside(index, size)
+    quotient, remainder = x.divide(index, dilation)
+    inside = x.inside(index, max(size - 1, 0) * dilation + 1)
+    return quotient, x.both(x.inside(remainder, 1), inside)
