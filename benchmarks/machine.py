@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from hloom.codegen.target import first_processor, host
-from hloom.cpu.cores import thread_count
 from hloom.cpu.jit import llvm
 from hloom.cpu.jit.loader import LoadedObject
+from hloom.runtime.cores import thread_count
 
 ACCUMULATORS = 16
 COPIED = 64 << 20

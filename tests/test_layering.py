@@ -20,7 +20,7 @@ from import_graph import Import, When, imports
 
 SOURCE = import_graph.SOURCE / "hloom"
 
-FOUNDATION = {"errors", "hooks", "phases", "shape"}
+FOUNDATION = {"errors", "hooks", "lifetime", "phases", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
@@ -30,6 +30,7 @@ BACK = READERS | {"analysis", "plan", "codegen", "buffers", "devices"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "hooks": set(),
+    "lifetime": set(),
     "phases": set(),
     "shape": {"errors"},
     "ir": FOUNDATION,
@@ -45,10 +46,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "codegen": MIDDLE,
     "buffers": MIDDLE,
     "library_calls": MEANING | {"builder", "evaluate"},
-    "cpu": BACK,
+    "cpu": BACK | {"runtime"},
     "jaxlib": {"errors"},
     "stablehlo": MODEL | {"jaxlib"},
-    "runtime": BACK | {"cpu", "sharding", "stablehlo"},
+    "runtime": BACK | {"sharding", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
     "debug": BACK | {"cpu", "runtime", "jaxlib"},

@@ -96,6 +96,7 @@ def __dir__() -> list[str]:
 
 
 provide(
+    cpu_backend=EntryPoint("hloom.cpu.backend:CpuBackend"),
     html_of=EntryPoint("hloom.tools.pages.notebook:html_of"),
     parse_module=EntryPoint("hloom.text.parser:parse_module"),
     print_instruction=EntryPoint("hloom.text.printer:print_instruction"),

@@ -6,7 +6,7 @@ import pytest
 
 from devices import program
 from evaluation import parse
-from hloom.cpu.jit.fingerprint import fingerprint
+from hloom.text.fingerprint import fingerprint
 
 BASE = """
   p = f32[12] parameter(0)

@@ -14,7 +14,6 @@ from tests.agreement import same
 import hloom
 from hloom.cpu.runtime.gang import Gang
 from hloom.errors import DeadlockError, HloError
-from hloom.runtime.cpu_backend import run_gang
 from hloom.runtime.executable import Executable
 
 SUM = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
@@ -110,7 +109,7 @@ def rows(devices: int, size: int = 64) -> list[list[np.ndarray]]:
 def run(executable: Executable, gang: Gang, arguments: list[list[np.ndarray]]) -> list[object]:
     assert gang.take()
     try:
-        return run_gang(gang, [program.native for program in executable._programs], arguments)
+        return gang.call(arguments)
     finally:
         gang.leave()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hloom.codegen.target import Target, first_processor, host
-from hloom.cpu.cores import available_cores, control_group_quota, thread_count
 from hloom.cpu.jit import llvm
 from hloom.errors import HloError
+from hloom.runtime.cores import available_cores, control_group_quota, thread_count
 
 
 def test_this_machine_is_described_without_llvm() -> None:

@@ -10,10 +10,10 @@ import pytest
 import agreement
 import hloom
 from evaluation import parse
+from hloom.cpu import refinement as refinement
 from hloom.errors import HloError
 from hloom.passes.expand.dynamic_padder import static_module
 from hloom.passes.expand.refine_shapes import refined_module
-from hloom.runtime import cpu_refinement as refinement
 from hloom.shape.shape import Shape
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"

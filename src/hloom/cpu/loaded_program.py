@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from hloom.cpu.jit.cache import Entry, configured_cache
@@ -17,29 +16,9 @@ from hloom.cpu.jit.program_facts import ProgramFacts
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.support import support
-from hloom.display import Displayed
+from hloom.runtime.measurements import Memory
 
 ENTRY: Final = "hloom_run"
-
-
-@dataclass(frozen=True, slots=True)
-class Memory(Displayed):
-    """Memory that a program needs, in bytes.
-
-    Attributes:
-        argument, output: arrays of the caller.
-        temp: the arena.
-        peak: the sum.
-    """
-
-    argument: int
-    output: int
-    temp: int
-
-    @property
-    def peak(self) -> int:
-        """Bytes in use while the program runs."""
-        return self.argument + self.output + self.temp
 
 
 class LoadedProgram:

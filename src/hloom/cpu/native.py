@@ -18,7 +18,6 @@ import numpy as np
 from hloom.analysis.in_flight import check_values_in_flight
 from hloom.codegen.target import OPTIMIZED, Target, host
 from hloom.cpu.jit.cache import CodeCache, Entry, configured_cache, key_of
-from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.cpu.jit.program_facts import signature_of
 from hloom.cpu.loaded_program import LoadedProgram, cached_program
 from hloom.cpu.runtime.context import Context
@@ -33,18 +32,19 @@ from hloom.operations.custom_call import replaced_targets
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.phases import phase, recording
 from hloom.shape.shape import Shape
+from hloom.text.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.cpu.dump import Dump
     from hloom.cpu.program import NativeProgram
     from hloom.cpu.runtime.host import HostCalls
-    from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
-    from hloom.cpu.timed_program import RecordedProgram, Recording, TimedProgram
+    from hloom.cpu.timed_program import RecordedProgram, TimedProgram
     from hloom.devices.world import VirtualDevice
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
+    from hloom.runtime.measurements import Profile, Recording
 
 _EXECUTE: Final = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)
 _LONG_WORK: Final = 200_000

@@ -45,7 +45,7 @@ from hloom.codegen.target import Target, host
 from hloom.cpu.jit.llvm import STRAIGHT
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
 from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter
-from hloom.cpu.runtime.profile import Timer
+from hloom.cpu.runtime.timers import Timer
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -173,7 +173,7 @@ def emit_program(
 ) -> NativeProgram:
     """Emit the native program of an (optimized, flat) module, by default for this machine.
 
-    A ``timer`` measures each instruction; see `hloom.cpu.runtime.profile`. An interruptible program
+    A ``timer`` measures each instruction; see `hloom.cpu.runtime.timers`. An interruptible program
     polls for signals and failures of other devices; see `hloom.cpu.runtime.interruption`. ``on_kernel`` is
     called with the module so far after every kernel.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,18 +11,17 @@ import numpy as np
 from hloom.codegen.target import host
 from hloom.cpu.jit.compilation import compile_module
 from hloom.cpu.loaded_program import ENTRY, LoadedProgram
-from hloom.cpu.runtime.profile import (
+from hloom.cpu.runtime.timers import (
     RECORD_WORDS,
     RECORDS_AT,
     TIMED_WORDS,
-    Profile,
     Recorder,
     Timer,
     profile_lines,
 )
-from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array
+from hloom.runtime.measurements import Profile, Recording
 
 _RECORDS: Final = 1 << 16
 """Records of a run for which there is room."""
@@ -58,28 +56,6 @@ class TimedProgram:
             by_name[call.name] = by_name.get(call.name, 0) + more
         lines = profile_lines(self._instructions, self._program.timed, list(table), by_name)
         return Profile(table[0] / 1e9, lines)
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Start and end times of the instructions of one run, on one device.
-
-    Attributes:
-        module: the name of its module.
-        instructions: those that are measured.
-        records: for each measurement the number of its instruction (-1 for the whole run), and the times at
-            which it began and ended, in nanoseconds of the monotonic clock.
-        lost: measurements for which there was no room.
-        device: the number of the device, in this process.
-        thread: the system's number of the thread.
-    """
-
-    module: str
-    instructions: Sequence[HloInstruction]
-    records: Array
-    lost: int
-    device: int
-    thread: int
 
 
 class RecordedProgram:

@@ -17,7 +17,8 @@ class MessageFunctions:
     """C functions by which native code sends and receives, as MPI defines them, and what they take.
 
     Attributes:
-        isend, irecv, test: addresses of MPI_Isend, MPI_Irecv and MPI_Test; any thread may call them.
+        isend, irecv, test: addresses of MPI_Isend, MPI_Irecv and MPI_Test; any thread may call them. A
+            ``test`` of 0 is that of requests which are words that hold their status.
         byte, communicator: handles of MPI_BYTE and of a communicator for these messages alone.
         most_tags: tags are below this number.
     """

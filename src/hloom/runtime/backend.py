@@ -38,12 +38,14 @@ long raises `hloom.devices.threads.Stopped` when the world's stop word is set.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 
@@ -51,11 +53,9 @@ if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.buffers.copies import ArrayCopy
     from hloom.codegen.target import Target
-    from hloom.cpu.loaded_program import Memory
-    from hloom.cpu.runtime.profile import Profile
-    from hloom.cpu.timed_program import Recording
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
+    from hloom.runtime.measurements import Memory, Profile, Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,12 @@ class Program(Protocol):
     Attributes:
         is_isolated: runs need neither the host nor other devices; devices may run one after the other.
         uses_all_cores: a run on one device uses all cores; running devices at the same time gains nothing.
+        host_calls: instructions that may call the host, in a program of native code.
     """
 
     is_isolated: bool = False
     uses_all_cores: bool = False
+    host_calls: Sequence[HloInstruction] = ()
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
         """Return the program on a device, with separate state, such as that of random numbers."""
@@ -142,6 +144,22 @@ class Program(Protocol):
         raise _not_offered("assembly")
 
 
+class Gang(Protocol):
+    """All devices of a program, which one thread runs in turns."""
+
+    def take(self) -> bool:
+        """Take the devices for a run; return false if they run, or if threads would run them faster."""
+        ...
+
+    def leave(self) -> None:
+        """Let others take the devices."""
+        ...
+
+    def call(self, arguments: Sequence[Sequence[Value]]) -> list[Value]:
+        """Run devices that were taken on the arguments of each; return their results."""
+        ...
+
+
 class Backend(Protocol):
     """A way to compile and run programs; see the description of the module.
 
@@ -170,6 +188,18 @@ class Backend(Protocol):
         Override it if the programs of several devices share data, as for native collectives.
         """
         return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
+
+    def gang(
+        self, programs: Sequence[Program], counts: tuple[int, int], stop: ctypes.c_uint64 | None = None
+    ) -> Gang | None:
+        """Return several devices as one thread runs them; None if the backend cannot do that.
+
+        Args:
+            programs: those of the devices, replica-major.
+            counts: numbers of replicas and partitions.
+            stop: a word that ends runs early when it is set.
+        """
+        return None
 
 
 _REGISTRY: Final[dict[str, Backend]] = {}

@@ -11,7 +11,7 @@ from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
-from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, register_backend
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program
 
 if TYPE_CHECKING:
     from hloom.passes.pipeline import Pipeline
@@ -65,6 +65,3 @@ class EvaluatedDeviceProgram(DeviceProgram):
         except HloError as error:
             self._module.locate(error)
             raise
-
-
-register_backend(EvaluatorBackend())

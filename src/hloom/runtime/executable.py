@@ -23,8 +23,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from hloom.buffers.buffers import leaves
-from hloom.cpu.cores import available_cores
-from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.devices.peers import Peers
 from hloom.devices.transport import Transport, require_same_program
 from hloom.devices.world import VirtualDevice, World
@@ -34,31 +32,40 @@ from hloom.hooks import Hook
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
-from hloom.runtime import cpu_backend as cpu_backend  # registers the backend; the first is the default
-from hloom.runtime import evaluator_backend as evaluator_backend
 from hloom.runtime.arguments import Outgoing, bound_arguments
-from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, backend_named
+from hloom.runtime.backend import (
+    Backend,
+    CompileOptions,
+    DeviceProgram,
+    Gang,
+    Program,
+    backend_named,
+    register_backend,
+)
+from hloom.runtime.cores import available_cores
 from hloom.runtime.device import Device
 from hloom.runtime.device_groups import check_device_groups
+from hloom.runtime.evaluator_backend import EvaluatorBackend
 from hloom.stablehlo import Exported, Lowered, module_of
+from hloom.text.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.buffers.copies import ArrayCopy
-    from hloom.cpu.loaded_program import Memory
-    from hloom.cpu.native import NativeExecutable
-    from hloom.cpu.runtime.gang import Gang
-    from hloom.cpu.runtime.profile import Profile
-    from hloom.cpu.timed_program import Recording
     from hloom.debug.tracing import Trace
     from hloom.phases import CompileProfile
+    from hloom.runtime.measurements import Memory, Profile, Recording
 
 _TRACE: Final[Hook[[HloModule, Sequence[Any]], Trace]] = Hook("trace")
+_CPU_BACKEND: Final[Hook[[], Backend]] = Hook("cpu_backend")
 _MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
 """Minimum CPU seconds of a run on one device for which a thread per device is started."""
 
 T = TypeVar("T")
+
+register_backend(_CPU_BACKEND())
+register_backend(EvaluatorBackend())
 
 
 def compile(
@@ -199,6 +206,7 @@ class Executable(Displayed):
     ) -> None:
         self.num_replicas = options.num_replicas
         self.num_partitions = options.num_partitions
+        self._backend = backend
         self._modules = list(modules)
         self._programs = list(programs)
         self._make_instance = lambda: _Instance(backend, self._programs, options, processes)
@@ -283,7 +291,7 @@ class Executable(Displayed):
         gang = self._gang
         if gang is not None and gang.take():
             try:
-                results = cpu_backend.run_gang(gang, self._natives, values)
+                results = gang.call(values)
             finally:
                 gang.leave()
         else:
@@ -347,11 +355,6 @@ class Executable(Displayed):
             i.operation.side_effect for module in set(self._modules) for i in module.instructions()
         )
 
-    @property
-    def _natives(self) -> list[NativeExecutable]:
-        """The native programs among those of the devices."""
-        return [p.native for p in self._programs if isinstance(p, cpu_backend.CompiledProgram)]
-
     @cached_property
     def _gang(self) -> Gang | None:
         return self.gang()
@@ -361,14 +364,9 @@ class Executable(Displayed):
 
         A nonzero ``stop`` ends runs early.
         """
-        natives = self._natives
-        if len(self._programs) < 2 or len(natives) != len(self._programs) or self._world.peers is not None:
+        if len(self._programs) < 2 or self._world.peers is not None:
             return None
-        if any(native.module is not native.given or native.dump is not None for native in natives):
-            return None
-        from hloom.cpu.runtime.gang import gang_of
-
-        return gang_of(natives, (self.num_replicas, self.num_partitions), stop)
+        return self._backend.gang(self._programs, (self.num_replicas, self.num_partitions), stop)
 
     def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """Return the results of devices that need neither each other nor the host.
@@ -417,10 +415,7 @@ class Executable(Displayed):
     @property
     def host_calls(self) -> list[HloInstruction]:
         """The instructions of native programs that may call the host."""
-        natives = dict.fromkeys(
-            p.native for p in self._programs if isinstance(p, cpu_backend.CompiledProgram)
-        )
-        return [call for native in natives for call in native.host_calls]
+        return [call for program in dict.fromkeys(self._programs) for call in program.host_calls]
 
     @property
     def compile_profile(self) -> CompileProfile:
@@ -459,7 +454,7 @@ class Executable(Displayed):
             self._bound(device, module, own)
             for device, module, own in zip(self._world.devices, self._modules, given, strict=True)
         ]
-        from hloom.cpu.runtime.profile import of_devices
+        from hloom.runtime.measurements import of_devices
 
         profiles = self._run_together(lambda program, bound: program.profile(bound), values)
         return profiles[0] if len(profiles) == 1 else of_devices(profiles)

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.devices.transport import Message, MessageFunctions
 from hloom.errors import EvaluationError
+from hloom.lifetime import keep_for_ever
 from hloom.runtime.connections import LOST, Connections, Envelope, FrameKind, Receiver
 from hloom.runtime.message_codec import decode, encode
 
@@ -151,8 +151,7 @@ class SocketTransport:
         if not self._handle:
             self._handle = next(_handles)
             _transports[self._handle] = self
-        test = support().symbols["hloom_test_request"]
-        return MessageFunctions(_address(_ISEND), _address(_IRECV), test, 0, self._handle, _MOST_TAGS)
+        return MessageFunctions(_address(_ISEND), _address(_IRECV), 0, 0, self._handle, _MOST_TAGS)
 
     def describe_error(self, code: int) -> str:
         """See `Transport`."""

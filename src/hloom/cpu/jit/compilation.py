@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 from hloom.codegen.target import OPTIMIZED, Target
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
-from hloom.cpu.cores import available_cores
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.llvm import CodeQueue
 from hloom.cpu.jit.parts import PartStream
 from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import NativeProgram, emit_program
-from hloom.cpu.runtime.profile import Timer
+from hloom.cpu.runtime.timers import Timer
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 from hloom.phases import phase
+from hloom.runtime.cores import available_cores
 
 
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
@@ -33,7 +33,7 @@ def compile_module(
 ) -> tuple[NativeProgram, Entry]:
     """Return the program of an optimized module, and its object code with the facts that callers need.
 
-    A ``timer`` measures the instructions; see `hloom.cpu.runtime.profile`. ``level`` is the optimization
+    A ``timer`` measures the instructions; see `hloom.cpu.runtime.timers`. ``level`` is the optimization
     level of LLVM's code generator.
     """
     stream = PartStream(CodeQueue(target, available_cores(), level))

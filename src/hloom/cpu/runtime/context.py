@@ -13,7 +13,7 @@ from hloom.ir.device import DeviceId
 POOL_WORD: Final = 0
 """The thread pool; 0 if there is none."""
 TABLE_WORD: Final = 1
-"""The table that a timed program fills; see `hloom.cpu.runtime.profile`."""
+"""The table that a timed program fills; see `hloom.cpu.runtime.timers`."""
 PARTICIPANTS_WORD: Final = 2
 """The table of the device's participant records, one per host call; see `hloom.cpu.runtime.rendezvous`."""
 REPLICA_WORD: Final = 3

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.cpu.runtime.support import support
 from hloom.errors import EvaluationError
 from hloom.ir.value import Array, Value
+from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
     from hloom.shape.shape import Shape

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from hloom.codegen.structs import Record
-from hloom.cpu.cores import available_cores
+from hloom.cpu.leaves import flat, joined
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.device_structs import (
     DEADLOCK,
@@ -33,6 +33,8 @@ from hloom.cpu.runtime.support import support
 from hloom.devices.waiting import deadlock
 from hloom.devices.world import World
 from hloom.errors import EvaluationError, HloError
+from hloom.ir.value import Array, Value
+from hloom.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
@@ -185,6 +187,21 @@ class Gang:
         )
         if status:
             raise self.failure(status)
+
+    def call(self, arguments: Sequence[Sequence[Value]]) -> list[Value]:
+        """Run a gang that was taken on the arguments of each device; raise like `run`."""
+        inputs: list[Array] = []
+        results: list[list[Array]] = []
+        for native, values in zip(self._natives, arguments, strict=True):
+            shapes = [p.shape for p in native.module.entry.parameters]
+            inputs += native.inputs(flat(shapes, values))
+            results.append(native.outputs())
+        targets = [result.ctypes.data for outputs in results for result in outputs]
+        self.run([array.ctypes.data for array in inputs], targets)
+        return [
+            joined(native.module.entry.root.shape, iter(outputs))
+            for native, outputs in zip(self._natives, results, strict=True)
+        ]
 
     def failure(self, status: int) -> HloError:
         """Return the error for the status of a run, and prepare the gang for others."""

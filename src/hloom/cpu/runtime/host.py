@@ -27,12 +27,13 @@ from hloom.analysis.in_flight import ends_a_start
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm import I32, I64, PTR
 from hloom.cpu.program import HOST, KERNELS, KernelCall, ProgramEmitter
-from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.cpu.runtime.support import support
 from hloom.cpu.runtime.tickets import MOST_BYTES, Tickets
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Passed, Pending, arrived
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.value import Array, Value
+from hloom.lifetime import keep_for_ever
 from hloom.operations.ffi_services import answer
 from hloom.operations.transfer import RecvDone
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed

@@ -13,8 +13,9 @@ import os
 from functools import cache
 from typing import Final
 
-from hloom.cpu.cores import thread_count
-from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.cpu.runtime.support import support
+from hloom.lifetime import keep_for_ever
+from hloom.runtime.cores import thread_count
 
 _HEAD_BYTES: Final = 768
 _SLOT_BYTES: Final = 128

@@ -12,12 +12,12 @@ from typing import Final
 from hloom.buffers.buffers import leaves
 from hloom.cpu.runtime.device_structs import NO_SOURCE, PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.exchange import Exchange
-from hloom.cpu.runtime.support import keep_for_ever
 from hloom.devices.waiting import device_name
 from hloom.devices.world import VirtualDevice
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.device import DeviceId
 from hloom.ir.instruction import HloInstruction
+from hloom.lifetime import keep_for_ever
 
 _SPINS: Final = 800
 """Polls of the generation before a thread sleeps, if every device can have a core: some 10 us."""

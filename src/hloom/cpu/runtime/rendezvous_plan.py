@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.buffers.buffers import leaves
-from hloom.cpu.cores import available_cores
 from hloom.cpu.runtime.context import NATIVE_COLLECTIVES
 from hloom.cpu.runtime.exchange import Exchange
 from hloom.cpu.runtime.exchange_plan import ExchangePlan, plan_exchange
@@ -31,6 +30,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, Collective, ReduceScatter
 from hloom.operations.exchanges import AllToAll, CollectivePermute
 from hloom.operations.rooted_collectives import CollectiveBroadcast, has_first_root
+from hloom.runtime.cores import available_cores
 
 Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
 """Opcode, channel and participants."""

@@ -19,6 +19,7 @@ from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.relocation import LoadError
+from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
     from hloom.codegen.llvm.routines import Routine
@@ -59,11 +60,6 @@ def mixed_code(target: Target, routines: Iterable[Routine], written: str) -> Cod
 def _without_declarations(text: str, names: set[str]) -> list[str]:
     declared = re.compile(r"declare .*?@([\w.]+)\(")
     return [t for t in text.splitlines() if not ((m := declared.match(t)) and m.group(1) in names)]
-
-
-def keep_for_ever(thing: object) -> None:
-    """Keep an object until the process ends; arrays that are freed late return their memory through it."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def support() -> LoadedObject:

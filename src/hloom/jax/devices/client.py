@@ -17,7 +17,6 @@ from functools import cache, cached_property
 from importlib import metadata
 from typing import Any, Final
 
-from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax.devices.processes import Processes, connect
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
@@ -25,6 +24,7 @@ from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.pjrt.handles import DeviceWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.pjrt.native import native
 from hloom.jaxlib import private
+from hloom.lifetime import keep_for_ever
 
 MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 _WORKER_WORDS: Final = 16

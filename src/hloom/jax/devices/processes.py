@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.cpu.runtime.support import keep_for_ever
 from hloom.errors import HloError
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.errors import INTERNAL, PjrtError
 from hloom.jax.pjrt.native import native
 from hloom.jaxlib import private
+from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
     from hloom.devices.transport import Transport

@@ -9,8 +9,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
-from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
+from hloom.lifetime import keep_for_ever
 
 T = TypeVar("T")
 

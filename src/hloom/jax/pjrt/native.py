@@ -14,7 +14,8 @@ from typing import Any, Final
 from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.entry import kept_bytes
-from hloom.cpu.runtime.support import Code, is_compiled, keep_for_ever, load_code, mixed_code, support
+from hloom.cpu.runtime.support import Code, is_compiled, load_code, mixed_code, support
+from hloom.lifetime import keep_for_ever
 
 FILES: Final = ("events", "transfers", "layouts", "execute", "executables", "results")
 _FOLDER: Final = Path(__file__).parent / "native_code"

@@ -254,7 +254,7 @@ class Compiled:
         from hloom.runtime.executable import Executable
 
         executable = self.program.executable
-        return executable.gang(STOP) if isinstance(executable, Executable) else None
+        return cast("Gang | None", executable.gang(STOP)) if isinstance(executable, Executable) else None
 
     @cached_property
     def temp_bytes(self) -> int:

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.cpu.runtime.context import Context
-from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax.calls.callbacks import HostFunctions, unbind
 from hloom.jax.devices.client import NOTHING, STOP, Device, NamedValues
 from hloom.jax.devices.memory_layouts import handle_of
@@ -18,6 +17,7 @@ from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.pjrt.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.pjrt.messages import device_assignment
 from hloom.jax.pjrt.native import native
+from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction

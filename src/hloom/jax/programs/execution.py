@@ -23,7 +23,7 @@ from hloom.jax.programs.profiler import ProfilerTrace, current_trace
 
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
-    from hloom.cpu.timed_program import Recording
+    from hloom.runtime.measurements import Recording
 
 Array = np.ndarray[Any, Any]
 _RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)

@@ -18,7 +18,7 @@ from hloom.jax.pjrt.native import native
 from hloom.jax.programs.xspace import space
 
 if TYPE_CHECKING:
-    from hloom.cpu.timed_program import Recording
+    from hloom.runtime.measurements import Recording
 
 _EXTENSION: Final = 1
 """The extension's number among the types of extensions."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hloom.cpu.timed_program import Recording
     from hloom.ir.instruction import HloInstruction
+    from hloom.runtime.measurements import Recording
 
 _PLANE: Final = "/device:CUSTOM:hloom:"
 """Beginning of the names of planes; readers show planes of this prefix as devices."""

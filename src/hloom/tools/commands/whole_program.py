@@ -16,7 +16,7 @@ from hloom.sharding.storing.stored_arrays import store
 from hloom.sharding.storing.tiles import cut, joined
 
 if TYPE_CHECKING:
-    from hloom.cpu.runtime.profile import Profile
+    from hloom.runtime.measurements import Profile
 
 _REGIONS: Final = ("xla.sdy.GlobalToLocalShape", "SPMDFullToShardShape")
 """Calls behind which a program on whole arrays computes on the tiles of the devices."""

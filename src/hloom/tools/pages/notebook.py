@@ -14,10 +14,9 @@ from hloom.tools.pictures.markup import markup
 from hloom.tools.reports.statistics import quantity
 
 if TYPE_CHECKING:
-    from hloom.cpu.loaded_program import Memory
-    from hloom.cpu.runtime.profile import Profile
     from hloom.debug.tracing import Event, Trace
     from hloom.runtime.executable import Executable
+    from hloom.runtime.measurements import Memory, Profile
 
 _DRAWN: Final = 300
 """Number of instructions up to which a module is drawn."""

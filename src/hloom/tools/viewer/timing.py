@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.cpu.runtime.profile import Profile
-from hloom.cpu.timed_program import Recording
+from hloom.runtime.measurements import Profile, Recording
 
 _SIDE: Final = 256
 _LEVELS: Final = {"L2": 1 << 18, "L3": 1 << 22, "memory": 1 << 26}

@@ -24,13 +24,13 @@ from hloom.codegen.loops import (
 )
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
-from hloom.cpu.cores import thread_count
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number
 from hloom.plan.kernel import KernelPlan
+from hloom.runtime.cores import thread_count
 
 LEAST_SHARED: Final = 4096
 """Number of updates from which a second pass over their indices pays."""

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hloom.codegen.target import Target, host
+from hloom.cpu.leaves import flat, joined
 from hloom.cpu.native import NativeExecutable
+from hloom.cpu.refinement import Recent, RefinedForms, sized
 from hloom.cpu.runtime.context import Context
 from hloom.devices.world import VirtualDevice, World
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Array, Value
+from hloom.ir.operation import Value
 from hloom.passes.expand.dynamic_form import actual, enclosed
 from hloom.passes.expand.refine_shapes import is_unbounded
-from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, register_backend
-from hloom.runtime.cpu_refinement import Recent, RefinedForms, sized
-from hloom.shape.shape import Shape
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.buffers.copies import ArrayCopy
-    from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.gang import Gang
-    from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
-    from hloom.cpu.timed_program import Recording
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
+    from hloom.runtime.measurements import Memory, Profile, Recording
 
 
 class CpuBackend(Backend):
@@ -71,6 +70,19 @@ class CpuBackend(Backend):
             CompiledDeviceProgram(native, device, plan.participants(n))
             for n, (native, device) in enumerate(zip(natives, world.devices, strict=True))
         ]
+
+    def gang(
+        self, programs: Sequence[Program], counts: tuple[int, int], stop: ctypes.c_uint64 | None = None
+    ) -> Gang | None:
+        """Return the gang of compiled programs; None for others, for dumped ones and for dynamic sizes."""
+        natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
+        if len(natives) != len(programs):
+            return None
+        if any(native.module is not native.given or native.dump is not None for native in natives):
+            return None
+        from hloom.cpu.runtime.gang import gang_of
+
+        return gang_of(natives, counts, stop)
 
 
 class _Inspected(Program):
@@ -121,6 +133,7 @@ class CompiledProgram(_Inspected):
         self._native = native
         self.is_isolated = not native.calls_host
         self.uses_all_cores = native.shares
+        self.host_calls = native.host_calls
 
     @property
     def native(self) -> NativeExecutable:
@@ -225,49 +238,3 @@ class UnboundedDeviceProgram(DeviceProgram):
         shapes = tuple([sized(p.shape, v) for p, v in zip(parameters, arguments, strict=True)])
         native = self._forms.form(shapes)
         return self._programs.get(native, lambda: CompiledDeviceProgram(native, self._device))
-
-
-def run_gang(
-    gang: Gang, natives: Sequence[NativeExecutable], arguments: Sequence[Sequence[Value]]
-) -> list[Value]:
-    """Run a gang that was taken; return the results of its devices. Raises like `NativeExecutable.run`."""
-    inputs: list[Array] = []
-    results: list[list[Array]] = []
-    for native, values in zip(natives, arguments, strict=True):
-        shapes = [p.shape for p in native.module.entry.parameters]
-        inputs += native.inputs(flat(shapes, values))
-        results.append(native.outputs())
-    targets = [result.ctypes.data for outputs in results for result in outputs]
-    gang.run([array.ctypes.data for array in inputs], targets)
-    return [
-        joined(native.module.entry.root.shape, iter(outputs))
-        for native, outputs in zip(natives, results, strict=True)
-    ]
-
-
-def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
-    """Return the leaves of values, in order; None for tokens."""
-    found: list[np.ndarray[Any, Any] | None] = []
-    for shape, value in zip(shapes, values, strict=True):
-        if shape.is_tuple:
-            found += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
-        elif shape.is_array:
-            array = np.asarray(value)
-            if array.shape != shape.dimensions:
-                message = f"compiled code takes the whole {shape.to_string(layout=False)}, got {array.shape}"
-                raise EvaluationError(message, rule="run.argument")
-            found.append(array)
-        else:
-            found.append(None)
-    return found
-
-
-def joined(shape: Shape, leaves: Iterator[Any]) -> Any:
-    """Return the value of a shape from its leaves: an array, or nested tuples of them; None for tokens."""
-    if shape.is_tuple:
-        return tuple([joined(part, leaves) for part in shape.tuple_shapes])
-    leaf = next(leaves)
-    return leaf if shape.is_array else None
-
-
-register_backend(CpuBackend())

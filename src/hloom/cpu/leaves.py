@@ -1,0 +1,36 @@
+"""The leaves of values: the arrays that native code takes and gives, in the order of their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from hloom.errors import EvaluationError
+from hloom.shape.shape import Shape
+
+
+def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
+    """Return the leaves of values, in order; None for tokens."""
+    found: list[np.ndarray[Any, Any] | None] = []
+    for shape, value in zip(shapes, values, strict=True):
+        if shape.is_tuple:
+            found += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
+        elif shape.is_array:
+            array = np.asarray(value)
+            if array.shape != shape.dimensions:
+                message = f"compiled code takes the whole {shape.to_string(layout=False)}, got {array.shape}"
+                raise EvaluationError(message, rule="run.argument")
+            found.append(array)
+        else:
+            found.append(None)
+    return found
+
+
+def joined(shape: Shape, leaves: Iterator[Any]) -> Any:
+    """Return the value of a shape from its leaves: an array, or nested tuples of them; None for tokens."""
+    if shape.is_tuple:
+        return tuple([joined(part, leaves) for part in shape.tuple_shapes])
+    leaf = next(leaves)
+    return leaf if shape.is_array else None
