@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "phases": set(),
     "shape": {"errors"},
     "ir": FOUNDATION,
-    "operations": MODEL,
+    "error_bounds": MODEL,
+    "operations": MODEL | {"error_bounds"},
     "text": MEANING,
     "proto": MEANING,
     "builder": MEANING,
@@ -52,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BACK | {"sharding", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
-    "debug": BACK | {"cpu", "runtime", "jaxlib"},
+    "debug": BACK | {"cpu", "runtime", "jaxlib", "error_bounds"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 

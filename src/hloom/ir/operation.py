@@ -37,9 +37,10 @@ from hloom.ir.codec import (
     integer,
     string,
 )
+from hloom.ir.error_run import ErrorRun, NoBound
 from hloom.ir.indexing import elementwise
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import Traits
+from hloom.ir.traits import Roundoff, Traits
 from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
 
@@ -178,6 +179,26 @@ class Operation(Traits):
         """Return the value of the result by the reference semantics."""
         raise HloError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
+    # -- rounding errors, bounded for given arguments (`hloom.debug.error_analysis`)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Return the largest error of each element of the result, of several results a tuple.
+
+        Called for inexact operands, and where `roundoff_of` states more than one rounding. Raises NoBound.
+        """
+        raise NoBound(f"{self.opcode} %{run.instruction.name} of inexact operands has no bound")
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the value with error bounds; overridden where values are forwarded or called on."""
+        return run.bounded()
+
+    def roundoff_of(self, instruction: HloInstruction) -> Roundoff:
+        """Return the roundoff of one instruction, whose called computations and element types are known."""
+        if self.roundoff is not Roundoff.COMBINED:
+            return self.roundoff
+        rounds = any(map(rounds_pairs, instruction.called_computations))
+        return Roundoff.ACCUMULATED if rounds else Roundoff.NONE
+
     # -- text hooks for the few operations whose text is not derived from the declaration
 
     def operand_text(self, instruction: HloInstruction) -> str | None:
@@ -266,6 +287,20 @@ class Operation(Traits):
         if cls.operand_names and cls.operand_names[-1].startswith("*"):
             return None
         return len(cls.operand_names)
+
+
+def rounds_pairs(computation: HloComputation) -> bool:
+    """Return whether a computation rounds a function of several numbers, so that the order matters."""
+    return any(
+        (len(i.operands) > 1 and _is_rounded(i)) or any(map(rounds_pairs, i.called_computations))
+        for i in computation.instructions
+    )
+
+
+def _is_rounded(instruction: HloInstruction) -> bool:
+    shape = instruction.shape
+    inexact = shape.is_array and (shape.element_type.is_floating or shape.element_type.is_complex)
+    return inexact and instruction.operation.roundoff_of(instruction) is not Roundoff.NONE
 
 
 REGISTRY: dict[str, type[Operation]] = {}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import linear, no_bound
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import attribute, dims, flag
 from hloom.ir.cursor import Cursor
@@ -26,8 +27,9 @@ from hloom.ir.device_groups import (
     members_of,
     replica_groups,
 )
+from hloom.ir.error_run import ErrorRun
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
@@ -72,6 +74,7 @@ class Collective(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
@@ -189,7 +192,14 @@ def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) ->
 class Reducing(Collective):
     """A collective that combines values of devices by a called computation."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     __slots__ = ()
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Return zeros for exact operands of one device; errors of several devices are sampled."""
+        if run.inexact or isinstance(run.value, tuple):
+            raise no_bound(run)
+        return np.zeros(np.shape(run.value))
 
     def check_reducer(self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...]) -> None:
         """Check for (T, T) -> T on scalars of the operands' type T, or floats of another precision."""
@@ -280,6 +290,7 @@ class AllReduceDone(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("all-reduce-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = ()
@@ -361,6 +372,7 @@ class AllGather(_AllGathering):
         constrain_layout: the operands' layouts must not change.
     """
 
+    errors = linear
     channel_id: int | None = channel_id()
     replica_groups: ReplicaGroups = replica_groups()
     constrain_layout: bool = flag()
@@ -440,6 +452,7 @@ class AllGatherDone(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("all-gather-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
@@ -546,6 +559,7 @@ class ReplicaId(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -568,6 +582,7 @@ class PartitionId(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
