@@ -14,7 +14,7 @@ import agreement
 from agreement import Toothless
 from evaluation import parse
 from hloom.debug.error_analysis import ErrorAnalysis
-from hloom.ir.error_run import NoBound
+from hloom.errors import NoBound
 
 TESTS = Path(__file__).parent
 FORBIDDEN = {

@@ -10,7 +10,8 @@ import pytest
 
 from evaluation import parse
 from hloom.debug.error_analysis import ErrorAnalysis
-from hloom.ir.error_run import Bounded, NoBound
+from hloom.error_bounds.bounded import Bounded
+from hloom.errors import NoBound
 
 INF = math.inf
 COMBINERS = """

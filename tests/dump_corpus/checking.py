@@ -25,9 +25,8 @@ from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import is_inexact_type
 from hloom.error_bounds.floating import ulp
 from hloom.error_bounds.sums import growth
-from hloom.errors import HloError
+from hloom.errors import HloError, NoBound
 from hloom.files import load_snapshot
-from hloom.ir.error_run import NoBound
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import V0_11

@@ -15,8 +15,7 @@ from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.floating import ulp
 from hloom.error_bounds.rules import largest
-from hloom.errors import HloError
-from hloom.ir.error_run import NoBound
+from hloom.errors import HloError, NoBound
 from hloom.ir.operation import REGISTRY
 from hloom.ir.traits import Roundoff
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from hloom.error_bounds.bounded import (
     MOST_STEPS,
+    Bounded,
     bounded,
     errors,
     exact,
@@ -35,11 +36,11 @@ from hloom.error_bounds.bounded import (
     plain,
 )
 from hloom.error_bounds.floating import Array
+from hloom.errors import NoBound
 from hloom.evaluate.evaluator import Evaluator, live
 from hloom.ir.cloning import clone_with_types
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
-from hloom.ir.error_run import Bounded, NoBound
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Roundoff

@@ -17,14 +17,14 @@ import numpy as np
 
 from hloom.debug.error_analysis import ErrorAnalysis, Step, is_exact
 from hloom.devices.world import VirtualDevice, World
-from hloom.error_bounds.bounded import distance, finite, is_inexact_type, parts_of
+from hloom.error_bounds.bounded import Bounded, distance, finite, is_inexact_type, parts_of
 from hloom.error_bounds.floating import Array, ulp, wide
 from hloom.error_bounds.rules import ULPS
 from hloom.error_bounds.sums import growth
+from hloom.errors import NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
-from hloom.ir.error_run import Bounded, NoBound
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation

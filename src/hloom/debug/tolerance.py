@@ -13,9 +13,8 @@ from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.debug.sampling import sampled
 from hloom.error_bounds.bounded import finite, is_inexact_type, parts_of
 from hloom.error_bounds.floating import ulp, wide
-from hloom.errors import HloError
+from hloom.errors import HloError, NoBound
 from hloom.evaluate.evaluator import Evaluator
-from hloom.ir.error_run import NoBound
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
 

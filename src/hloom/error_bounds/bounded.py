@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from hloom.error_bounds.floating import Array, wide
-from hloom.ir.error_run import Bounded, Tree
 from hloom.shape.element_type import ElementType
 
 MOST_STEPS: Final = 2.0**31 - 1
 """An integer with an error at least this large is undecided: its error counts as infinite."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """An array (or token) and the largest error of each element in f64; None if all are exact.
+
+    The error of a predicate is 1 where rounding decides it; the error of an integer is a distance.
+    """
+
+    value: Any
+    error: Array | None = None
+
+    @property
+    def spread(self) -> Array:
+        """Return the errors as an array, zeros if the value is exact."""
+        return np.zeros(np.shape(self.value)) if self.error is None else self.error
+
+
+Tree: TypeAlias = "Bounded | tuple[Tree, ...]"
+"""A value with error bounds: an array, or a tuple of values."""
 
 
 def leaves(value: Tree) -> list[Bounded]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hloom.error_bounds.bounded import distance
+from hloom.error_bounds.bounded import Bounded, distance
 from hloom.error_bounds.floating import Array, wide
-from hloom.ir.error_run import Bounded
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from hloom.error_bounds.bounded import bounded, distance, finite, is_inexact_type, parts_of
+from hloom.error_bounds.bounded import Bounded, bounded, distance, finite, is_inexact_type, parts_of
 from hloom.error_bounds.floating import Array, ulp, wide
-from hloom.ir.error_run import Bounded, ErrorRun, NoBound
-from hloom.ir.operation import Operation
+from hloom.errors import NoBound
+from hloom.ir.operation import ErrorRun, Operation
 from hloom.ir.traits import Roundoff
 from hloom.shape.element_type import ElementType
 

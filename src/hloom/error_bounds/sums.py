@@ -9,8 +9,7 @@ import numpy as np
 from hloom.error_bounds.bounded import finite, is_inexact_type
 from hloom.error_bounds.floating import Array, eps, ulp
 from hloom.error_bounds.rules import no_bound
-from hloom.ir.error_run import ErrorRun
-from hloom.ir.operation import Operation
+from hloom.ir.operation import ErrorRun, Operation
 from hloom.shape.element_type import F32, ElementType
 
 

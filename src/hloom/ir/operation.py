@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, dataclass_transform
 
-from hloom.errors import HloError, ShapeError
+from hloom.errors import HloError, NoBound, ShapeError
 from hloom.ir.codec import (
     REQUIRED,
     Attribute,
@@ -37,7 +37,6 @@ from hloom.ir.codec import (
     integer,
     string,
 )
-from hloom.ir.error_run import ErrorRun, NoBound
 from hloom.ir.indexing import elementwise
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import Roundoff, Traits
@@ -116,6 +115,51 @@ class Run(Protocol):
     @property
     def random_state(self) -> Any:
         """The state of the stateful random operations, shared by all instructions of one evaluation."""
+        ...
+
+
+class ErrorRun(Protocol):
+    """The error analysis of one instruction, as its operation sees it."""
+
+    @property
+    def instruction(self) -> HloInstruction:
+        """The analysed instruction."""
+        ...
+
+    @property
+    def operands(self) -> Sequence[Any]:
+        """The operands with error bounds."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """The value of the instruction, in the types of its shape."""
+        ...
+
+    @property
+    def inexact(self) -> bool:
+        """Whether any operand has errors."""
+        ...
+
+    def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:
+        """Evaluate the instruction in f64 on other values of its operands; complex results as magnitudes.
+
+        Args:
+            operands: an array, or a value, for each operand.
+            output: the result wanted from an instruction with several.
+        """
+        ...
+
+    def call(self, index: int, *operands: Any) -> Any:
+        """Bound the errors of the called computation number ``index``."""
+        ...
+
+    def map(self, index: int, *operands: Any) -> Any:
+        """Bound the errors of a computation of scalars applied to whole arrays; raise NoBound if it loops."""
+        ...
+
+    def bounded(self) -> Any:
+        """Return the value with the bounds that `Operation.errors` gives."""
         ...
 
 

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.error_bounds.bounded import is_inexact_type
+from hloom.error_bounds.bounded import Bounded, is_inexact_type
 from hloom.error_bounds.rules import added, any_bits, largest, magnitude, monotone, multiplied
-from hloom.ir.error_run import Bounded, ErrorRun
-from hloom.ir.operation import Array, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Run, operation
 from hloom.ir.traits import ElementCost, Range, Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import ANY, COMPLEX, COMPONENT, FLOATING, INTEGER, PREDICATE, Elementwise

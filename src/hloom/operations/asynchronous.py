@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from hloom.error_bounds.bounded import Bounded
 from hloom.errors import ShapeError
 from hloom.ir.calling import OutputAlias, output_to_operand_aliasing
 from hloom.ir.codec import Message, ScalarCodec, attribute
 from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
-from hloom.ir.error_run import Bounded, ErrorRun
-from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.control_flow import check_aliasing, check_arguments
 from hloom.operations.values import context, zeros

@@ -19,7 +19,7 @@ from hloom.error_bounds.rules import linear, no_bound
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import attribute, dims, flag
 from hloom.ir.cursor import Cursor
-from hloom.ir.device import Device, DeviceId, Pending
+from hloom.ir.device import DeviceId, Pending
 from hloom.ir.device_groups import (
     ReplicaGroups,
     channel_id,
@@ -27,10 +27,17 @@ from hloom.ir.device_groups import (
     members_of,
     replica_groups,
 )
-from hloom.ir.error_run import ErrorRun
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+    require_dynamic,
+)
 from hloom.ir.traits import ElementCost, Family, Roundoff
-from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
 MODES = ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")
@@ -548,52 +555,3 @@ class ReduceScatter(Reducing):
             part = slice(position * size, (position + 1) * size)
             parts.append(whole[(slice(None),) * dimension + (part,)])
         return as_stated(run, parts, run.shape, count)
-
-
-# -- ids
-
-
-@operation("replica-id")
-class ReplicaId(Operation):
-    """The number of this device's replica, as u32[]."""
-
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    distinct: ClassVar[bool] = True
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self) -> Shape:
-        """Return u32[]."""
-        return Shape(U32)
-
-    def evaluate(self, run: Run) -> Array:
-        """Return the replica number of the device."""
-        device: Device = run.device
-        return np.asarray(device.id[0], run.dtype)
-
-
-@operation("partition-id")
-class PartitionId(Operation):
-    """The number of this device's partition, as u32[]."""
-
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    distinct: ClassVar[bool] = True
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self) -> Shape:
-        """Return u32[]."""
-        return Shape(U32)
-
-    def evaluate(self, run: Run) -> Array:
-        """Return the partition number of the device."""
-        device: Device = run.device
-        return np.asarray(device.id[1], run.dtype)

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hloom.error_bounds.bounded import distance, finite, is_inexact_type, parts_of
+from hloom.error_bounds.bounded import Bounded, distance, finite, is_inexact_type, parts_of
 from hloom.error_bounds.floating import Array, wide
 from hloom.error_bounds.orders import choice
 from hloom.error_bounds.rules import no_bound
 from hloom.error_bounds.sums import accumulated, growth
 from hloom.ir.computation import HloComputation
-from hloom.ir.error_run import Bounded, ErrorRun
-from hloom.ir.operation import Operation
+from hloom.ir.operation import ErrorRun, Operation
 from hloom.ir.traits import Family
 from hloom.operations.arithmetic import Add, Maximum, Minimum, Multiply
 from hloom.operations.conversion import Convert, Copy

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded
 from hloom.error_bounds.floating import wide
 from hloom.error_bounds.rules import apart, largest
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum
-from hloom.ir.error_run import Bounded, ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, operation
 from hloom.ir.traits import LayoutSource, Range, Roundoff
 from hloom.ir.xla_version import V0_11
 from hloom.operations.arithmetic import maximum, minimum

@@ -16,9 +16,8 @@ from hloom.ir.calling import (
 )
 from hloom.ir.codec import enum, flag
 from hloom.ir.computation import HloComputation
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Role, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape

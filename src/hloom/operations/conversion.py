@@ -12,10 +12,18 @@ from hloom.error_bounds.rules import added, any_bits, linear, monotone, wrapped
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import integer
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+    require_dynamic,
+)
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Range, Roundoff
 from hloom.operations.elementwise import (

@@ -27,9 +27,8 @@ from hloom.ir.calling import (
 from hloom.ir.codec import Message, attribute, enum, flag, string
 from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Role, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, parallel, with_halos
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec

@@ -15,10 +15,9 @@ from hloom.error_bounds.rules import indexed, moved, span
 from hloom.errors import ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, Run, operation
 from hloom.ir.sharding_rule import Factor, same_extents
 from hloom.ir.traits import ElementCost, Family, Roundoff, shape_bytes
 from hloom.operations.arithmetic import Add

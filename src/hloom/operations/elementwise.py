@@ -10,9 +10,8 @@ import numpy as np
 from hloom.error_bounds.bounded import is_inexact_type
 from hloom.error_bounds.rules import no_bound, rounding, wrapped
 from hloom.errors import ShapeError
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.operations.rounding import narrow, widen
 from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType

@@ -24,8 +24,7 @@ from hloom.ir.device_groups import (
     replica_groups,
     source_target_pairs,
 )
-from hloom.ir.error_run import ErrorRun
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.collectives import (
     Collective,

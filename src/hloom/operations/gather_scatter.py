@@ -18,10 +18,9 @@ from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims, flag, integer
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import (
     AppliedTypes,

@@ -18,9 +18,8 @@ from hloom.error_bounds.floating import wide
 from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum, flag
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, Run, operation
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.operations.contraction import same_size

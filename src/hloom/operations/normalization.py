@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.error_bounds.approximate import Approximate, rounded, roundoff_unit
-from hloom.error_bounds.bounded import parts_of
+from hloom.error_bounds.bounded import Bounded, parts_of
 from hloom.error_bounds.floating import wide
 from hloom.errors import ShapeError
 from hloom.ir.codec import floating, integer
-from hloom.ir.error_run import Bounded, ErrorRun
-from hloom.ir.operation import Array, Operation, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert

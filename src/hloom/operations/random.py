@@ -18,9 +18,8 @@ from hloom.error_bounds.floating import ulp
 from hloom.error_bounds.rules import ULPS, no_bound
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import U64, ElementType

@@ -14,14 +14,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from hloom.error_bounds.bounded import finite
+from hloom.error_bounds.bounded import Bounded, finite
 from hloom.error_bounds.floating import ulp
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
-from hloom.ir.error_run import Bounded, ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, Roundoff, shape_elements
 from hloom.operations.combined_errors import reduction_errors

@@ -7,12 +7,20 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from hloom.error_bounds.bounded import parts_of
+from hloom.error_bounds.bounded import Bounded, parts_of
 from hloom.errors import ShapeError
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
-from hloom.ir.error_run import Bounded, ErrorRun
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+    require_dynamic,
+)
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.shape import Shape
 

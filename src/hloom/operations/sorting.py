@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded
 from hloom.error_bounds.orders import order_of
 from hloom.error_bounds.rules import no_bound
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
-from hloom.ir.error_run import Bounded, ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.ir.xla_version import V0_12

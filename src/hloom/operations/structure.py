@@ -18,10 +18,9 @@ from hloom.ir.affine import Indices
 from hloom.ir.calling import READ_LITERAL, WRITE_LITERAL
 from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
 from hloom.ir.cursor import Cursor
-from hloom.ir.error_run import ErrorRun
 from hloom.ir.indexing import Condition, Element, Indexing
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff

@@ -14,8 +14,7 @@ import numpy as np
 
 from hloom.error_bounds.rules import monotone, no_bound
 from hloom.ir.accuracy import ResultAccuracy, result_accuracy
-from hloom.ir.error_run import ErrorRun
-from hloom.ir.operation import Array, operation
+from hloom.ir.operation import Array, ErrorRun, operation
 from hloom.ir.traits import ElementCost, Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import COMPLEX, FLOATING, Elementwise

@@ -11,8 +11,7 @@ import numpy as np
 
 from hloom.error_bounds.bounded import is_inexact_type
 from hloom.error_bounds.rules import added, monotone
-from hloom.ir.error_run import ErrorRun
-from hloom.ir.operation import Array, operation
+from hloom.ir.operation import Array, ErrorRun, operation
 from hloom.ir.traits import Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.arithmetic import Logical, Patterned

@@ -12,14 +12,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from hloom.error_bounds.bounded import finite, is_inexact_type
+from hloom.error_bounds.bounded import Bounded, finite, is_inexact_type
 from hloom.error_bounds.floating import wide
 from hloom.error_bounds.rules import no_bound
 from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
-from hloom.ir.error_run import Bounded, ErrorRun
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, with_halos
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.ir.window import Window, WindowDimension, window
