@@ -78,18 +78,18 @@ class Struct:
         size, alignment: in bytes, elements of a last field of no fixed length not counted.
     """
 
-    def __init__(self, name: str, /, **fields: FieldType) -> None:
+    def __init__(self, name: str, alignment: int = 1, /, **fields: FieldType) -> None:
         self.name = name
         self.fields: dict[str, Field] = {}
-        end, self.alignment = 0, 1
+        end, self.alignment = 0, alignment
         for field, type in fields.items():
             element = type if isinstance(type, str | Struct) else type.element
-            alignment = CONTENDED_BYTES if isinstance(type, Contended) else _alignment(element)
+            field_alignment = CONTENDED_BYTES if isinstance(type, Contended) else _alignment(element)
             count = type.count if isinstance(type, Array) else 1
-            self.alignment = max(self.alignment, alignment)
-            offset = _round_up(end, alignment)
+            self.alignment = max(self.alignment, field_alignment)
+            offset = _round_up(end, field_alignment)
             self.fields[field] = Field(offset, element, count)
-            end = offset + (alignment if isinstance(type, Contended) else count * size_of(element))
+            end = offset + (field_alignment if isinstance(type, Contended) else count * size_of(element))
         self.size = _round_up(end, self.alignment)
 
     def __repr__(self) -> str:

@@ -14,13 +14,13 @@ from typing import Any, Final
 from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.entry import kept_bytes
+from hloom.cpu.runtime.structs import RECYCLED
 from hloom.cpu.runtime.support import Code, is_compiled, load_code, mixed_code, support
 from hloom.lifetime import keep_for_ever
 
 FILES: Final = ("events", "transfers", "layouts", "execute", "executables", "results")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 _KIND: Final = "pjrt"
-_POOL_WORDS: Final = 258
 _LIBRARY: Final = frozenset((
     "aligned_alloc", "malloc", "pthread_cond_broadcast", "pthread_cond_wait", "pthread_detach",
     "pthread_mutex_lock", "pthread_mutex_unlock", "sched_yield",
@@ -72,8 +72,8 @@ class Native:
         self._functions = {
             name: ctypes.CFUNCTYPE(*types)(self.symbols[name]) for name, types in _PROTOTYPES.items()
         }
-        self._pool = (ctypes.c_int64 * _POOL_WORDS)(0, kept_bytes())
-        self.call("pjrt_set_pool", ctypes.addressof(self._pool))
+        self._pool = RECYCLED.allocate(limit=kept_bytes())
+        self.call("pjrt_set_pool", self._pool.address)
         keep_for_ever(self)
 
     def call(self, name: str, *arguments: Any) -> Any:
