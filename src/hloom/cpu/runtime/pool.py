@@ -12,10 +12,10 @@ import ctypes
 import os
 from functools import cache
 
-from hloom.cpu.cores import thread_count
 from hloom.cpu.runtime.structs import POOL
 from hloom.cpu.runtime.support import support
 from hloom.lifetime import keep_for_ever
+from hloom.runtime.cores import thread_count
 
 
 class ThreadPool:
