@@ -162,10 +162,12 @@ def _run(
 def _run_alone(
     program: NativeExecutable, arguments: Sequence[Array | None], trace: ProfilerTrace | None
 ) -> list[Array | None]:
-    host = program.host() if program.calls_host else None
+    from hloom.cpu.runtime.host import HostCalls
+
+    host = HostCalls(program.host_calls) if program.calls_host else None
     if trace is None:
-        return list(program.run(arguments, host))
-    results, recording = program.record(arguments, host)
+        return list(program.caller.run(arguments, host))
+    results, recording = program.inspection.recorded.record(program.caller, arguments, host)
     trace.recordings.append(recording)
     return list(results)
 
