@@ -20,7 +20,7 @@ from import_graph import Import, When, imports
 
 SOURCE = import_graph.SOURCE / "hloom"
 
-FOUNDATION = {"errors", "hooks", "lifetime", "phases", "shape"}
+FOUNDATION = {"errors", "hooks", "lifetime", "phases", "settings", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hooks": set(),
     "lifetime": set(),
     "phases": set(),
+    "settings": {"errors"},
     "shape": {"errors"},
     "ir": FOUNDATION,
     "error_bounds": MODEL,
