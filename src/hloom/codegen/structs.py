@@ -105,8 +105,7 @@ class Struct:
         size = max(self.size, last.offset + length * size_of(last.element))
         memory = ctypes.create_string_buffer(size + self.alignment)
         record = Record(self, _round_up(ctypes.addressof(memory), self.alignment), memory)
-        for name, value in values.items():
-            record[name] = value
+        record.update(values)
         return record
 
     def table(self, rows: Sequence[Mapping[str, int]]) -> list[Record]:
@@ -114,8 +113,7 @@ class Struct:
         array = Struct(f"{self.name}[]", rows=Array(self)).allocate(len(rows))
         records = [array.nested("rows", n) for n in range(len(rows))]
         for record, row in zip(records, rows, strict=True):
-            for name, value in row.items():
-                record[name] = value
+            record.update(row)
         return records
 
     def scalar(self, name: str) -> str:
@@ -151,6 +149,11 @@ class Record:
 
     def __setitem__(self, name: str, value: int) -> None:
         self._cell(name, 0).value = value
+
+    def update(self, values: Mapping[str, int]) -> None:
+        """Set some fields."""
+        for name, value in values.items():
+            self[name] = value
 
     def load(self, name: str, index: int) -> int:
         """Return an element of a field."""
