@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -27,24 +26,6 @@ Code: TypeAlias = "tuple[str, list[str]]"
 """LLVM IR, and the names of its functions to optimize."""
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
-
-
-def mixed_code(target: Target, routines: Iterable[Routine], written: str) -> Code:
-    """Return the code of routines beside LLVM IR that is written as text."""
-    from hloom.codegen.llvm.printer import print_module
-    from hloom.codegen.llvm.routines import Library
-    from hloom.cpu.jit.llvm import simplified_names
-
-    library = Library(target).add(routines)
-    written_names = set(re.findall(r"^(?:declare|define) .*?@([\w.]+)\(", written, re.MULTILINE))
-    lines = _without_declarations(print_module(library), written_names)
-    lines += _without_declarations(written, set(library.functions))
-    return "\n".join(lines), simplified_names(library)
-
-
-def _without_declarations(text: str, names: set[str]) -> list[str]:
-    declared = re.compile(r"declare .*?@([\w.]+)\(")
-    return [t for t in text.splitlines() if not ((m := declared.match(t)) and m.group(1) in names)]
 
 
 def support() -> LoadedObject:

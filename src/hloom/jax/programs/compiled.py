@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.jax.devices.client import MEMORY_KINDS, STOP, Client, Device
-from hloom.jax.devices.transfers import NUMBERS, TOKEN, TYPES
+from hloom.jax.pjrt.element_types import NUMBERS, TOKEN, TYPES
 from hloom.jax.pjrt.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.programs.placements import Placement, Placements, placements_of
 from hloom.jaxlib import private
