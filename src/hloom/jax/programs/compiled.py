@@ -189,10 +189,18 @@ class Program:
         return (executable.inspection if isinstance(executable, NativeExecutable) else executable).cost
 
     def encoded(self) -> bytes:
-        """Return the module after all passes, of several devices before them, with its configuration."""
-        from hloom.jax.programs.optimized import module_with_config
+        """Return the module after all passes, with its configuration.
 
-        module = self.local if self.alone is None else self.alone.inspection.optimized
+        That of several devices is the partitioned one, with synchronous operations as it runs.
+        """
+        from hloom.jax.programs.optimized import module_with_config
+        from hloom.passes.expand.synchronous_operations import SynchronousOperations
+
+        if self.alone is not None:
+            module = self.alone.inspection.optimized
+        else:
+            module = self.local.clone()
+            SynchronousOperations().run(module)
         return module_with_config(module, self.num_replicas, self.num_partitions, self.partitioned)
 
 
