@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -50,6 +52,8 @@ _FEATURES_OF: Final[Mapping[str, frozenset[str]]] = {
     "neoverse-v1": _NEOVERSE,
     "neoverse-v2": _NEOVERSE | {"sve2"},
 }
+_ARCHITECTURE_OF: Final = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+"""Architectures for which hloom generates code, by the system's names."""
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
@@ -76,7 +80,7 @@ class Target:
         Raises HloError for an unknown architecture or processor.
         """
         architecture = triple.partition("-")[0]
-        if architecture not in ("x86_64", "aarch64"):
+        if architecture not in _ARCHITECTURE_OF.values():
             message = f"the target's architecture is {architecture!r}; known are x86_64 and aarch64"
             raise HloError(message, rule="cpu.target-architecture")
         chosen = cpu or ("x86-64" if architecture == "x86_64" else "generic")
@@ -114,11 +118,49 @@ class Target:
         return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
+def platform_error() -> HloError | None:
+    """Return an error by the rule ``cpu.platform`` if native code cannot run on this platform, else None.
+
+    It needs Linux (futexes, executable memory), the GNU C library (the layouts of its structs) and a 64-bit
+    Python on x86-64 or aarch64.
+    """
+    if sys.platform == "linux":
+        machine, bits = os.uname().machine, 8 * struct.calcsize("P")
+        if machine in _ARCHITECTURE_OF and bits == 64 and _has_gnu_library():
+            return None
+        system = f"linux on {machine} with a Python of {bits} bits" + (
+            "" if _has_gnu_library() else " and another C library"
+        )
+    else:
+        import platform
+
+        system = f"{sys.platform} on {platform.machine()}"
+    message = (
+        "the cpu backend runs on Linux with the GNU C library, on x86-64 and aarch64; "
+        f"this is {system}: use backend='evaluator'"
+    )
+    return HloError(message, rule="cpu.platform")
+
+
+def _has_gnu_library() -> bool:
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (OSError, ValueError):
+        return False
+
+
+def require_native_platform() -> None:
+    """Raise HloError by the rule ``cpu.platform`` if native code cannot run on this platform."""
+    error = platform_error()
+    if error is not None:
+        raise error
+
+
 @cache
 def host() -> Target:
-    """Return this machine."""
-    machine = os.uname().machine
-    architecture = {"arm64": "aarch64"}.get(machine, machine)
+    """Return this machine; raises HloError by the rule ``cpu.platform`` if native code cannot run on it."""
+    require_native_platform()
+    architecture = _ARCHITECTURE_OF[os.uname().machine]
     described = first_processor(_CPUINFO)
     flags = frozenset((described.get("flags") or described.get("Features") or "").split())
     names = _X86_FEATURES if architecture == "x86_64" else _ARM_FEATURES

@@ -11,6 +11,7 @@ import warnings
 from importlib import import_module
 from typing import Any, Final
 
+from hloom.codegen.target import require_native_platform
 from hloom.errors import HloError
 from hloom.ir.collector import collector_paused_for_imports
 from hloom.jaxlib import private
@@ -23,7 +24,7 @@ _PRIORITY: Final = -100
 def initialize() -> None:
     """Register hloom with JAX if selected. JAX calls this when it discovers platforms.
 
-    For a version of JAX that hloom cannot serve, warn and leave JAX its other platforms.
+    For a version of JAX or a system that hloom cannot serve, warn and leave JAX its other platforms.
     """
     jax: Any = import_module("jax")
     selected = (jax.config.jax_platforms or "").split(",")
@@ -31,6 +32,7 @@ def initialize() -> None:
     if not as_cpu and PLATFORM not in selected:
         return
     try:
+        require_native_platform()
         private.check()
     except HloError as error:
         warnings.warn(f"hloom does not register with JAX: {error}", RuntimeWarning, stacklevel=2)
@@ -48,9 +50,10 @@ def register(*, as_cpu: bool = False) -> None:
         as_cpu: take the name ``cpu``, in the place of JAX's own: programs that ask for ``cpu`` run on hloom.
 
     Raises HloError by the rule ``jax.version`` for a JAX that is older than the plug-in supports, by
-    ``jax.private`` for one that lacks a private name that the plug-in uses, and by ``jax.initialized`` if JAX
-    has begun to use its platforms.
+    ``jax.private`` for one that lacks a private name that the plug-in uses, by ``jax.initialized`` if JAX has
+    begun to use its platforms, and by ``cpu.platform`` if native code cannot run on this system.
     """
+    require_native_platform()
     private.check()
     name = "cpu" if as_cpu else PLATFORM
     if name in private.backends():

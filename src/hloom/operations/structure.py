@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.error_bounds.rules import independent, linear_in_first
 from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
 from hloom.ir.affine import Indices
 from hloom.ir.calling import READ_LITERAL, WRITE_LITERAL
@@ -20,10 +19,10 @@ from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attri
 from hloom.ir.cursor import Cursor
 from hloom.ir.indexing import Condition, Element, Indexing
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
+from hloom.ir.traits import ElementCost, Family, LayoutSource
 from hloom.operations.rounding import narrow
 from hloom.shape.element_type import S32
 from hloom.shape.literal import Literal
@@ -70,7 +69,6 @@ class Parameter(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
     infers = False
     parameter_number: int = integer()
@@ -144,7 +142,6 @@ class Constant(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers = False
     literal: Literal = attribute(_LiteralCodec())
 
@@ -206,7 +203,6 @@ class Tuple(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return 0: nothing is read or written."""
@@ -215,10 +211,6 @@ class Tuple(Operation):
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the tuple of the operand shapes."""
         return Shape.tuple_(operands)
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operands as a tuple."""
-        return operands
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Return the values."""
@@ -232,7 +224,6 @@ class GetTupleElement(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     index: int = integer(proto="tuple_index")
 
     def highlights(self) -> Sequence[str]:
@@ -252,10 +243,6 @@ class GetTupleElement(Operation):
             raise ShapeError(message, rule="get-tuple-element.index")
         return operand.tuple_shapes[self.index]
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the element."""
-        return operands[0][self.index]
-
     def evaluate(self, run: Run, operand: tuple[Value, ...]) -> Value:
         """Return the element."""
         return operand[self.index]
@@ -273,7 +260,6 @@ class AfterAll(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return 0: nothing is read or written."""
@@ -294,7 +280,6 @@ class AddDependency(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     aliases_operand: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -306,10 +291,6 @@ class AddDependency(Operation):
         if not token.is_token:
             raise ShapeError(f"the second operand is a token, got {token}", rule="add-dependency.token")
         return operand
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
-        return operands[0]
 
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
         """Return the operand."""
@@ -323,7 +304,6 @@ class OptimizationBarrier(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     aliases_operand: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -333,10 +313,6 @@ class OptimizationBarrier(Operation):
     def infer(self, operand: Shape) -> Shape:
         """Return the operand's shape."""
         return operand
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
-        return operands[0]
 
     def evaluate(self, run: Run, operand: Value) -> Value:
         """Return the operand."""
@@ -400,7 +376,6 @@ class Domain(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     aliases_operand: ClassVar[bool] = True
     domain: DomainShardings = attribute(_DomainCodec(), proto="domain_entry_sharding")
 
@@ -411,10 +386,6 @@ class Domain(Operation):
     def infer(self, operand: Shape) -> Shape:
         """Return the operand's shape."""
         return operand
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
-        return operands[0]
 
     def evaluate(self, run: Run, operand: Value) -> Value:
         """Return the operand."""
@@ -442,8 +413,6 @@ class GetDimensionSize(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = independent
     dimensions: tuple[int, ...] = dims()
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -477,8 +446,6 @@ class SetDimensionSize(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear_in_first
     fixes_sizes: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
@@ -524,7 +491,6 @@ class Iota(Operation):
     never_negative_zero: ClassVar[bool] = True
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers: ClassVar[bool] = False
     iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
 

@@ -48,8 +48,8 @@ PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "tools"))
 """Packages that the compiler does not import; their sources are not part of the cache's key."""
 _KEPT_PART: Final = 0.75
 """Fraction of the size limit that eviction leaves."""
-_OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Flags of every open: no symbolic links, no inheritance, no blocking on a FIFO."""
+_OPEN: Final = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"))
+"""Flags of every open: no symbolic links, no inheritance, no blocking on a FIFO. Windows has none of them."""
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
