@@ -2,6 +2,7 @@
 #   make demo      train a small GPT, evaluated and compiled; compare with XLA:CPU if jaxlib is installed
 #   make test      run every test
 #   make matrix    run the tests that depend on the versions of Python and JAX with 3.11 to 3.14 (MATRIX="--python 3.12")
+#   make aarch64   run tests on an emulated aarch64 processor, on Debian (AARCH64="conformance --count 60")
 #   make check     check format, lint, types and layering
 #   make format    rewrite the sources with ruff
 #   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg")
@@ -28,7 +29,7 @@ SCHEMA := src/hloom/proto/schema
 # Tests start many processes: each would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test matrix check format bench mutation jax-tests docs site proto viewer-assets lock wheel trial clean
+.PHONY: help demo test matrix aarch64 check format bench mutation jax-tests docs site proto viewer-assets lock wheel trial clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -54,6 +55,9 @@ test: $(VENV)/.develop
 
 matrix: $(VENV)/.develop
 	@$(BIN)/python -m tests.matrix $(MATRIX)
+
+aarch64: $(VENV)/.develop
+	@$(BIN)/python -m tests.aarch64 $(AARCH64)
 
 check: $(VENV)/.develop
 	$(BIN)/ruff format --check .

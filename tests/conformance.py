@@ -1,6 +1,7 @@
 """Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--backend cpu]``.
 
-A and B hold programs with known answers, C texts with XLA's canonical print. See the corpus' own README.
+Exits with 1 if a case was missed. A and B hold programs with known answers, C texts with XLA's canonical
+print. See the corpus' own README.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ sys.path.append(str(Path(__file__).parent))
 import agreement
 import hloom
 import hloom.operations
+from hloom.debug.bounded import NoBound
 from hloom.debug.error_analysis import ErrorAnalysis
-from hloom.errors import HloError, NoBound
+from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
@@ -153,13 +155,14 @@ def _first_difference(printed: str, wanted: str) -> Iterator[str]:
             return
 
 
-def main() -> None:
-    """Run the chosen cases and print the misses."""
+def main() -> int:
+    """Run the chosen cases, print the misses, and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("corpus", choices=["A", "B", "C"])
     parser.add_argument("--name", default="")
     parser.add_argument("--opcode", default="")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N of these cases, at equal distances")
     parser.add_argument("--proto", action="store_true")
     parser.add_argument("--backend", choices=["evaluator", "cpu"], default="evaluator")
     parser.add_argument("--quiet", action="store_true", help="names of the misses only")
@@ -168,11 +171,13 @@ def main() -> None:
     sys.path.insert(0, str(folder))
     check = _checker(options.folder)
     passed, missed, skipped, start = 0, 0, 0, time.time()
-    for case in cases(folder):
-        if options.name not in case["name"] or (
-            options.opcode and options.opcode not in case.get("opcodes", {})
-        ):
-            continue
+    chosen = [
+        case
+        for case in cases(folder)
+        if options.name in case["name"] and (not options.opcode or options.opcode in case.get("opcodes", {}))
+    ]
+    count = len(chosen) if options.sample is None else min(options.sample, len(chosen))
+    for case in (chosen[n * len(chosen) // count] for n in range(count)):
         try:
             run = check_text if options.corpus == "C" else check_single
             if case.get("kind") == "parallel":
@@ -191,6 +196,7 @@ def main() -> None:
         else:
             passed += 1
     print(f"{passed} passed, {missed} missed, {skipped} skipped, {time.time() - start:.1f} s")
+    return int(missed > 0)
 
 
 def _checker(folder: Path) -> Any:
@@ -204,4 +210,4 @@ def _checker(folder: Path) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -65,8 +65,8 @@ def test_links_lead_to_files(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_named_commands_exist(document: Path) -> None:
     code = "\n".join(_code(document))
-    targets = set(re.findall(r"^make ([a-z-]+)", code, re.M))
-    assert targets <= set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
+    targets = set(re.findall(r"^make ([\w-]+)", code, re.M))
+    assert targets <= set(re.findall(r"^([\w-]+):", MAKEFILE, re.M))
     modules = set(re.findall(r"python -m ([\w.]+)", code)) - {"pip"}
     assert not [name for name in modules if not _exists(f"{name.replace('.', '/')}*.py")]
     commands = set(re.findall(r"^hloom ([a-z]+)\b", code, re.M))

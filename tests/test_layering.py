@@ -20,7 +20,7 @@ from import_graph import Import, When, imports
 
 SOURCE = import_graph.SOURCE / "hloom"
 
-FOUNDATION = {"errors", "hooks", "lifetime", "phases", "settings", "shape"}
+FOUNDATION = {"errors", "hooks", "lifetime", "phases", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
@@ -32,11 +32,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hooks": set(),
     "lifetime": set(),
     "phases": set(),
-    "settings": {"errors"},
     "shape": {"errors"},
     "ir": FOUNDATION,
-    "error_bounds": MODEL,
-    "operations": MODEL | {"error_bounds"},
+    "operations": MODEL,
     "text": MEANING,
     "proto": MEANING,
     "builder": MEANING,
@@ -54,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BACK | {"sharding", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
-    "debug": BACK | {"cpu", "runtime", "jaxlib", "error_bounds"},
+    "debug": BACK | {"cpu", "runtime", "jaxlib"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 

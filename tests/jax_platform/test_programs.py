@@ -90,11 +90,27 @@ def read(file: Path, records: dict[str, Record]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Record]]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Record]]:
     folder = tmp_path_factory.mktemp("programs")
     platforms: list[Platform] = ["cpu", "stock"]
+    names = [name for name in NAMES if name in selected_names(request.session)]
     with ThreadPoolExecutor(len(platforms)) as pool:
-        return dict(zip(platforms, pool.map(lambda p: run_programs(p, folder), platforms), strict=True))
+        return dict(
+            zip(platforms, pool.map(lambda p: run_programs(p, folder, names), platforms), strict=True)
+        )
+
+
+def selected_names(session: pytest.Session) -> set[str]:
+    """Return the programs that the selected tests compare."""
+    selected: set[str] = set()
+    for item in session.items:
+        if isinstance(item, pytest.Function) and item.originalname == "test_programs_agree":
+            selected.add(item.callspec.params["name"])
+        elif item.name == "test_programs_with_functions_agree_under_the_name_hloom":
+            selected.update(NAMES_OF["callbacks"])
+    return selected
 
 
 def compare(got: Any, wanted: Any, place: str = "") -> None:

@@ -1,0 +1,1 @@
+"""hloom on an emulated aarch64 processor: ``make aarch64``."""
