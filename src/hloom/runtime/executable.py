@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from hloom.buffers.buffers import leaves
 from hloom.devices.peers import Peers
 from hloom.devices.transport import Transport, require_same_program
 from hloom.devices.world import VirtualDevice, World
@@ -42,9 +41,9 @@ from hloom.runtime.backend import (
     backend_named,
     register_backend,
 )
+from hloom.runtime.checks import check_device_groups, check_sizes
 from hloom.runtime.cores import available_cores
 from hloom.runtime.device import Device
-from hloom.runtime.device_groups import check_device_groups
 from hloom.runtime.evaluator_backend import EvaluatorBackend
 from hloom.stablehlo import Exported, Lowered, module_of
 from hloom.text.fingerprint import fingerprint
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
 _TRACE: Final[Hook[[HloModule, Sequence[Any]], Trace]] = Hook("trace")
 _CPU_BACKEND: Final[Hook[[], Backend]] = Hook("cpu_backend")
-_MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
 """Minimum CPU seconds of a run on one device for which a thread per device is started."""
 
@@ -123,7 +121,7 @@ def compile(
         modules = _own_modules(modules, backend, partitions, processes)
     distinct = dict.fromkeys(modules)
     for each in distinct:
-        _check_sizes(each)
+        check_sizes(each)
     options = CompileOptions(replicas, partitions)
     made = {each: chosen.compile(each, options) for each in distinct}
     return Executable(chosen, modules, [made[each] for each in modules], options, processes)
@@ -489,16 +487,3 @@ class Executable(Displayed):
         """
         self._require_one_device()
         return _TRACE(self._modules[0], arguments)
-
-
-def _check_sizes(module: HloModule) -> None:
-    """Refuse arrays beyond the address space; as for numpy, sizes of 0 count as 1."""
-    for instruction in module.instructions():
-        for _, shape in leaves(instruction.shape):
-            if not shape.is_array:
-                continue
-            count = math.prod(max(size, 1) for size in shape.dimensions)
-            if count * shape.element_type.bytes > _MOST_BYTES:
-                message = f"{shape.to_string(layout=False)} is larger than the address space"
-                error = HloError(message, rule="compile.array-size", instruction=instruction.name)
-                raise module.locate(error)

@@ -1,14 +1,32 @@
-"""The check that the groups of a program's collectives fit the devices that run it."""
+"""Checks of programs before a backend compiles them: sizes of arrays, groups of collectives."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from hloom.buffers.buffers import leaves
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.collectives import Collective
 from hloom.operations.rooted_collectives import CollectiveBroadcast, CollectiveReduce
+
+_MOST_BYTES: Final = (1 << 63) - 1
+
+
+def check_sizes(module: HloModule) -> None:
+    """Refuse arrays beyond the address space; as for numpy, sizes of 0 count as 1."""
+    for instruction in module.instructions():
+        for _, shape in leaves(instruction.shape):
+            if not shape.is_array:
+                continue
+            count = math.prod(max(size, 1) for size in shape.dimensions)
+            if count * shape.element_type.bytes > _MOST_BYTES:
+                message = f"{shape.to_string(layout=False)} is larger than the address space"
+                error = HloError(message, rule="compile.array-size", instruction=instruction.name)
+                raise module.locate(error)
 
 
 def check_device_groups(modules: Sequence[HloModule], num_replicas: int, num_partitions: int) -> None:
