@@ -14,7 +14,7 @@ from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
-from hloom.passes.rewriting import Rule, RuleTable
+from hloom.passes.rewriting import RewriteRule, RuleTable
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape.shape import Shape
 from native_runs import draw
@@ -69,7 +69,7 @@ class Example:
             yield re.sub(r"\bT\b", kind, text)
 
 
-def rewritten(rule: Rule, module: HloModule) -> bool:
+def rewritten(rule: RewriteRule, module: HloModule) -> bool:
     """Apply one rule alone to a module; return whether it matched."""
     changed = RuleTable([rule]).rewrite_module(module)
     DeadCodeElimination().run(module)
@@ -77,7 +77,7 @@ def rewritten(rule: Rule, module: HloModule) -> bool:
     return changed
 
 
-def check(rule: Rule, example: Example) -> None:
+def check(rule: RewriteRule, example: Example) -> None:
     """Assert that a rule fits an example, for every type, and that both sides have the same value."""
     for text in example.programs():
         before = parse(text)
@@ -92,7 +92,7 @@ def check(rule: Rule, example: Example) -> None:
                 raise AssertionError(f"{rule.name}\n{text}\n{after}\n{error}") from None
 
 
-def check_refused(rule: Rule, example: Example) -> None:
+def check_refused(rule: RewriteRule, example: Example) -> None:
     """Assert that a rule does not match an example, for every type."""
     for text in example.programs():
         module = parse(text)
@@ -112,7 +112,7 @@ def argument(shape: Shape, seed: int, *, plain: bool = False) -> Any:
     return sample(shape.element_type.name, count, seed)[: shape.element_count].reshape(shape.dimensions)
 
 
-def check_values(got: Any, before: HloModule, arguments: Sequence[Any], rule: Rule) -> None:
+def check_values(got: Any, before: HloModule, arguments: Sequence[Any], rule: RewriteRule) -> None:
     """Assert that a result is that of the module before, as nearly as a rule promises."""
     wanted = Evaluator().run(before.entry, arguments)
     if rule.reorders:

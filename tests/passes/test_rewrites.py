@@ -10,7 +10,7 @@ import pytest
 from evaluation import parse
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
-from hloom.passes.rewriting import Rule
+from hloom.passes.rewriting import RewriteRule
 from passes import test_arithmetic_rules, test_contraction_rules, test_movement_rules
 from rule_checks import Example, rewritten
 
@@ -30,7 +30,7 @@ def body(module: HloModule) -> list[str]:
     return steps or [f"ROOT {module.entry.root.name}"]
 
 
-def rewrites(rules: Mapping[str, Rule], examples: Mapping[str, Sequence[Example]]) -> Iterator[str]:
+def rewrites(rules: Mapping[str, RewriteRule], examples: Mapping[str, Sequence[Example]]) -> Iterator[str]:
     """Yield the lines of a table: of each example with its first type both sides of its rule."""
     for name, of in examples.items():
         for example in of:

@@ -11,7 +11,7 @@ from hloom.operations.arithmetic import Add, Complex, Subtract
 from hloom.operations.movement import Broadcast
 from hloom.operations.reshaping import Reshape
 from hloom.operations.unary import Imag, Negate, Real
-from hloom.passes.rewriting import Family, RuleTable
+from hloom.passes.rewriting import RuleFamily, RuleTable
 
 PROGRAM = """
 HloModule m
@@ -45,7 +45,7 @@ def seen_by(**pattern: object) -> list[str]:
         assert list(operations[1:]) == [o.operation for o in i.operands[: len(operations) - 1]]
         seen.append(i.name)
 
-    family = Family("test")
+    family = RuleFamily("test")
     family.rewrites(*classes, **pattern)(rule)  # type: ignore[call-overload]
     module = parse(PROGRAM)
     assert not RuleTable(family).rewrite_module(module)
@@ -73,7 +73,7 @@ def test_a_rule_sees_what_its_pattern_fits(pattern: dict[str, object], wanted: l
 
 def test_of_several_rules_the_first_that_fits_is_taken_constants_before_others() -> None:
     order: list[str] = []
-    family = Family("test")
+    family = RuleFamily("test")
 
     @family.rewrites(Add)
     def plain(i: HloInstruction, add: Add) -> None:

@@ -14,10 +14,8 @@ from hloom.passes.schedule.memory_scheduler import HloMemoryScheduler, memory_or
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from hloom.passes.simplify.gather_simplifier import GatherSimplifier
+from hloom.passes.simplify.indexing_simplifiers import GatherSimplifier, ScatterSimplifier, SortSimplifier
 from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
-from hloom.passes.simplify.scatter_simplifier import ScatterSimplifier
-from hloom.passes.simplify.sort_simplifier import SortSimplifier
 from pass_checks import after, opcodes
 
 # -- constant folding; see also tests/hlo/passes/constant_folding.hlo

@@ -11,7 +11,7 @@ from typing import Any
 from hloom.codegen.elementwise.registry import LOWERINGS, Lower
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.registry import passes
-from hloom.passes.rewriting import Family, Rule, RuleTable
+from hloom.passes.rewriting import RewriteRule, RuleFamily, RuleTable
 from hloom.passes.writing import Writer
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -45,9 +45,11 @@ def rule(name: str, wrong: Callable[[Rewrite], Rewrite] = shifted) -> Plant:
     def planted() -> Generator[None]:
         passes()  # imports them all
         tables = [o for o in gc.get_objects() if isinstance(o, RuleTable)]
-        families = [o for o in gc.get_objects() if isinstance(o, Family) and name in o.rules]
+        families = [o for o in gc.get_objects() if isinstance(o, RuleFamily) and name in o.rules]
         dispatches = [d for table in tables for d in table.by_class.values()]
-        kept: list[tuple[Any, Any, Rule]] = [(family.rules, name, family.rules[name]) for family in families]
+        kept: list[tuple[Any, Any, RewriteRule]] = [
+            (family.rules, name, family.rules[name]) for family in families
+        ]
         kept += [(d.rules, n, r) for d in dispatches for n, r in enumerate(d.rules) if r.name == name]
         assert kept, f"there is no rule {name}"
         for holder, key, right in kept:

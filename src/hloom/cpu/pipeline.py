@@ -57,10 +57,8 @@ from hloom.passes.simplify.computation_deduplicator import ComputationDeduplicat
 from hloom.passes.simplify.conditional_simplifier import ConditionalSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from hloom.passes.simplify.gather_simplifier import GatherSimplifier
+from hloom.passes.simplify.indexing_simplifiers import GatherSimplifier, ScatterSimplifier, SortSimplifier
 from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
-from hloom.passes.simplify.scatter_simplifier import ScatterSimplifier
-from hloom.passes.simplify.sort_simplifier import SortSimplifier
 from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 
 

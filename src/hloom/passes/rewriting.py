@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, TypeVar, overload
+from typing import ClassVar, Final, TypeAlias, TypeVar, overload
 
 from hloom.analysis.instructions import splat
 from hloom.ir.computation import HloComputation
@@ -47,7 +47,7 @@ REWRITES_PER_INSTRUCTION: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RewriteRule:
     """One rewrite.
 
     Attributes:
@@ -84,12 +84,12 @@ class Rule:
                 )
 
 
-class Family:
+class RuleFamily:
     """The rules of one file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rules: dict[str, Rule] = {}
+        self.rules: dict[str, RewriteRule] = {}
 
     @overload
     def rewrites(
@@ -119,23 +119,23 @@ class Family:
             classes: operation classes of the instruction.
             of: operation classes of the first operand.
             operands: operation classes of the first two operands.
-            ulps, reorders, constant: see `Rule`.
+            ulps, reorders, constant: see `RewriteRule`.
         """
         wanted = operands if of is None else (of,)
         pattern = (classes, *(w if isinstance(w, tuple) else (w,) for w in wanted))
 
         def register(function: Rewrite) -> Rewrite:
             name = function.__name__
-            self.rules[name] = Rule(name, pattern, function, ulps, reorders, constant)
+            self.rules[name] = RewriteRule(name, pattern, function, ulps, reorders, constant)
             return function
 
         return register
 
-    def __iter__(self) -> Iterator[Rule]:
+    def __iter__(self) -> Iterator[RewriteRule]:
         return iter(self.rules.values())
 
 
-_Fitting: TypeAlias = tuple[list[Rule], list[Rule]]
+_Fitting: TypeAlias = tuple[list[RewriteRule], list[RewriteRule]]
 """Rules for any operands, and rules for a constant last operand followed by the former."""
 
 
@@ -149,7 +149,7 @@ class _Dispatch:
         chosen: matching rules by the operation classes of the first ``depth`` operands.
     """
 
-    rules: list[Rule] = field(default_factory=list[Rule])
+    rules: list[RewriteRule] = field(default_factory=list[RewriteRule])
     depth: int = 0
     chosen: dict[Classes, _Fitting] = field(default_factory=dict[Classes, "_Fitting"])
 
@@ -165,7 +165,7 @@ class _Dispatch:
 class RuleTable:
     """Rules indexed by the operation class they match."""
 
-    def __init__(self, *families: Iterable[Rule]) -> None:
+    def __init__(self, *families: Iterable[RewriteRule]) -> None:
         self.by_class: dict[type[Operation], _Dispatch] = {}
         for family in families:
             for rule in family:
@@ -186,6 +186,18 @@ class RuleTable:
         if all(type(i.operation) not in self.by_class for i in computation.instructions):
             return False
         return _Rewriter(computation, self.by_class).run()
+
+
+class RulePass:
+    """A pass that applies a table of rules to a fixed point."""
+
+    __slots__ = ()
+    table: ClassVar[RuleTable]
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every computation."""
+        return self.table.rewrite_module(module)
 
 
 class _Rewriter:

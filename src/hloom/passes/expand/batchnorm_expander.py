@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
+from hloom.ir.traits import Family
 from hloom.operations.arithmetic import Add, Divide, Multiply, Subtract
 from hloom.operations.normalization import BatchNormGrad, BatchNormInference, BatchNormTraining
 from hloom.operations.structure import Tuple
 from hloom.operations.transcendental import SquareRoot
 from hloom.passes.facts import NO_BATCH_NORM
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
@@ -21,22 +21,19 @@ from hloom.shape.element_type import F32, F64
 
 @register
 @dataclass(frozen=True, slots=True)
-class BatchNormExpander:
+class BatchNormExpander(OpExpander):
     """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f64 for f64, else in f32."""
 
     name: ClassVar[str] = "batchnorm_expander"
     establishes: ClassVar[frozenset[str]] = frozenset((NO_BATCH_NORM,))
 
-    def run(self, module: HloModule) -> bool:
-        """Expand every batch normalization of static shape."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                known = instruction.opcode.startswith("batch-norm-")
-                if known and instruction.operands[0].shape.is_static and consume(f"%{instruction.name}"):
-                    _Expansion(instruction).run()
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a static batch normalization."""
+        return i.operation.family is Family.NORMALIZATION and i.operands[0].shape.is_static
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the formulas."""
+        _Expansion(i).run()
 
 
 class _Expansion:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.movement import Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.expand.element_bits import reinterpret
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F16, U16
@@ -24,7 +23,7 @@ from hloom.shape.shape import Shape
 
 @register
 @dataclass(frozen=True, slots=True)
-class BitcastExpander:
+class BitcastExpander(OpExpander):
     """``bitcast(x)`` → ``from_memory(reinterpret(to_memory(x)))``.
 
     ``to_memory`` is the pad, reshape and transpose of each tile of the operand's layout; ``from_memory``
@@ -33,16 +32,13 @@ class BitcastExpander:
 
     name: ClassVar[str] = "bitcast-expander"
 
-    def run(self, module: HloModule) -> bool:
-        """Expand every bitcast of arrays of static shape."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                possible = isinstance(instruction.operation, Bitcast) and can_expand(instruction)
-                if possible and consume(f"%{instruction.name}"):
-                    expand(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a static bitcast."""
+        return isinstance(i.operation, Bitcast) and can_expand(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the bitcast as movements."""
+        expand(i)
 
 
 def can_expand(bitcast: HloInstruction) -> bool:

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.custom_call import check_order, is_ordering
 from hloom.passes.expand.sharding_remover import drop
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class ControlDependencyCalls:
+class ControlDependencyCalls(OpExpander):
     """``() custom-call(a, b), custom_call_target="control_dep"`` → ``control-predecessors={a}`` on ``b``.
 
     `jax.experimental.control_deps` writes these calls. Raises VerifyError by the rules ``computation.cycle``
@@ -22,16 +22,15 @@ class ControlDependencyCalls:
     """
 
     name: ClassVar[str] = "control-dependency-calls"
+    mandatory: ClassVar[bool] = True
 
-    def run(self, module: HloModule) -> bool:
-        """Replace every such call."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if is_ordering(instruction):
-                    _replace(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a call that only orders others."""
+        return is_ordering(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Order by a control dependency."""
+        _replace(i)
 
 
 def _replace(call: HloInstruction) -> None:

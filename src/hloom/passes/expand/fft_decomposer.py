@@ -14,7 +14,6 @@ import numpy as np
 
 from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Complex, Multiply
@@ -23,7 +22,7 @@ from hloom.operations.linear_algebra import Fft
 from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpose
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Imag, Negate, Real
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -37,22 +36,19 @@ _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
 @register
 @dataclass(frozen=True, slots=True)
-class FftDecomposer:
+class FftDecomposer(OpExpander):
     """``fft`` of a length with a prime factor over ``largest_prime`` → chirp products and longer ffts."""
 
     largest_prime: int = 13
     name: ClassVar[str] = "fft-decomposer"
 
-    def run(self, module: HloModule) -> bool:
-        """Decompose every fft with a large prime factor."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                awkward = isinstance(instruction.operation, Fft) and self.is_awkward(instruction)
-                if awkward and consume(f"%{instruction.name}"):
-                    _Decomposition(instruction).run()
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a transform of an awkward length."""
+        return isinstance(i.operation, Fft) and self.is_awkward(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the transform by shorter ones."""
+        _Decomposition(i).run()
 
     def is_awkward(self, instruction: HloInstruction) -> bool:
         """Return whether a length has a prime factor over ``largest_prime``."""

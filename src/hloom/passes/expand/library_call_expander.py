@@ -6,33 +6,32 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.passes.expand.call_inliner import inline
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class LibraryCallExpander:
+class LibraryCallExpander(OpExpander):
     """``custom-call(x), custom_call_target="__cublas$gemm"`` → ``dot`` and what the call's config adds.
 
     Behind `BitcastExpander`, since the results have no layouts. Targets that are registered stay.
     """
 
     name: ClassVar[str] = "library-call-expander"
+    mandatory: ClassVar[bool] = True
 
-    def run(self, module: HloModule) -> bool:
-        """Expand every call that is emulated."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if is_emulated(instruction):
-                    expand(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is an emulated call."""
+        return is_emulated(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the call in ordinary operations."""
+        expand(i)
 
 
 def is_emulated(instruction: HloInstruction) -> bool:

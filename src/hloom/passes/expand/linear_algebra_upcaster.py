@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.linear_algebra import Cholesky, TriangularSolve
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -16,7 +15,7 @@ from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 
 @register
 @dataclass(frozen=True, slots=True)
-class LinearAlgebraUpcaster:
+class LinearAlgebraUpcaster(OpExpander):
     """``bf16 cholesky(a)`` → ``convert(cholesky(convert(a)))``; triangular-solve too.
 
     Floats narrower than f32 are computed in f32. Small matrices are computed in f64, where the additional
@@ -29,20 +28,14 @@ class LinearAlgebraUpcaster:
     small: int = 16
     name: ClassVar[str] = "linear-algebra-upcaster"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every cholesky and triangular-solve."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if (
-                    isinstance(instruction.operation, (Cholesky, TriangularSolve))
-                    and instruction.shape.is_static
-                ):
-                    wide = self.wide_type(instruction)
-                    if wide is not instruction.shape.element_type and consume(f"%{instruction.name}"):
-                        upcast(instruction, wide)
-                        changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is computed in a wider type than its own."""
+        is_solver = isinstance(i.operation, Cholesky | TriangularSolve)
+        return is_solver and i.shape.is_static and self.wide_type(i) is not i.shape.element_type
+
+    def expand(self, i: HloInstruction) -> None:
+        """Convert operands and result."""
+        upcast(i, self.wide_type(i))
 
     def wide_type(self, instruction: HloInstruction) -> ElementType:
         """Return the type in which an instruction is computed."""

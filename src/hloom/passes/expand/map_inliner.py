@@ -8,13 +8,12 @@ from typing import ClassVar
 from hloom.analysis.scalar_computations import is_expression
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Map
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
@@ -22,21 +21,18 @@ from hloom.shape.shape import Shape
 
 @register
 @dataclass(frozen=True, slots=True)
-class MapInliner:
+class MapInliner(OpExpander):
     """``map(x, y), to_apply=f`` → the instructions of f with x and y for its parameters."""
 
     name: ClassVar[str] = "map-inline"
 
-    def run(self, module: HloModule) -> bool:
-        """Inline every map of an expression."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                possible = isinstance(instruction.operation, Map) and can_inline(instruction)
-                if possible and consume(f"%{instruction.name}"):
-                    inline(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a map of an expression."""
+        return isinstance(i.operation, Map) and can_inline(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Apply the computation to whole arrays."""
+        inline(i)
 
 
 def can_inline(instruction: HloInstruction) -> bool:

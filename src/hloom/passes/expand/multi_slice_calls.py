@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.movement import Pad, Slice
 from hloom.operations.structure import Tuple
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
@@ -29,21 +28,18 @@ _LIST: Final = re.compile(r"(start_indices|limit_indices|strides)=\[([\d,; ]*)\]
 
 @register
 @dataclass(frozen=True, slots=True)
-class MultiSliceCalls:
+class MultiSliceCalls(OpExpander):
     """``custom-call(x)`` of the targets → ``tuple(slice(x), ...)`` or ``tuple(pad(x, v), ...)``. Bitwise."""
 
     name: ClassVar[str] = "multi-slice-calls"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite the calls whose results are those of the slices or pads; return whether there were any."""
-        changed = False
-        for computation in module.computations:
-            for i in list(computation):
-                operations = _operations(i)
-                if _has_their_results(i, operations) and consume(f"%{i.name}"):
-                    _rewrite(i, operations)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether the results of a call are those of its slices or pads."""
+        return _has_their_results(i, _operations(i))
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the slices or pads."""
+        _rewrite(i, _operations(i))
 
 
 def _operations(i: HloInstruction) -> list[Operation]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot, RaggedDot, joint_precision
 from hloom.operations.convolution import Convolution
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape import element_type as et
@@ -18,7 +17,7 @@ from hloom.shape.element_type import ElementType
 
 @register
 @dataclass(frozen=True, slots=True)
-class ResultCaster:
+class ResultCaster(OpExpander):
     """``f32 dot(f64 a, f64 b)`` → ``convert(f64 dot(a, b))``; ragged dots and convolutions too.
 
     Also ``s32 dot(f32 a, f32 b)``: floats are summed as floats, then converted.
@@ -26,20 +25,14 @@ class ResultCaster:
 
     name: ClassVar[str] = "result-caster"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every dot, ragged dot and convolution of a narrower type."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if (
-                    isinstance(instruction.operation, Dot | RaggedDot | Convolution)
-                    and instruction.shape.is_static
-                    and _rounds(instruction)
-                    and consume(f"%{instruction.name}")
-                ):
-                    _cast(instruction, natural_type(instruction))
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a static product that rounds early."""
+        is_product = isinstance(i.operation, Dot | RaggedDot | Convolution)
+        return is_product and i.shape.is_static and _rounds(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Compute in the natural type and convert."""
+        _cast(i, natural_type(i))
 
 
 def natural_type(instruction: HloInstruction) -> ElementType:

@@ -8,14 +8,13 @@ from typing import ClassVar
 
 from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, And, Multiply, Remainder, ShiftRightLogical, Subtract
 from hloom.operations.comparison import Select
 from hloom.operations.movement import Concatenate
 from hloom.operations.random import Rng, RngBitGenerator, RngGetAndUpdateState
 from hloom.operations.structure import GetTupleElement
 from hloom.operations.transcendental import Cosine, Logarithm, SquareRoot
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, U64
@@ -24,7 +23,7 @@ from hloom.shape.shape import Shape
 
 @register
 @dataclass(frozen=True, slots=True)
-class RngExpander:
+class RngExpander(OpExpander):
     """``rng(a, b)`` → Philox bits from the device's state, transformed to uniform or normal (Box-Muller).
 
     Computed as in `hloom.operations.random`: in f64, rounded once.
@@ -32,20 +31,13 @@ class RngExpander:
 
     name: ClassVar[str] = "rng-expander"
 
-    def run(self, module: HloModule) -> bool:
-        """Expand every rng."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if (
-                    isinstance(instruction.operation, Rng)
-                    and instruction.shape.is_static
-                    and len(instruction.operands) == 2
-                    and consume(f"%{instruction.name}")
-                ):
-                    _Expansion(instruction).run()
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a static rng in its present form."""
+        return isinstance(i.operation, Rng) and i.shape.is_static and len(i.operands) == 2
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the generator in ordinary operations."""
+        _Expansion(i).run()
 
 
 class _Expansion:

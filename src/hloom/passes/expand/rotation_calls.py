@@ -11,32 +11,30 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.ir.window import SliceDimension
 from hloom.operations.custom_call import ROTATE_RIGHT, CustomCall, rotation_of
 from hloom.operations.movement import Concatenate, Slice
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class RotationCalls:
+class RotationCalls(OpExpander):
     """``custom-call(x)`` of the target → ``concatenate(slice(x), slice(x))``. Bitwise."""
 
     name: ClassVar[str] = "rotation-calls"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every call; return whether there were any."""
-        changed = False
-        for computation in module.computations:
-            for i in list(computation):
-                found = rotation_of(i)
-                if found is not None and consume(f"%{i.name}"):
-                    _write_out(i, *found)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a call that rotates an array."""
+        return rotation_of(i) is not None
+
+    def expand(self, i: HloInstruction) -> None:
+        """Concatenate two slices."""
+        rotation = rotation_of(i)
+        assert rotation is not None
+        _write_out(i, *rotation)
 
 
 def rotated(i: HloInstruction) -> tuple[HloInstruction, int, int] | None:

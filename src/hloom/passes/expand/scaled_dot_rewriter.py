@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Multiply
 from hloom.operations.contraction import Dot, ScaledDot
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
@@ -18,20 +17,18 @@ from hloom.shape.element_type import F32, F64, ElementType
 
 @register
 @dataclass(frozen=True, slots=True)
-class ScaledDotRewriter:
+class ScaledDotRewriter(OpExpander):
     """``scaled-dot(a, s, b, t)`` → ``dot(a * broadcast(s), b * broadcast(t))`` in f32, of f64 in f64."""
 
     name: ClassVar[str] = "scaled-dot-rewriter"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every scaled dot of static shape."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if _is_static_scaled_dot(instruction) and consume(f"%{instruction.name}"):
-                    rewrite(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a static scaled-dot."""
+        return _is_static_scaled_dot(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Scale the operands of a dot."""
+        rewrite(i)
 
 
 def _is_static_scaled_dot(i: HloInstruction) -> bool:

@@ -21,7 +21,7 @@ from hloom.operations.movement import Broadcast
 from hloom.operations.reshaping import Reshape
 from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S64
@@ -92,7 +92,7 @@ def _is_elementwise_step(i: HloInstruction, dimensions: tuple[int, ...], step: H
 
 @register
 @dataclass(frozen=True, slots=True)
-class ScanExpander:
+class ScanExpander(OpExpander):
     """``scan`` → ``while`` over a counter, inputs, carries and outputs.
 
     Attributes:
@@ -102,20 +102,13 @@ class ScanExpander:
     keeps: Callable[[HloInstruction], bool] = lambda scan: False
     name: ClassVar[str] = "scan-expander"
 
-    def run(self, module: HloModule) -> bool:
-        """Expand every scan of static shape that is not kept."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if (
-                    isinstance(instruction.operation, Scan)
-                    and _is_static(instruction)
-                    and not self.keeps(instruction)
-                    and consume(f"%{instruction.name}")
-                ):
-                    expand(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a static scan that no kernel runs."""
+        return isinstance(i.operation, Scan) and _is_static(i) and not self.keeps(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the scan as a loop."""
+        expand(i)
 
 
 def _is_static(i: HloInstruction) -> bool:

@@ -5,33 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.ir.window import SliceDimension
 from hloom.operations.movement import Concatenate, Slice
 from hloom.operations.shuffle import Shuffle
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class ShuffleExpander:
+class ShuffleExpander(OpExpander):
     """``shuffle(x)`` → ``concatenate(slice(x), slice(x))`` for each dimension. Bitwise."""
 
     name: ClassVar[str] = "shuffle_expander"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every shuffle; return whether there were any."""
-        changed = False
-        for computation in module.computations:
-            for i in list(computation):
-                if isinstance(i.operation, Shuffle) and consume(f"%{i.name}"):
-                    writer = Writer(i)
-                    writer.replace(_rotated(writer, i, i.operation))
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a shuffle."""
+        return isinstance(i.operation, Shuffle)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Concatenate two slices for each dimension."""
+        writer = Writer(i)
+        writer.replace(_rotated(writer, i, operation_of(i, Shuffle)))
 
 
 def _rotated(writer: Writer, i: HloInstruction, shuffle: Shuffle) -> HloInstruction:

@@ -6,33 +6,30 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.reduction import ReductionResult
 from hloom.operations.structure import Tuple
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class SingleResultTuples:
+class SingleResultTuples(OpExpander):
     """``(f32[4]) reduce(x, init)`` → ``tuple(f32[4] reduce(x, init))``; windows too. Bitwise."""
 
     name: ClassVar[str] = "single-result-tuples"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every reduction to a tuple of one."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if is_tuple_of_one(instruction) and consume(f"%{instruction.name}"):
-                    writer = Writer(instruction)
-                    (shape,) = instruction.shape.tuple_shapes
-                    array = instruction.clone(writer.module.unique_name(instruction.name), shape=shape)
-                    writer.replace(writer.op(Tuple(), writer.computation.add(array)))
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a reduction to a tuple of one."""
+        return is_tuple_of_one(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Make the tuple of an array."""
+        writer = Writer(i)
+        (shape,) = i.shape.tuple_shapes
+        array = i.clone(writer.module.unique_name(i.name), shape=shape)
+        writer.replace(writer.op(Tuple(), writer.computation.add(array)))
 
 
 def is_tuple_of_one(instruction: HloInstruction) -> bool:

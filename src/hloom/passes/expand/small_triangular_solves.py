@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.custom_call import CustomCall
 from hloom.operations.ffi_attributes import parse_attributes
 from hloom.operations.lapack.calls import library_call
 from hloom.operations.linear_algebra import TriangularSolve
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
@@ -24,20 +24,19 @@ _TRANSPOSES: Final = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
 
 @register
 @dataclass(frozen=True, slots=True)
-class SmallTriangularSolves:
+class SmallTriangularSolves(OpExpander):
     """``custom-call(a, b)`` of the target ``lapack_?trsm_ffi`` → ``triangular-solve(a, b)`` if a is small."""
 
     name: ClassVar[str] = "small-triangular-solves"
+    mandatory: ClassVar[bool] = True
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every valid call on small matrices."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if _is_small_solve(instruction):
-                    _rewrite(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a valid call on small matrices."""
+        return _is_small_solve(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Solve by triangular-solve."""
+        _rewrite(i)
 
 
 def _is_small_solve(i: HloInstruction) -> bool:

@@ -9,10 +9,9 @@ import numpy as np
 
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.sorting import TopK
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
@@ -21,20 +20,18 @@ from hloom.shape.shape import Shape
 
 @register
 @dataclass(frozen=True, slots=True)
-class TopkCustomCalls:
+class TopkCustomCalls(OpExpander):
     """``custom-call(x), custom_call_target="TopK"`` → ``topk(x)``. Bitwise, but for the order of equals."""
 
     name: ClassVar[str] = "topk-custom-calls"
 
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every custom call with topk's operands and results."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                if _is_top_k(instruction) and consume(f"%{instruction.name}"):
-                    _rewrite(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a call of TopK."""
+        return _is_top_k(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Write the call as topk."""
+        _rewrite(i)
 
 
 def is_descending(instruction: HloInstruction) -> bool:

@@ -8,13 +8,12 @@ from typing import ClassVar
 from hloom.analysis.instructions import operation_of
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.ir.window import SliceDimension
 from hloom.operations.comparison import Compare
 from hloom.operations.movement import Slice
 from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32, ElementType
@@ -23,7 +22,7 @@ from hloom.shape.shape import Shape
 
 @register
 @dataclass(frozen=True, slots=True)
-class TopkDecomposer:
+class TopkDecomposer(OpExpander):
     """``topk(x)`` → ``slice(sort(x, iota))`` for wide element types or large k.
 
     Attributes:
@@ -35,16 +34,13 @@ class TopkDecomposer:
     most: int = 2048
     name: ClassVar[str] = "topk-decomposer"
 
-    def run(self, module: HloModule) -> bool:
-        """Decompose every topk over the limits."""
-        changed = False
-        for computation in module.computations:
-            for instruction in computation:
-                large = isinstance(instruction.operation, TopK) and self.is_large(instruction)
-                if large and consume(f"%{instruction.name}"):
-                    decompose(instruction)
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether an instruction is a large topk."""
+        return isinstance(i.operation, TopK) and self.is_large(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Sort and slice."""
+        decompose(i)
 
     def is_large(self, instruction: HloInstruction) -> bool:
         """Return whether a topk exceeds the limits and is to be decomposed."""

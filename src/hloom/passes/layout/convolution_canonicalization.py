@@ -12,7 +12,7 @@ from hloom.ir.operation import Operation
 from hloom.operations.convolution import Convolution
 from hloom.passes.layout.dot_decomposer import dot_in, every_dot
 from hloom.passes.registry import register
-from hloom.passes.rewriting import Rewrite, Rule, RuleTable, discard
+from hloom.passes.rewriting import Rewrite, RewriteRule, RuleTable, discard
 from hloom.passes.rules import convolution
 
 
@@ -38,7 +38,7 @@ class ConvolutionCanonicalization:
                 changed |= table.rewrite(computation)
         return changed
 
-    def dots(self) -> list[Rule]:
+    def dots(self) -> list[RewriteRule]:
         """Return the rules that create dots, restricted to matrix products."""
         return [replace(rule, rewrite=self.checked(rule.rewrite)) for rule in convolution.DOTS]
 

@@ -17,7 +17,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.movement import Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.registry import register
-from hloom.passes.rewriting import Family, Rewrite, Rule, RuleTable, discard
+from hloom.passes.rewriting import Rewrite, RewriteRule, RuleFamily, RuleTable, discard
 from hloom.passes.rules import contraction
 
 
@@ -50,7 +50,7 @@ class DotDecomposer:
                 changed = True
         return changed
 
-    def guarded(self, family: Family, repairs: bool) -> list[Rule]:
+    def guarded(self, family: RuleFamily, repairs: bool) -> list[RewriteRule]:
         """Return the rules of a family, each undone where it would degrade a dot."""
         return [replace(rule, rewrite=self.guard(rule.rewrite, repairs)) for rule in family]
 

@@ -33,12 +33,12 @@ from hloom.operations.arithmetic import (
 )
 from hloom.operations.comparison import Clamp
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, ElementType
 from hloom.shape.float_format import float_format
 
-RULES: Final = Family("arithmetic")
+RULES: Final = RuleFamily("arithmetic")
 
 COMMUTATIVE: Final = tuple(operation for operation in REGISTRY.values() if operation.commutative)
 LARGEST_POWER: Final = 4

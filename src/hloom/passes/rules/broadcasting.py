@@ -11,12 +11,12 @@ from hloom.ir.operation import REGISTRY, Operation
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
-RULES: Final = Family("broadcasting")
+RULES: Final = RuleFamily("broadcasting")
 
 COMPUTED: Final = tuple(cls for cls in REGISTRY.values() if cls.elementwise and not cls.aliases_operand)
 """Elementwise operations that do not alias an operand."""

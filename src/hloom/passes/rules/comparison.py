@@ -11,12 +11,12 @@ from hloom.operations.arithmetic import And, Or
 from hloom.operations.comparison import OPPOSITE, SWAPPED, Compare, Select
 from hloom.operations.structure import GetDimensionSize
 from hloom.operations.unary import Not
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
-RULES: Final = Family("comparison")
+RULES: Final = RuleFamily("comparison")
 
 
 def has_total_order(compare: Compare, kind: ElementType) -> bool:

@@ -16,13 +16,13 @@ from hloom.operations.contraction import Dot
 from hloom.operations.conversion import Convert
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reshaping import Reshape
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensions
 from hloom.passes.writing import Writer
 
-FOLDS: Final = Family("dot folds")
+FOLDS: Final = RuleFamily("dot folds")
 """Rules for every dot, if it stays or becomes a matrix product."""
-REPAIRS: Final = Family("dot repairs")
+REPAIRS: Final = RuleFamily("dot repairs")
 """Rules for dots that are not matrix products but may become ones."""
 
 

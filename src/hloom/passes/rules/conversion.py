@@ -7,11 +7,11 @@ from typing import Final
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.conversion import BitcastConvert, Convert, Copy, ReducePrecision
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
 from hloom.shape.float_format import float_format
 
-RULES: Final = Family("conversion")
+RULES: Final = RuleFamily("conversion")
 
 
 @RULES.rewrites(Convert)

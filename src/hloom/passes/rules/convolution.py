@@ -13,12 +13,12 @@ from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Pad, Reverse, Transpose
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 
-RULES: Final = Family("convolution")
-DOTS: Final = Family("convolutions that are dots")
+RULES: Final = RuleFamily("convolution")
+DOTS: Final = RuleFamily("convolutions that are dots")
 """Rules for targets on which the dot is as fast."""
 
 Labels = ConvolutionDimensionNumbers

@@ -16,13 +16,13 @@ from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.movement import Slice
 from hloom.operations.sorting import Sort
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.slicing import start_numbers
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
-GATHERS: Final = Family("gather")
-SCATTERS: Final = Family("scatter")
+GATHERS: Final = RuleFamily("gather")
+SCATTERS: Final = RuleFamily("scatter")
 
 
 # -- gather
@@ -215,7 +215,7 @@ def _combined(
 # -- sort
 
 
-SORTS: Final = Family("sort")
+SORTS: Final = RuleFamily("sort")
 
 
 @SORTS.rewrites(Sort)

@@ -9,10 +9,10 @@ from hloom.analysis.values import uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.movement import Broadcast, Concatenate, Pad, Slice
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
 
-RULES: Final = Family("joining")
+RULES: Final = RuleFamily("joining")
 
 
 # -- pad

@@ -21,13 +21,13 @@ from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
 from hloom.shape.shape import Shape
 
-RULES: Final = Family("reduction")
+RULES: Final = RuleFamily("reduction")
 
 
 def again(

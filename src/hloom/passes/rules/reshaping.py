@@ -8,11 +8,11 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Broadcast, Reverse, Transpose
 from hloom.operations.reshaping import DynamicReshape, Reshape
 from hloom.operations.structure import Iota
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import inverse, one_to_one, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
 
-RULES: Final = Family("reshaping")
+RULES: Final = RuleFamily("reshaping")
 
 
 # -- reshape

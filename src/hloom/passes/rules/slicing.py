@@ -12,11 +12,11 @@ from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import one_to_one, reshape_groups
 from hloom.passes.writing import Writer
 
-RULES: Final = Family("slicing")
+RULES: Final = RuleFamily("slicing")
 
 
 def whole(size: int) -> SliceDimension:

@@ -7,9 +7,9 @@ from typing import Final
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import While
 from hloom.operations.structure import AfterAll, GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 
-RULES: Final = Family("structure")
+RULES: Final = RuleFamily("structure")
 
 
 @RULES.rewrites(GetTupleElement, of=Tuple)

@@ -9,10 +9,10 @@ from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.movement import Broadcast
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
 
-RULES: Final = Family("updates")
+RULES: Final = RuleFamily("updates")
 
 _MOST: Final = 32
 """Maximum number of updates between a selection and the value that both its operands update."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from hloom.ir.module import HloModule
 from hloom.passes.registry import register
-from hloom.passes.rewriting import Family, RuleTable
+from hloom.passes.rewriting import RuleFamily, RulePass, RuleTable
 from hloom.passes.rules import (
     arithmetic,
     broadcasting,
@@ -21,7 +20,7 @@ from hloom.passes.rules import (
     updates,
 )
 
-FAMILIES: Final[tuple[Family, ...]] = (
+FAMILIES: Final[tuple[RuleFamily, ...]] = (
     structure.RULES,
     conversion.RULES,
     reshaping.RULES,
@@ -35,17 +34,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 """The families of rules; earlier families take precedence."""
 
-_TABLE: Final = RuleTable(*FAMILIES)
-
 
 @register
 @dataclass(frozen=True, slots=True)
-class AlgebraicSimplifier:
+class AlgebraicSimplifier(RulePass):
     """Apply every rule of `FAMILIES` to a fixed point."""
 
     name: ClassVar[str] = "algsimp"
-    settles: ClassVar[bool] = True
-
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every computation."""
-        return _TABLE.rewrite_module(module)
+    table: ClassVar[RuleTable] = RuleTable(*FAMILIES)

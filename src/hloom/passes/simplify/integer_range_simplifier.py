@@ -12,7 +12,7 @@ from hloom.operations.arithmetic import Maximum, Minimum, Remainder
 from hloom.operations.comparison import Clamp, Compare
 from hloom.passes.facts import FLAT
 from hloom.passes.registry import register
-from hloom.passes.rewriting import Family, RuleTable
+from hloom.passes.rewriting import RuleFamily, RuleTable
 from hloom.passes.simplify.integer_ranges import IntegerRanges
 from hloom.passes.writing import Writer
 
@@ -31,9 +31,9 @@ class IntegerRangeSimplifier:
         return RuleTable(rules(IntegerRanges(module))).rewrite_module(module)
 
 
-def rules(ranges: IntegerRanges) -> Family:
+def rules(ranges: IntegerRanges) -> RuleFamily:
     """Return the rules, which query ``ranges``."""
-    family = Family("integer ranges")
+    family = RuleFamily("integer ranges")
 
     @family.rewrites(Compare)
     def compare_of_ranges(i: HloInstruction, compare: Compare) -> HloInstruction | None:

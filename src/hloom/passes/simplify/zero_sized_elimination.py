@@ -9,29 +9,27 @@ import numpy as np
 
 from hloom.analysis.purity import is_pure
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
-from hloom.passes.fuel import consume
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.registry import register
 from hloom.passes.simplify.constant_folding import replace_by_constant
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class ZeroSizedHloElimination:
+class ZeroSizedHloElimination(OpExpander):
     """``f(x)`` of no elements → ``constant({})``."""
 
     name: ClassVar[str] = "zero_sized_hlo"
     settles: ClassVar[bool] = True
 
-    def run(self, module: HloModule) -> bool:
-        """Replace every zero-sized result in every computation."""
-        changed = False
-        for computation in module.computations:
-            for i in computation:
-                if is_empty(i) and consume(f"%{i.name}"):
-                    replace_by_constant(i, np.empty(i.shape.dimensions, i.shape.element_type.numpy_dtype))
-                    changed = True
-        return changed
+    def matches(self, i: HloInstruction) -> bool:
+        """Return whether a result is a static array without elements."""
+        return is_empty(i)
+
+    def expand(self, i: HloInstruction) -> None:
+        """Replace by an empty constant."""
+        empty = np.empty(i.shape.dimensions, i.shape.element_type.numpy_dtype)
+        replace_by_constant(i, empty)
 
 
 def is_empty(i: HloInstruction) -> bool:
