@@ -24,9 +24,9 @@ import numpy as np
 
 from corruption import corruptions
 from hloom.debug.agreement import agrees
-from hloom.debug.bounded import is_inexact_type
 from hloom.debug.error_analysis import ErrorAnalysis
-from hloom.debug.floating import Array, same_bits, ulp, wide
+from hloom.error_bounds.bounded import is_inexact_type
+from hloom.error_bounds.floating import Array, same_bits, ulp, wide
 from hloom.ir.module import HloModule
 
 

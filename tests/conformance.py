@@ -22,9 +22,8 @@ sys.path.append(str(Path(__file__).parent))
 import agreement
 import hloom
 import hloom.operations
-from hloom.debug.bounded import NoBound
 from hloom.debug.error_analysis import ErrorAnalysis
-from hloom.errors import HloError
+from hloom.errors import HloError, NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType

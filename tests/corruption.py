@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.debug.floating import Array, same_bits, ulp, wide
+from hloom.error_bounds.floating import Array, same_bits, ulp, wide
 from hloom.shape.element_type import ElementType
 
 LARGE = 0.25

@@ -30,8 +30,7 @@ from tests.sharding.runs import partitioned_of, run_tiles
 
 import agreement
 from hloom.analysis.cost import Breakdown, module_cost
-from hloom.debug.bounded import NoBound
-from hloom.errors import HloError
+from hloom.errors import HloError, NoBound
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding

@@ -13,8 +13,8 @@ import pytest
 import agreement
 from agreement import Toothless
 from evaluation import parse
-from hloom.debug.bounded import NoBound
 from hloom.debug.error_analysis import ErrorAnalysis
+from hloom.errors import NoBound
 
 TESTS = Path(__file__).parent
 FORBIDDEN = {

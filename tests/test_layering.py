@@ -20,7 +20,7 @@ from import_graph import Import, When, imports
 
 SOURCE = import_graph.SOURCE / "hloom"
 
-FOUNDATION = {"errors", "hooks", "lifetime", "phases", "shape"}
+FOUNDATION = {"errors", "hooks", "lifetime", "phases", "settings", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
@@ -32,9 +32,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hooks": set(),
     "lifetime": set(),
     "phases": set(),
+    "settings": {"errors"},
     "shape": {"errors"},
     "ir": FOUNDATION,
-    "operations": MODEL,
+    "error_bounds": MODEL,
+    "operations": MODEL | {"error_bounds"},
     "text": MEANING,
     "proto": MEANING,
     "builder": MEANING,
@@ -52,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BACK | {"sharding", "stablehlo"},
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
-    "debug": BACK | {"cpu", "runtime", "jaxlib"},
+    "debug": BACK | {"cpu", "runtime", "jaxlib", "error_bounds"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 

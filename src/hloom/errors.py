@@ -118,3 +118,10 @@ def rule(name: str, holds: object, message: str, error: type[HloError] = ShapeEr
 def broken(name: str, message: str, error: type[HloError] = ShapeError) -> HloError:
     """Return the error for a violated rule, to be raised by the caller."""
     return error(message, rule=name)
+
+
+class NoBound(HloError):
+    """Rounding errors affect a result without limit, or the operation has no rule for them."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, rule="check.no-bound")

@@ -7,7 +7,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import flag
 from hloom.ir.operation import Array, Operation, Run, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.shape import Shape
 
 
@@ -22,6 +22,7 @@ class OuterSum(Operation):
 
     family = Family.CONTRACTION
     element_cost = ElementCost.COMBINED
+    roundoff = Roundoff.ONCE
 
     transposed: bool = flag(proto="constrain_layout")
 

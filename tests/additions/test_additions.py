@@ -54,3 +54,12 @@ def test_an_element_type_takes_two_files(tmp_path: Path) -> None:
     field.name, field.json_name = "f8news", "f8news"
     schema.write_bytes(files.SerializeToString())
     assert run(package, "use_element_type.py") == f"used {package}\n"
+
+
+def test_a_function_of_pjrt_takes_a_line(tmp_path: Path) -> None:
+    """What it returns, by the path to it; the code of the copy has it, and the interface's table finds it."""
+    package = copied(tmp_path)
+    file = package / "jax" / "pjrt" / "routines" / "getters.py"
+    line = "Client_ProcessIndex process_index=client.process\n"
+    file.write_text(file.read_text().replace(line, f"{line}Device_PoisonExecution poisoned=device.is_own\n"))
+    assert run(package, "use_pjrt_function.py") == f"used {package}\n"

@@ -8,7 +8,7 @@ import pytest
 import agreement
 import hloom
 from hloom.buffers.copies import ArrayCopy
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import NativeExecutable, compile_or_load
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.tools.reports.statistics import copies_text
@@ -17,8 +17,8 @@ from loop_bodies import random_loop
 
 def copies_in_loops(program: NativeExecutable) -> list[ArrayCopy]:
     """Return the copies of arrays but those that the entry makes once."""
-    once = {i.name for i in program.optimized.entry.instructions}
-    copies = program.program.copies
+    once = {i.name for i in program.inspection.optimized.entry.instructions}
+    copies = program.inspection.program.copies
     return [c for c in copies if c.instruction not in once or not c.text.startswith("the initial value")]
 
 
@@ -26,7 +26,7 @@ def copies_in_loops(program: NativeExecutable) -> list[ArrayCopy]:
 def test_random_loops(seed: int) -> None:
     text, in_place = random_loop(seed)
     module = HloModule.from_text(text)
-    program = NativeExecutable(module)
+    program = compile_or_load(module)
     if in_place:
         assert not [copy for copy in copies_in_loops(program) if "zeros" not in copy.text]
     draw = np.random.default_rng(seed)
@@ -34,7 +34,7 @@ def test_random_loops(seed: int) -> None:
     arrays = [draw.choice(np.float32([-0.0, 0.0, 1.0, -2.0, 3.5]), shape) for shape in shapes]
     for trips in (0, 1, 4):
         wanted = Evaluator().run(module.entry, [np.int32(trips), *arrays])
-        for found, right in zip(program.run([np.int32(trips), *arrays]), wanted, strict=True):
+        for found, right in zip(program.caller.run([np.int32(trips), *arrays]), wanted, strict=True):
             agreement.same(found, right)
 
 
@@ -87,23 +87,29 @@ def test_sums_with_a_slice_touch_only_the_slice(name: str) -> None:
     operation, neutral, update, initial = SUMS[name]
     text = ACCUMULATION.replace("OPERATION", operation).replace("NEUTRAL", neutral).replace("TYPE", "f32")
     module = HloModule.from_text(text.replace("UPDATE", update).replace("INITIAL", initial))
-    program = NativeExecutable(module)
-    passes = [call for call in program.program.calls if call.kernel and call.kernel.work >= 4096]
-    body = {i.name for c in program.optimized.computations if c.name == "body" for i in c.instructions}
+    program = compile_or_load(module)
+    passes = [call for call in program.inspection.program.calls if call.kernel and call.kernel.work >= 4096]
+    body = {
+        i.name for c in program.inspection.optimized.computations if c.name == "body" for i in c.instructions
+    }
     assert not [call for call in passes if call.instruction in body]
     x = np.random.default_rng(0).choice(np.float32([-0.0, 0.0, 1.0, -2.5, np.inf]), 4096)
-    agreement.same(program.run([x])[0], Evaluator().run(module.entry, [x]))
+    agreement.same(program.caller.run([x])[0], Evaluator().run(module.entry, [x]))
 
 
 def test_sums_with_zeros_that_may_meet_negative_zeros_pass_once_over_the_array() -> None:
     text = ACCUMULATION.replace("OPERATION", "add(a, d)").replace("NEUTRAL", "0").replace("TYPE", "f32")
     module = HloModule.from_text(text.replace("UPDATE", SLICED).replace("INITIAL", "x"))
-    program = NativeExecutable(module)
-    (branch,) = [c for c in program.optimized.computations if c.name.startswith("everywhere")]
-    passes = [call.instruction for call in program.program.calls if call.kernel and call.kernel.work >= 4096]
+    program = compile_or_load(module)
+    (branch,) = [c for c in program.inspection.optimized.computations if c.name.startswith("everywhere")]
+    passes = [
+        call.instruction
+        for call in program.inspection.program.calls
+        if call.kernel and call.kernel.work >= 4096
+    ]
     assert set(passes) <= {i.name for i in branch.instructions}
     x = np.random.default_rng(0).choice(np.float32([-0.0, 0.0, 1.0, -2.5]), 4096)
-    agreement.same(program.run([x])[0], Evaluator().run(module.entry, [x]))
+    agreement.same(program.caller.run([x])[0], Evaluator().run(module.entry, [x]))
 
 
 KEPT = """
@@ -151,8 +157,8 @@ PREVIOUS = KEPT.replace("tuple(next, b, c)", "tuple(next, c, a)")
 
 def test_a_previous_value_is_kept_by_the_same_updates_later() -> None:
     module = HloModule.from_text(PREVIOUS)
-    program = NativeExecutable(module)
+    program = compile_or_load(module)
     (copy,) = copies_in_loops(program)
     assert copy.text == "the result in branch 0"  # that of the first iteration
     x = np.random.default_rng(0).normal(size=4096).astype(np.float32)
-    agreement.same(program.run([x]), Evaluator().run(module.entry, [x]))
+    agreement.same(program.caller.run([x]), Evaluator().run(module.entry, [x]))

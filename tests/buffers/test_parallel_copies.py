@@ -9,7 +9,7 @@ import pytest
 
 from hloom.buffers.buffers import Buffer
 from hloom.buffers.parallel_copies import in_order
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import compile_or_load
 from hloom.ir.module import HloModule
 
 
@@ -146,7 +146,7 @@ ENTRY e {
 
 def test_a_loop_may_turn_arrays_that_are_larger_than_the_stack() -> None:
     count = 5 << 20
-    program = NativeExecutable(HloModule.from_text(TURN.replace("N]", f"{count}]")))
+    program = compile_or_load(HloModule.from_text(TURN.replace("N]", f"{count}]")))
     x, y = np.full(count, 1, np.float32), np.full(count, 2, np.float32)
-    first, second, _ = program.run([x, y, np.arange(8, dtype=np.float32)])
-    assert (first == 2).all() and (second == 1).all() and program.memory.temp >= 4 * count
+    first, second, _ = program.caller.run([x, y, np.arange(8, dtype=np.float32)])
+    assert (first == 2).all() and (second == 1).all() and program.loaded.memory.temp >= 4 * count

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import compile_or_load
 from hloom.ir.module import HloModule
 
 HEAD = "HloModule m, input_output_alias={ALIASES}\n"
@@ -98,20 +98,20 @@ PROGRAMS: dict[str, tuple[str, set[tuple[int, int]]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_in_the_memory_of_arguments_are_the_same(name: str) -> None:
     text, wanted = PROGRAMS[name]
-    program = NativeExecutable(HloModule.from_text(text))
+    program = compile_or_load(HloModule.from_text(text))
     reuses = dict(program.facts.reuses)
     assert set(reuses.items()) == wanted
     rng = np.random.default_rng(0)
     arguments: list[Any] = [
-        rng.standard_normal(s.dimensions).astype(np.float32) for s in program.parameter_leaves
+        rng.standard_normal(s.dimensions).astype(np.float32) for s in program.caller.parameters
     ]
-    apart = program.run(arguments)
+    apart = program.caller.run(arguments)
     sources = [a.copy() for a in arguments]
-    shapes = program.result_leaves
+    shapes = program.caller.results
     targets = [
         sources[reuses[n]] if n in reuses else np.empty(s.dimensions, np.float32)
         for n, s in enumerate(shapes)
     ]
-    program.run_at([a.ctypes.data for a in sources], [a.ctypes.data for a in targets])
+    program.caller.run_at([a.ctypes.data for a in sources], [a.ctypes.data for a in targets])
     for found, right in zip(targets, apart, strict=True):
         assert np.array_equal(found, right)

@@ -10,9 +10,10 @@ import pytest
 
 from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.printer import print_module
 from hloom.codegen.llvm.routines import External, Library, State, routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
+from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat, section
 from hloom.codegen.structs import Array, Contended, Struct
 from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
@@ -88,9 +89,26 @@ def clear(f: Function, shape: Fields) -> None:
     memset(f, shape, 0, SHAPE.size)
 
 
+@routine(I64, exported=True, points=PTR, count=I64, wanted=I64, sums=PTR)
+def search(f: Function, points: Value, count: Value, wanted: Value, sums: Value) -> Value:
+    """Write sums of points up to the first with a number, and return its index; -1 if there is none."""
+    index, total = Variable(f, I64, -1), f.allocate_bytes(count * I64.size, align=I64.size)
+    with section(f) as unseen:
+        with f.loop(0, count) as loop:
+            point = Fields(POINT, points).at(loop.index)
+            store_element(total, loop.index, point["x"].cast("sext", I64) + point["y"])
+            store_element(sums, loop.index, load_element(I64, total, loop.index))
+            with f.when(point["y"].compare("eq", wanted)):
+                index.set(loop.index)
+                unseen.leave()
+        unseen.leave_if(is_null(sums))
+        store_element(sums, 0, f.constant(I64, 0))
+    return index.get()
+
+
 @pytest.fixture(scope="module")
 def code() -> LoadedObject:
-    routines = [sum_of_points, length, collatz, calls, increment, clear]
+    routines = [sum_of_points, length, collatz, calls, increment, clear, search]
     return LoadedObject([generate_module(Library(host()).add(routines))], address_of)
 
 
@@ -137,6 +155,16 @@ def test_choices_and_early_returns(code: LoadedObject) -> None:
     assert call(code, "calls") - before == 5
 
 
+def test_sections_are_left_before_their_end(code: LoadedObject) -> None:
+    points = POINT.table([{"x": n, "y": 10 * n} for n in range(1, 4)])
+    sums = (ctypes.c_int64 * 3)()
+    arguments = points[0].address, 3
+    assert call(code, "search", *arguments, 20, ctypes.addressof(sums)) == 1
+    assert list(sums) == [11, 22, 0]
+    assert call(code, "search", *arguments, 5, ctypes.addressof(sums)) == -1
+    assert list(sums) == [0, 22, 33]
+
+
 def test_a_lock_excludes_other_threads(code: LoadedObject) -> None:
     shape = SHAPE.allocate()
     threads = [
@@ -147,6 +175,16 @@ def test_a_lock_excludes_other_threads(code: LoadedObject) -> None:
     for thread in threads:
         thread.join()
     assert shape["count"] == 80_000
+
+
+def test_routines_of_another_module_are_declared() -> None:
+    @routine(I64, exported=True)
+    def twice(f: Function) -> Value:
+        return collatz.external()(f, 3) * 2
+
+    text = print_module(Library(host()).add([twice]))
+    assert "declare i64 @collatz(i64)" in text
+    assert "define i64 @collatz" not in text
 
 
 def test_a_module_has_what_its_routines_call_and_nothing_else() -> None:

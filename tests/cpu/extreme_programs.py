@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 import agreement
 import hloom
 from hloom import HloError, HloModule, Shape
-from hloom.debug.error_analysis import ULPS
+from hloom.error_bounds.rules import ULPS
 
 COMBINERS = """
 add { a = f32[] parameter(0)

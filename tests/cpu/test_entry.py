@@ -221,13 +221,13 @@ def test_no_more_is_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None
     runtime = entry._runtime()
     exe, x = compiled(BIG), np.ones((600, 1024), np.float32)
     results = [exe(x) for _ in range(6)]
-    limit = runtime._state[1]
+    limit = runtime._recycled["limit"]
     try:
-        runtime._state[1] = runtime.kept + 2 * 4 * 1024 * 1024
+        runtime._recycled["limit"] = runtime.kept + 2 * 4 * 1024 * 1024
         results.clear()
-        assert runtime.kept <= runtime._state[1]
+        assert runtime.kept <= runtime._recycled["limit"]
     finally:
-        runtime._state[1] = limit
+        runtime._recycled["limit"] = limit
 
 
 def test_nothing_leaks() -> None:

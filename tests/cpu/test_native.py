@@ -16,11 +16,11 @@ import hloom
 from devices import ADD, program
 from evaluation import parse
 from hloom.codegen.target import Target
-from hloom.cpu import native
+from hloom.cpu import caller
 from hloom.cpu.jit.compilation import compile_module, optimize
 from hloom.cpu.jit.llvm import generate
 from hloom.cpu.jit.loader import Image
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import compile_or_load
 from hloom.cpu.runtime.entry import Signature
 from hloom.cpu.runtime.support import support_code
 from hloom.errors import HloError
@@ -106,7 +106,7 @@ def test_a_profile_names_what_takes_time() -> None:
     exe = compiled(TWO_STEPS)
     profile = exe.profile(np.ones((64, 32), np.float32), np.ones((32, 48), np.float32))
     assert {line.name for line in profile.lines} <= {
-        i.name for i in exe._programs[0].native.optimized.instructions()
+        i.name for i in exe._programs[0].native.inspection.optimized.instructions()
     }
     assert any("dot(" in line.text or "fusion(" in line.text for line in profile.lines)
     assert all(line.seconds > 0 and line.runs == 1 for line in profile.lines)
@@ -164,13 +164,13 @@ def test_programs_that_may_take_long_run_without_the_interpreters_lock(
     monkeypatch: pytest.MonkeyPatch, body: str, long: bool
 ) -> None:
     seen: list[bool] = []
-    original = native.builtin_for
+    original = caller.builtin_for
 
     def noted(signature: Signature, *more: Any) -> Any:
         seen.append(signature.long)
         return original(signature, *more)
 
-    monkeypatch.setattr(native, "builtin_for", noted)
+    monkeypatch.setattr(caller, "builtin_for", noted)
     module = parse(program(body, UNBOUNDED_LOOP))
     hloom.compile(module)(np.ones(module.entry.parameters[0].shape.dimensions, np.float32))
     assert seen == [long]
@@ -209,13 +209,13 @@ def test_a_program_that_breaks_a_rule_is_refused() -> None:
 
 def test_the_second_time_the_program_comes_from_the_cache() -> None:
     text = program("p = f32[3] parameter(0)\n c = f32[3] constant({7, 8, 9.5})\n ROOT r = f32[3] add(p, c)")
-    NativeExecutable(parse(text))
-    again = NativeExecutable(
+    compile_or_load(parse(text))
+    again = compile_or_load(
         parse(text.replace("r =", "other =").replace("HloModule test", "HloModule other"))
     )
-    same = NativeExecutable(parse(text))
+    same = compile_or_load(parse(text))
     assert same.from_cache
-    assert [r.tolist() for r in again.run([np.zeros(3, np.float32)])] == [[7, 8, 9.5]]
+    assert [r.tolist() for r in again.caller.run([np.zeros(3, np.float32)])] == [[7, 8, 9.5]]
 
 
 # -- devices and threads
@@ -292,7 +292,7 @@ def test_the_garbage_collector_pauses_while_programs_are_compiled(monkeypatch: p
     gc.callbacks.append(counted)
     gc.set_threshold(10)
     try:
-        NativeExecutable(module)
+        compile_or_load(module)
         during = collections[0]
         kept = [[number] for number in range(10_000)]
     finally:

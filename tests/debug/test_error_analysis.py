@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.debug.bounded import Bounded, NoBound
 from hloom.debug.error_analysis import ErrorAnalysis
+from hloom.error_bounds.bounded import Bounded
+from hloom.errors import NoBound
 
 INF = math.inf
 COMBINERS = """
@@ -52,7 +53,8 @@ def bound(operation: str, result: str, *operands: tuple[str, Any, Any]) -> Any:
     """Return the errors of one operation of operands (shape, value, errors), named p0, p1, …"""
     parameters = "\n".join(f"p{n} = {shape} parameter({n})" for n, (shape, _, _) in enumerate(operands))
     module = parse(
-        f"HloModule m\n{COMBINERS}\nENTRY e {{\n{parameters}\nROOT found = {result} {operation}\n}}"
+        f"HloModule m\n{COMBINERS}\nENTRY e {{\n{parameters}\n"
+        f"after = token[] after-all()\nROOT found = {result} {operation}\n}}"
     )
     given = [known(value, error, shape.partition("[")[0]) for shape, value, error in operands]
     analysis = ErrorAnalysis(module)
@@ -193,7 +195,7 @@ Y = ("f32[3]", [3, 1, 2], [0.25, 0, 0.125])
         ("imag(p0)", "f32[]", [("c64[]", 1 + 2j, 0.5)], 0.5),
         ("complex(p0, p1)", "c64[]", numbers("f32", (1, 0.25), (2, 0.5)), 0.75),
         ("abs(p0)", "f32[]", [("c64[]", 3 + 4j, 0.5)], 0.5 + unit(2, 4)),
-        ("negate(p0)", "c64[]", [("c64[]", 3 + 4j, 0.5)], 0.5 + unit(2, 32)),
+        ("negate(p0)", "c64[]", [("c64[]", 3 + 4j, 0.5)], 0.5),
         ("add(p0, p1)", "c64[]", [("c64[]", 3 + 4j, 0.5), ("c64[]", 0, 0)], 0.5 + unit(2, 4)),
         # What moves numbers moves their errors.
         ("reverse(p0), dimensions={0}", "f32[3]", [X], [0.5, 0, 0.25]),
@@ -202,6 +204,9 @@ Y = ("f32[3]", [3, 1, 2], [0.25, 0, 0.125])
         ("broadcast(p0), dimensions={1}", "f32[2,3]", [X], [[0.25, 0, 0.5]] * 2),
         ("reverse(p0), dimensions={0}", "s32[2]", [("s32[2]", [1, 2], [0, 1])], [1, 0]),
         ("reverse(p0), dimensions={0}", "s64[2]", [("s64[2]", [1, 2], [0, INF])], [INF, 0]),
+        # Sizes do not depend on numbers, and what forwards a value keeps its errors.
+        ("get-dimension-size(p0), dimensions={0}", "s32[]", [X], 0),
+        ("add-dependency(p0, after)", "f32[3]", [X], [0.25, 0, 0.5]),
         # Chosen by a predicate that is undecided: the distance of both, and the larger error.
         ("select(p0, p1, p2)", "f32[3]",
          [("pred[3]", [True, False, True], [0, 0, 1]), X, ("f32[3]", [8, 8, 8], [0, 0.125, 1])],
@@ -264,10 +269,14 @@ def test_reductions(operation: str, result: str, operands: Any, expected: Any) -
         ("reduce(p0, p1), dimensions={0}, to_apply=counted", "s32[]",
          [("s32[2]", [1, 2], [1, 0]), ("s32[]", 1, 0)], "reduce %found of undecided integers by multiply"),
         ("reduce(p0, p1), dimensions={0}, to_apply=count", "s32[]",
-         [("s32[2]", [1, 2], [INF, 0]), COUNT], "reduce %found of integers that may be any"),
+         [("s32[2]", [1, 2], [INF, 0]), COUNT], "reduce %found of integers that may have any value"),
         ("map(p0), dimensions={0}, to_apply=summed", "f32[2]", [("f32[2]", [1, 2], [1, 0])],
          "map %found is applied element by element"),
-        ("tan(p0)", "c64[]", [("c64[]", 1j, 0.5)], "tan %found of inexact complex64"),
+        ("maximum(p0, p1)", "c64[]", [("c64[]", 1j, 0.5), ("c64[]", 1, 0)],
+         "maximum %found of inexact operands has no bound"),
+        ("dot(p0, p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "s32[]",
+         [("s32[2]", [1, -2], [1, 0]), ("s32[2]", [1, 2], 0)], "dot %found of inexact operands has no bound"),
+        ("tan(p0)", "c64[]", [("c64[]", 1j, 0.5)], "tan %found of inexact operands has no bound"),
     ],
 )  # fmt: skip
 def test_what_has_no_bound(operation: str, result: str, operands: Any, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.debug.floating import just_overflowed, same_bits, ulp, wide
+from hloom.error_bounds.floating import just_overflowed, same_bits, ulp, wide
 from hloom.shape.element_type import ElementType
 
 from .case import EXACT, Tolerance

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hloom.debug.bounded import exact
-from hloom.debug.floating import eps, same_bits, ulp, wide
-from hloom.debug.normwise import batch_norm
+from hloom.error_bounds.bounded import exact
+from hloom.error_bounds.floating import eps, same_bits, ulp, wide
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
@@ -237,7 +236,7 @@ def rounded_at_every_step(difference: Difference) -> Array:
     (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
     given = [exact(a) for a in case.arguments]
     value = Evaluator().run(module.entry, case.arguments)
-    bounds = batch_norm(instruction, given, tuple(value), eps(difference.ours.dtype))
+    bounds = instruction.operation.errors_in(eps(difference.ours.dtype), given, tuple(value))
     distance = np.abs(wide(difference.ours) - wide(difference.theirs))
     for output, bound in zip(value, bounds, strict=True):
         if output.shape == difference.ours.shape and same_bits(output, difference.ours).all():

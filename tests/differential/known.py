@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 
 import numpy as np
 
-from hloom.debug.floating import wide
+from hloom.error_bounds.floating import wide
 from hloom.ir.xla_version import V0_12, XlaVersion
 
 from .case import Case

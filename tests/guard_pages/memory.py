@@ -1,6 +1,6 @@
 """Memory of compiled programs between unmapped pages: arguments, results, temporaries, constants.
 
-`guarded` replaces the allocations of `NativeExecutable`. Each array ends at an unmapped page (`END`), or
+`guarded` replaces the allocations of `Caller`. Each array ends at an unmapped page (`END`), or
 begins after one (`BEGINNING`); arguments cannot be written. A read or write beyond an array then ends the
 process.
 Temporaries and constants are aligned to 64 bytes, so that up to 63 bytes after them are unguarded.
@@ -22,7 +22,7 @@ import numpy as np
 from hloom.buffers import assignment
 from hloom.buffers.buffers import Buffer
 from hloom.codegen.llvm import module as llvm_module
-from hloom.cpu import loaded_program, native
+from hloom.cpu import caller, loaded_program, native
 from hloom.cpu.jit import loader
 from hloom.cpu.jit.loader import Externals, LoadedObject
 from hloom.shape.shape import Shape
@@ -190,19 +190,16 @@ class Guarded:
 def guarded(place: str) -> Generator[None]:
     """Let compiled programs have all their memory next to unmapped pages."""
     offsets = GuardedOffsets(place)
-    plain = native.NativeExecutable._run
+    plain = caller.Caller.run
 
     # devices run in separate threads
     current = threading.local()
 
-    def run(
-        executable: native.NativeExecutable, address: int, arguments: Sequence[Array | None], *rest: Any
-    ) -> list[Array]:
+    def run(called: caller.Caller, arguments: Sequence[Array | None], *rest: Any) -> list[Array]:
         current.memory = memory = Guarded(place, offsets)
-        shapes = executable.parameter_leaves
-        given = [memory.argument(a, s) for a, s in zip(arguments, shapes, strict=True)]
+        given = [memory.argument(a, s) for a, s in zip(arguments, called.parameters, strict=True)]
         try:
-            return [a.copy() for a in plain(executable, address, given, *rest)]
+            return [a.copy() for a in plain(called, given, *rest)]
         finally:
             memory.free()
 
@@ -212,9 +209,9 @@ def guarded(place: str) -> Generator[None]:
         mock.patch.object(llvm_module.Module, "constant_bytes", unaligned_constant),
         mock.patch.object(loaded_program, "LoadedObject", lambda *given: guarded_constants(*given, place)),
         mock.patch.object(native, "configured_cache", lambda: None),
-        mock.patch.object(native.NativeExecutable, "builtin", lambda _, fallback: fallback),
-        mock.patch.object(native.NativeExecutable, "_run", run),
-        mock.patch.object(native, "_room_for", lambda shape: current.memory.result(shape)),
-        mock.patch.object(native, "lent_memory", lambda size: current.memory.arena(size)),
+        mock.patch.object(caller.Caller, "builtin", lambda _, fallback: fallback),
+        mock.patch.object(caller.Caller, "run", run),
+        mock.patch.object(caller, "_allocate", lambda shape: current.memory.result(shape)),
+        mock.patch.object(caller, "lent_memory", lambda size: current.memory.arena(size)),
     ):
         yield

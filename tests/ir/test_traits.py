@@ -15,7 +15,7 @@ from hloom.shape.element_type import ElementType
 from hloom.tools.pages.op_example import example_of
 from samples import sample
 
-REQUIRED = ("family", "element_cost")
+REQUIRED = ("family", "element_cost", "roundoff")
 COMMUTATIVE = [opcode for opcode, operation in REGISTRY.items() if operation.commutative]
 FLOATS = ("f64", "f32", "bf16", "f16", "f8e5m2", "f8e4m3fn")
 TYPES = [t for t in ElementType.all() if t.is_integer or t.is_predicate or t.name in FLOATS]

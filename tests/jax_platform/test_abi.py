@@ -62,54 +62,106 @@ def test_callers_have_no_fields_that_the_table_lacks() -> None:
     """A newer jaxlib states larger structs: add its fields to `hloom.jax.pjrt.abi`."""
     program = """
 import ctypes
-from hloom.jax.pjrt import api
-called, larger, original = set(), set(), api.callback_of
-
-def recording(function, arguments):
-    def call(args):
-        called.add(arguments.__name__)
-        if args.struct_size > ctypes.sizeof(arguments):
-            larger.add(arguments.__name__)
-        function(args)
-    return original(call, arguments)
-
-api.callback_of = recording
 import hloom.jax
 hloom.jax.register(as_cpu=True)
+from hloom.jax.pjrt import abi
+from hloom.jax.table import table
+function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+words = (ctypes.c_uint64 * (5 + len(abi.FUNCTIONS))).from_address(table().address)
+originals, called, larger = words[:], set(), set()
+
+def recording(name, original):
+    def call(address):
+        called.add(name)
+        if abi.HEAD.record(address)["struct_size"] > abi.arguments(name).size:
+            larger.add(name)
+        return original(address)
+    return function(call)
+
+held = [recording(name, function(address)) for name, address in zip(abi.FUNCTIONS, originals[5:])]
+words[5:] = [ctypes.cast(callback, ctypes.c_void_p).value for callback in held]
 import jax, jax.numpy as jnp, numpy as np
 compiled = jax.jit(lambda x: x @ x.T).lower(jnp.ones((2, 3))).compile()
 compiled(jax.device_put(np.ones((2, 3), np.float32), jax.devices()[0]))
 compiled.memory_analysis(), compiled.cost_analysis(), compiled.as_text()
-print(len(called) > 20, sorted(larger))
+print(len(called) > 50, sorted(larger))
+words[:] = originals
 """
     assert run_program(program, "stock") == "True []\n"
+
+
+ASK = """
+import ctypes
+from hloom.jax.devices import client
+from hloom.jax.pjrt import abi, handles
+from hloom.jax.pjrt.native import native
+from hloom.jax.programs.executables import LoadedExecutable
+from hloom.jax.table import table
+words = (ctypes.c_uint64 * (5 + len(abi.FUNCTIONS))).from_address(table().address)
+
+def answer(name, **handle):
+    args = abi.struct(name)(**handle)
+    function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    error = function(words[5 + abi.FUNCTIONS.index(name)])(ctypes.addressof(args))
+    if not error:
+        return args
+    said = abi.struct("Error_Message")(error=error)
+    function(words[5 + abi.FUNCTIONS.index("Error_Message")])(ctypes.addressof(said))
+    raise ValueError(ctypes.string_at(said.message, said.message_size).decode())
+
+def last_executable():
+    return [h for h, o in handles.Handle._alive.items() if isinstance(o, LoadedExecutable)][-1]
+"""
 
 
 def test_topologies_and_parameters_are_described() -> None:
     program = """
 import hloom.jax
 hloom.jax.register(as_cpu=True)
-import ctypes, jax
-from hloom.jax.devices import client
-from hloom.jax.pjrt import abi, api, handles
-from hloom.jax.programs import executables
+import jax
 executable = jax.jit(lambda x, y: x + y).lower(1.0, 2.0).compile()
-topology = client.clients[0].topology.handle
-
-def answer(name, **given):
-    args = abi.struct(name)(**given)
-    api.implementation(name)(args)
-    return args
-
+topology = answer("Client_TopologyDescription", client=client.clients[0].handle).topology
 prints = [answer("TopologyDescription_Fingerprint", topology=topology).fingerprint for _ in range(2)]
 print(prints[0] == prints[1] != 0)
 kinds = answer("TopologyDescription_GetMemorySpaceKindIds", topology=topology)
 print(handles.words_at(kinds.memory_space_kind_ids, kinds.num_memory_space_kind_ids, ctypes.c_int32))
-loaded = [h for h, o in handles.Handle._alive.items() if isinstance(o, executables.LoadedExecutable)][-1]
-found = answer("Executable_ParameterMemoryKinds", executable=loaded)
-names = handles.words_at(found.memory_kinds, found.num_parameters, ctypes.c_void_p)
-sizes = handles.words_at(found.memory_kind_sizes, found.num_parameters, ctypes.c_size_t)
+kinds = answer("Executable_ParameterMemoryKinds", executable=last_executable())
+names = handles.words_at(kinds.memory_kinds, kinds.num_parameters, ctypes.c_void_p)
+sizes = handles.words_at(kinds.memory_kind_sizes, kinds.num_parameters, ctypes.c_size_t)
 print([ctypes.string_at(name, size).decode() for name, size in zip(names, sizes)])
+text = answer("TopologyDescription_Serialize", topology=topology)
+print(ctypes.string_at(text.serialized_bytes, text.serialized_bytes_size).decode().endswith(", 1 devices"))
+print(text.serialized_topology_deleter == native().symbols["pjrt_nothing"])
 """
-    printed = run_program(program, "stock").splitlines()
-    assert printed == ["True", "[0, 1, 2]", "['device', 'device']"]
+    printed = run_program(ASK + program, "stock").splitlines()
+    assert printed == ["True", "[0, 1, 2]", "['device', 'device']", "True", "True"]
+
+
+def test_deleted_executables_run_to_the_end_of_their_queue() -> None:
+    """Deleting refuses new runs; queued ones still have their program."""
+    program = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import hloom.jax
+hloom.jax.register(as_cpu=True)
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+def run_and_delete(x):
+    long = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda i, y: jnp.tanh(y @ y), x).sum(0))
+    compiled = long.lower(x).compile()
+    executable = last_executable()
+    results = [compiled(x) for _ in range(3)]
+    answer("LoadedExecutable_Delete", executable=executable)
+    print(answer("LoadedExecutable_IsDeleted", executable=executable).is_deleted)
+    try:
+        compiled(x)
+    except ValueError as error:
+        print("was deleted" in str(error))
+    print(all(np.array_equal(r, results[0]) for r in results))
+
+x = np.full((256, 256), 0.01, np.float32)
+run_and_delete(jax.device_put(x, jax.devices()[0]))
+run_and_delete(jax.device_put(x, NamedSharding(jax.make_mesh((2,), ("a",)), P(None, "a"))))
+"""
+    assert run_program(ASK + program, "stock").splitlines() == ["1", "True", "True"] * 2

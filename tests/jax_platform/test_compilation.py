@@ -16,7 +16,10 @@ def step(x, y):
 a = jnp.arange(9.0).reshape(3, 3)
 print(jax.tree.map(lambda v: v.tolist(), step(a, a.T)))
 """
-HEAVY = ("hloom.ir.module", "hloom.operations", "hloom.passes", "hloom.text", "google", "llvmlite", "scipy")
+HEAVY = (
+    "hloom.ir.module", "hloom.operations", "hloom.passes", "hloom.text", "hloom.codegen.llvm",
+    "hloom.jax.pjrt.routines", "google", "llvmlite", "scipy",
+)  # fmt: skip
 LOADED = f"import sys\nprint([name for name in {HEAVY} if name in sys.modules])\n"
 
 

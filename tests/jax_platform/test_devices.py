@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from jax._src.lax import parallel
 from tests.jax_platform.process import run_program
 
 FOUR = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
@@ -133,3 +134,19 @@ def test_devices_of_a_gang_report_deadlocks_and_take_donations() -> None:
     assert lines[:3] == ["True True", "True True", "True False"]
     assert lines[3] == f"{[x + 1.0 for x in range(8)]} [0, 1, 2, 3]"
     assert lines[4] == "True False"
+
+
+@pytest.mark.skipif(not hasattr(parallel, "psum_start"), reason="JAX 0.11 has them first")
+def test_collectives_are_shown_as_they_run() -> None:
+    program = (
+        HEAD
+        + """
+from jax._src.lax.parallel import psum_start
+run = lambda v: psum_start(v, "a").done()
+run = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=P("a"), out_specs=P()))
+text = run.lower(x).compile().as_text()
+print("all-reduce(" in text, "all-reduce-start(" in text, run(x).sum())
+"""
+    )
+    assert run_program(program, "cpu", **FOUR) == run_program(program, "stock", **FOUR)
+    assert run_program(program, "cpu", **FOUR) == "True False 120.0\n"

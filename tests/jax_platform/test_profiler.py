@@ -8,7 +8,7 @@ from tests.agreement import same
 from tests.jax_platform.process import run_program
 
 import hloom
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import compile_or_load
 
 TRACE = """
 import glob, tempfile, threading
@@ -88,17 +88,17 @@ ENTRY main {
 
 
 def test_records_without_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    native = NativeExecutable(hloom.HloModule.from_text(LOOP))
+    native = compile_or_load(hloom.HloModule.from_text(LOOP))
     arguments = [np.int32(0), np.ones(300, np.float32)]
-    results, whole = native.record(arguments)
-    same(results, native.run(arguments))
+    results, whole = native.inspection.recorded.record(native.caller, arguments)
+    same(results, native.caller.run(arguments))
     assert whole.lost == 0
     assert whole.records[-1, 0] == -1
     assert (whole.records[:, 1] <= whole.records[:, 2]).all()
     assert (np.diff(whole.records[:, 2]) >= 0).all()
     assert len(whole.records) > 20
     monkeypatch.setattr("hloom.cpu.timed_program._RECORDS", 8)
-    _, part = native.record(arguments)
+    _, part = native.inspection.recorded.record(native.caller, arguments)
     assert (part.records[:, 0] == whole.records[:8, 0]).all()
     assert part.lost == len(whole.records) - 8
 
@@ -106,11 +106,12 @@ def test_records_without_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_xspace_is_read_by_jaxlib() -> None:
     program = """
 import jax, numpy as np, hloom
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import compile_or_load
 from hloom.jax.programs.xspace import space
 sine = "ROOT n = f32[300] sine(p), metadata={op_name=\\"a/b\\"}"
 module = hloom.HloModule.from_text("HloModule m\\nENTRY e { p = f32[300] parameter(0) " + sine + " }")
-_, recording = NativeExecutable(module).record([np.zeros(300, np.float32)])
+native = compile_or_load(module)
+_, recording = native.inspection.recorded.record(native.caller, [np.zeros(300, np.float32)])
 data = jax.profiler.ProfileData.from_serialized_xspace(space([recording], 5_000_000_000))
 (plane,) = data.planes
 (line,) = plane.lines

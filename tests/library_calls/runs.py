@@ -10,7 +10,7 @@ import numpy as np
 
 import agreement
 import hloom
-from hloom.debug.bounded import NoBound
+from hloom.errors import NoBound
 from hloom.shape.shape import Shape
 
 

@@ -134,10 +134,17 @@ def test_older_calls_state_four_scales() -> None:
     [
         ("__cublas$lt$matmul", gemm(epilogue="SWISH"), "the epilogue SWISH"),
         ("__cublas$lt$matmul", gemm(epilogue="BIAS"), "0 operands are left for the bias"),
-        ("__cublas$lt$matmul", '"{"', "backend_config is not JSON"),
-        ("__cublas$lt$matmul", gemm(dot_dimension_numbers=3), "malformed"),
+        ("__cublas$lt$matmul", '"{"', "backend_config is malformed: it is not JSON"),
+        (
+            "__cublas$lt$matmul",
+            gemm(dot_dimension_numbers=3),
+            "dot_dimension_numbers is 3, wanted is an object",
+        ),
         ("__cublas$lt$matmul$f8", gemm(), "scales of blocks"),
-        ("__cublas$gemm", gemm(beta=1), "malformed"),
+        ("__cublas$gemm", gemm(beta=1), "no matrix to add"),
+        ("__cublas$gemm", gemm(alpha_real="much"), "alpha_real is 'much', wanted is a number"),
+        ("__cublas$gemm", gemm(epilogue=2), "epilogue is 2, wanted is a string"),
+        ("__cublas$lt$matmul", '"[1]"', r"it is \[1\], wanted is a JSON object"),
     ],
 )
 def test_configurations_that_are_not_emulated(target: str, config: str, words: str) -> None:

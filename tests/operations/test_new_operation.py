@@ -12,8 +12,12 @@ import pytest
 import agreement
 import hloom
 from hloom.codegen.elementwise.registry import LOWERINGS
-from hloom.errors import HloError
+from hloom.debug.error_analysis import ErrorAnalysis
+from hloom.error_bounds.floating import ulp
+from hloom.error_bounds.rules import largest
+from hloom.errors import HloError, NoBound
 from hloom.ir.operation import REGISTRY
+from hloom.ir.traits import Roundoff
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
@@ -36,6 +40,8 @@ ENTRY %main (x: f32[3]) -> f32[3] {
 }
 """
 
+LOG = "%log = f32[3]{0} log(%x)\n  ROOT"
+
 
 @pytest.mark.usefixtures("relu")
 def test_parses_prints_verifies_and_evaluates() -> None:
@@ -57,6 +63,18 @@ def test_compiles_with_the_lowering_on_the_page() -> None:
     exec(compile(block, "CONTRIBUTING.md", "exec"), {"__name__": "contributed"})
     out = hloom.compile(module)(np.float32([-1, np.nan, 2]))
     agreement.equal(out, np.float32([0, np.nan, 2]))
+
+
+@pytest.mark.usefixtures("relu")
+def test_states_its_error_rule_in_its_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error analysis names no operation: without a rule there is no bound, with one there is."""
+    module = hloom.HloModule.from_text(TEXT.replace("relu(%x)", "relu(%log)").replace("ROOT", LOG))
+    arguments = [np.float32([0.5, 1, 2])]
+    with pytest.raises(NoBound):
+        ErrorAnalysis(module).run(arguments)
+    monkeypatch.setattr(REGISTRY["relu"], "roundoff", Roundoff.NONE)
+    monkeypatch.setattr(REGISTRY["relu"], "propagate", largest)
+    agreement.equal(ErrorAnalysis(module).run(arguments)[1], 4 * ulp(np.log(arguments[0]), np.float32))
 
 
 @pytest.mark.usefixtures("relu")

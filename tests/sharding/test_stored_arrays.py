@@ -167,21 +167,24 @@ def test_tensorstore_reads_and_writes_the_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "words"),
     [
-        {"compressor": {"id": "zstd", "level": 1}},
-        {"filters": [{"id": "delta"}]},
-        {"order": "F"},
-        {"zarr_format": 3},
-        {"chunks": [2, 2]},
-        {"chunks": [0]},
-        {"chunks": None},
-        {"dtype": "|O"},
-        {"dtype": "nothing"},
+        ({"compressor": {"id": "zstd", "level": 1}}, "without compressor"),
+        ({"filters": [{"id": "delta"}]}, "without compressor or filters"),
+        ({"order": "F"}, "in order C"),
+        ({"zarr_format": 3}, "only arrays of version 2"),
+        ({"chunks": [2, 2]}, "only arrays"),
+        ({"chunks": [0]}, "only arrays"),
+        ({"chunks": None}, "chunks is None, wanted is a list of integers"),
+        ({"chunks": ["two"]}, "chunks is .'two'., wanted is a list of integers"),
+        ({"zarr_format": True}, "zarr_format is True, wanted is an integer"),
+        ({"dtype": "|O"}, "dtype is '|O', wanted is a number type"),
+        ({"dtype": "nothing"}, "dtype is 'nothing', wanted is a number type"),
+        ({"dtype": [["a", "<f4"]]}, "dtype is .*, wanted is a string"),
     ],
 )
-def test_what_is_not_read(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(HloError) as caught:
+def test_what_is_not_read(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(HloError, match=words.replace("|", "[|]")) as caught:
         hloom.sharding.stored(described(tmp_path / "a", **changes))
     assert caught.value.rule == "stored.metadata"
 

@@ -172,6 +172,24 @@ def test_library_calls_count_as_what_they_compute(body: str, wanted: float) -> N
     assert (found.cost.flops, found.breakdown.unknown_calls) == (wanted, 0)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        '"__cublas$gemm", backend_config="{"',
+        '"__cublas$gemm", backend_config={"dot_dimension_numbers":3}',
+        '"__cublas$gemm", backend_config={"dot_dimension_numbers":{}}',
+        f'"__cublas$gemm", backend_config={{{GEMM.replace("1", "7", 1)}}}',
+        '"__onednn$matmul", backend_config={"onednn_matmul_config":{"transpose_a":"yes"}}',
+        '"__cudnn$convForward"',
+        '"__cudnn$convForward", dim_labels=b012f_o012i->b012f',
+    ],
+)
+def test_calls_with_malformed_configurations_are_not_counted(call: str) -> None:
+    body = f"a = f32[4,4] parameter(0)\n ROOT r = f32[4,4] custom-call(a, a), custom_call_target={call}"
+    found = statistics_of(HloModule.from_text(f"HloModule m\nENTRY e {{\n{body}\n}}\n"))
+    assert (found.cost.flops, found.breakdown.unknown_calls) == (0, 1)
+
+
 def test_unknown_custom_calls_are_said_to_be_left_out() -> None:
     body = 'a = f32[4] parameter(0)\n ROOT r = f32[4] custom-call(a), custom_call_target="mystery"'
     found = statistics_of(HloModule.from_text(f"HloModule m\nENTRY e {{\n{body}\n}}\n"))

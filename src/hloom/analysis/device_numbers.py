@@ -10,7 +10,7 @@ from hloom.analysis.purity import is_pure
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
-from hloom.operations.collectives import PartitionId
+from hloom.operations.device_ids import PartitionId
 from hloom.operations.structure import Constant
 
 _LARGEST: Final = 1 << 16

@@ -6,15 +6,16 @@ convolution's window and labels among the attributes.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from hloom.analysis.lapack_calls import lapack_flops
+from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import shape_elements
 from hloom.operations.custom_call import CustomCall
+from hloom.settings import Settings
 from hloom.shape.shape import Shape
 
 
@@ -25,12 +26,24 @@ def library_flops(i: HloInstruction) -> float | None:
     if lapack is not None:
         return lapack
     count = _FLOPS.get(operation.custom_call_target) if isinstance(operation, CustomCall) else None
-    if count is None:
+    if count is None or len(i.operands) < 2:
         return None
     try:
         return count(i)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except HloError:
         return None
+
+
+def _config(i: HloInstruction, section: str) -> Settings:
+    """Return a section of the configuration; older programs have its fields without the section."""
+    settings = Settings.parse(i.backend_config or "{}", _malformed)
+    return settings.message(section) if section in settings.fields else settings
+
+
+def _malformed(what: str) -> HloError:
+    return HloError(
+        f"the backend_config of a library call is malformed: {what}", rule="custom-call.emulation"
+    )
 
 
 def _result(i: HloInstruction) -> Shape:
@@ -40,18 +53,25 @@ def _result(i: HloInstruction) -> Shape:
 
 def _cublas_product(i: HloInstruction) -> float:
     """Count a multiplication and an addition for each term of each result element."""
-    config: dict[str, Any] = json.loads(i.backend_config)
-    config = config.get("gemm_backend_config", config)
-    contracting = map(int, config["dot_dimension_numbers"]["lhs_contracting_dimensions"])
-    terms = math.prod(i.operands[0].shape.dimensions[d] for d in contracting)
+    numbers = _config(i, "gemm_backend_config").message("dot_dimension_numbers")
+    numbers.require("lhs_contracting_dimensions")
+    contracting = numbers.integers("lhs_contracting_dimensions")
+    terms = _product(i.operands[0].shape, contracting)
     return 2.0 * shape_elements(_result(i)) * terms
+
+
+def _product(shape: Shape, dimensions: Sequence[int]) -> int:
+    """Return the product of the extents of some dimensions."""
+    if not all(0 <= d < shape.rank for d in dimensions):
+        raise _malformed(f"dimensions {list(dimensions)} of {shape}")
+    return math.prod(shape.dimensions[d] for d in dimensions)
 
 
 def _onednn_product(i: HloInstruction) -> float:
     """Count a multiplication and an addition per term, for a left operand that may be transposed."""
-    config: dict[str, Any] = json.loads(i.backend_config or "{}")
-    transposed = bool(config.get("onednn_matmul_config", {}).get("transpose_a", False))
-    return 2.0 * shape_elements(_result(i)) * i.operands[0].shape.dimensions[-2 if transposed else -1]
+    transposed = _config(i, "onednn_matmul_config").flag("transpose_a")
+    lhs = i.operands[0].shape
+    return 2.0 * shape_elements(_result(i)) * _product(lhs, [lhs.rank - (2 if transposed else 1)])
 
 
 def _convolution(i: HloInstruction, kernel: Shape, output: Shape) -> float:
@@ -60,14 +80,9 @@ def _convolution(i: HloInstruction, kernel: Shape, output: Shape) -> float:
     assert isinstance(operation, CustomCall)
     labels = operation.dim_labels
     if labels is None:
-        raise ValueError("a convolution without labels")
-    window = [kernel.dimensions[d] for d in labels.kernel_spatial_dimensions]
-    return (
-        2.0
-        * shape_elements(output)
-        * math.prod(window)
-        * kernel.dimensions[labels.kernel_input_feature_dimension]
-    )
+        raise _malformed("a convolution without dim_labels")
+    summed = [*labels.kernel_spatial_dimensions, labels.kernel_input_feature_dimension]
+    return 2.0 * shape_elements(output) * _product(kernel, summed)
 
 
 def _forward(i: HloInstruction) -> float:

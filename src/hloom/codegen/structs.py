@@ -78,18 +78,18 @@ class Struct:
         size, alignment: in bytes, elements of a last field of no fixed length not counted.
     """
 
-    def __init__(self, name: str, /, **fields: FieldType) -> None:
+    def __init__(self, name: str, alignment: int = 1, /, **fields: FieldType) -> None:
         self.name = name
         self.fields: dict[str, Field] = {}
-        end, self.alignment = 0, 1
+        end, self.alignment = 0, alignment
         for field, type in fields.items():
             element = type if isinstance(type, str | Struct) else type.element
-            alignment = CONTENDED_BYTES if isinstance(type, Contended) else _alignment(element)
+            field_alignment = CONTENDED_BYTES if isinstance(type, Contended) else _alignment(element)
             count = type.count if isinstance(type, Array) else 1
-            self.alignment = max(self.alignment, alignment)
-            offset = _round_up(end, alignment)
+            self.alignment = max(self.alignment, field_alignment)
+            offset = _round_up(end, field_alignment)
             self.fields[field] = Field(offset, element, count)
-            end = offset + (alignment if isinstance(type, Contended) else count * size_of(element))
+            end = offset + (field_alignment if isinstance(type, Contended) else count * size_of(element))
         self.size = _round_up(end, self.alignment)
 
     def __repr__(self) -> str:
@@ -105,8 +105,7 @@ class Struct:
         size = max(self.size, last.offset + length * size_of(last.element))
         memory = ctypes.create_string_buffer(size + self.alignment)
         record = Record(self, _round_up(ctypes.addressof(memory), self.alignment), memory)
-        for name, value in values.items():
-            record[name] = value
+        record.update(values)
         return record
 
     def table(self, rows: Sequence[Mapping[str, int]]) -> list[Record]:
@@ -114,8 +113,7 @@ class Struct:
         array = Struct(f"{self.name}[]", rows=Array(self)).allocate(len(rows))
         records = [array.nested("rows", n) for n in range(len(rows))]
         for record, row in zip(records, rows, strict=True):
-            for name, value in row.items():
-                record[name] = value
+            record.update(row)
         return records
 
     def scalar(self, name: str) -> str:
@@ -151,6 +149,11 @@ class Record:
 
     def __setitem__(self, name: str, value: int) -> None:
         self._cell(name, 0).value = value
+
+    def update(self, values: Mapping[str, int]) -> None:
+        """Set some fields."""
+        for name, value in values.items():
+            self[name] = value
 
     def load(self, name: str, index: int) -> int:
         """Return an element of a field."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from hloom.codegen.target import Target, host, require_native_platform
 from hloom.cpu.leaves import flat, joined
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import NativeExecutable, compile_or_load
 from hloom.cpu.refinement import Recent, RefinedForms, sized
 from hloom.cpu.runtime.context import Context
 from hloom.devices.world import VirtualDevice, World
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.buffers.copies import ArrayCopy
     from hloom.cpu.runtime.gang import Gang
+    from hloom.cpu.runtime.host import HostCalls
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
@@ -56,7 +57,7 @@ class CpuBackend(Backend):
         require_native_platform()
         if is_unbounded(module):
             return UnboundedProgram(module)
-        return CompiledProgram(NativeExecutable(module))
+        return CompiledProgram(compile_or_load(module))
 
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
         """Load the programs; their collectives run in native code if all programs are compiled."""
@@ -82,7 +83,7 @@ class CpuBackend(Backend):
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
         if len(natives) != len(programs):
             return None
-        if any(native.module is not native.given or native.dump is not None for native in natives):
+        if any(native.module is not native.source or native.dump is not None for native in natives):
             return None
         from hloom.cpu.runtime.gang import gang_of
 
@@ -100,17 +101,17 @@ class _Inspected(Program):
     @property
     def memory(self) -> Memory:
         """See `Program`."""
-        return self.native.memory
+        return self.native.loaded.memory
 
     @property
     def cost(self) -> Cost:
         """See `Program`."""
-        return self.native.cost
+        return self.native.inspection.cost
 
     @property
     def copies(self) -> tuple[ArrayCopy, ...]:
         """See `Program`."""
-        return self.native.program.copies
+        return self.native.inspection.program.copies
 
     @property
     def compile_profile(self) -> CompileProfile:
@@ -119,15 +120,15 @@ class _Inspected(Program):
 
     def to_hlo(self) -> str:
         """See `Program`."""
-        return self.native.optimized.to_text()
+        return self.native.inspection.optimized.to_text()
 
     def to_llvm(self) -> str:
         """See `Program`."""
-        return self.native.program.text
+        return self.native.inspection.program.text
 
     def to_asm(self) -> str:
         """See `Program`."""
-        return self.native.assembly()
+        return self.native.inspection.assembly()
 
 
 class CompiledProgram(_Inspected):
@@ -136,7 +137,7 @@ class CompiledProgram(_Inspected):
     def __init__(self, native: NativeExecutable) -> None:
         self._native = native
         self.is_isolated = not native.calls_host
-        self.uses_all_cores = native.shares
+        self.uses_all_cores = native.facts.shares
         self.host_calls = native.host_calls
 
     @property
@@ -149,8 +150,10 @@ class CompiledProgram(_Inspected):
         return CompiledDeviceProgram(self._native, device)
 
     def direct_call(self, checked: Callable[..., Any]) -> Callable[..., Any]:
-        """See `Program`: a builtin of native code."""
-        return self._native.builtin(checked)
+        """See `Program`: a builtin of native code, for a program that needs nothing but memory."""
+        native = self._native
+        records = native.dump is not None and native.dump.snapshots
+        return native.caller.builtin(checked) if native.runs_alone and not records else checked
 
 
 class UnboundedProgram(_Inspected):
@@ -185,40 +188,51 @@ class CompiledDeviceProgram(DeviceProgram):
         self._device = device
         self._parameters = [p.shape for p in native.module.entry.parameters]
         self._result = native.module.entry.root.shape
-        self._given = native.given.entry if native.given is not native.module else None
-        self._host = native.host(device, participants) if native.calls_host else None
+        self._source = native.source.entry if native.source is not native.module else None
+        self._host = _host_calls(native, device, participants) if native.calls_host else None
         table = self._host.table if self._host is not None else 0
         self._context = Context(device.id, participants=table, stop=device.world.waiting.stop_word)
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
-        leaves = self._native.run(self._leaves(arguments), self._host, self._context)
+        leaves = self._native.caller.run(self._leaves(arguments), self._host, self._context)
         result = joined(self._result, iter(leaves))
-        if self._given is not None:
-            result = actual(result, self._given.root.shape)
+        if self._source is not None:
+            result = actual(result, self._source.root.shape)
         if self._native.dump is not None and self._native.dump.snapshots:
             self._native.dump.executed(arguments, result)
         return result
 
     def profile(self, arguments: Sequence[Value]) -> Profile:
         """See `DeviceProgram`."""
-        return self._native.profile(self._leaves(arguments), self._device, self._host)
+        timed = self._native.inspection.timed
+        return timed.profile(self._native.caller, self._leaves(arguments), self._device, self._host)
 
     def record(self, arguments: Sequence[Value]) -> tuple[Value, Recording]:
         """See `DeviceProgram`."""
-        leaves, recording = self._native.record(self._leaves(arguments), self._host, self._device)
+        recorded, caller = self._native.inspection.recorded, self._native.caller
+        leaves, recording = recorded.record(caller, self._leaves(arguments), self._host, self._device)
         result = joined(self._result, iter(leaves))
-        if self._given is not None:
-            result = actual(result, self._given.root.shape)
+        if self._source is not None:
+            result = actual(result, self._source.root.shape)
         return result, recording
 
     def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray[Any, Any] | None]:
         """Return the arrays that native code takes."""
         values = arguments
-        if self._given is not None:
-            given = zip(arguments, self._given.parameters, strict=True)
+        if self._source is not None:
+            given = zip(arguments, self._source.parameters, strict=True)
             values = [enclosed(value, parameter.shape) for value, parameter in given]
         return flat(self._parameters, values)
+
+
+def _host_calls(
+    native: NativeExecutable, device: VirtualDevice, participants: Mapping[int, Participant] | None
+) -> HostCalls:
+    """Return the host side of a program on a device; collectives with a participant run in native code."""
+    from hloom.cpu.runtime.host import HostCalls
+
+    return HostCalls(native.host_calls, device, participants)
 
 
 class UnboundedDeviceProgram(DeviceProgram):

@@ -11,6 +11,13 @@ from hloom.errors import EvaluationError
 from hloom.shape.shape import Shape
 
 
+def leaf_shapes(shape: Shape) -> list[Shape]:
+    """Return the shapes of the leaves of a shape, in order."""
+    if shape.is_tuple:
+        return [leaf for part in shape.tuple_shapes for leaf in leaf_shapes(part)]
+    return [shape]
+
+
 def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
     """Return the leaves of values, in order; None for tokens."""
     found: list[np.ndarray[Any, Any] | None] = []

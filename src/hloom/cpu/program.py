@@ -533,7 +533,7 @@ class ProgramEmitter:
         return place
 
     def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Let the threads of the pool share a kernel's range; see ``native_code/pool.ll``."""
+        """Let the threads of the pool share a kernel's range; see ``hloom.cpu.runtime.routines.pool``."""
         f = self.function
         packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import numpy as np
 
-from hloom.cpu.native import NativeExecutable
+from hloom.cpu.native import NativeExecutable, compile_or_load
 from hloom.errors import EvaluationError
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
@@ -58,7 +58,7 @@ class RefinedForms:
         from hloom.passes.expand.refine_shapes import refined_module
 
         with self._compiling:
-            make = lambda: NativeExecutable(refined_module(self.module, shapes))  # noqa: E731
+            make = lambda: compile_or_load(refined_module(self.module, shapes))  # noqa: E731
             self.latest = self._forms.get(shapes, make)
             return self.latest
 

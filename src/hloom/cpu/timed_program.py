@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.compilation import compile_module
 from hloom.cpu.loaded_program import ENTRY, LoadedProgram
+from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.timers import (
     RECORD_WORDS,
     RECORDS_AT,
@@ -23,28 +25,51 @@ from hloom.ir.module import HloModule
 from hloom.ir.value import Array
 from hloom.runtime.measurements import Profile, Recording
 
+if TYPE_CHECKING:
+    from hloom.cpu.caller import Caller
+    from hloom.cpu.runtime.host import HostCalls
+    from hloom.devices.world import VirtualDevice
+
 _RECORDS: Final = 1 << 16
 """Records of a run for which there is room."""
 
 
 class TimedProgram:
-    """A program that adds up the time of its instructions in a table.
-
-    Attributes:
-        address: of the native function; see `LoadedProgram`.
-    """
+    """A program that adds up the time of its instructions in a table."""
 
     def __init__(self, optimized: HloModule) -> None:
         self._program, code = compile_module(optimized, host(), timer=Timer)
         self._loaded = LoadedProgram(code)
         self._instructions = {i.name: i for i in optimized.instructions()}
-        self.address = self._loaded.symbols[ENTRY]
+        self._address = self._loaded.symbols[ENTRY]
 
-    def table(self) -> ctypes.Array[ctypes.c_int64]:
+    def _table(self) -> ctypes.Array[ctypes.c_int64]:
         """Return a table of zeros."""
         return (ctypes.c_int64 * (TIMED_WORDS * len(self._program.timed) + 1))()
 
-    def profile(self, table: ctypes.Array[ctypes.c_int64], waited: Sequence[int]) -> Profile:
+    def profile(
+        self,
+        caller: Caller,
+        arguments: Sequence[Array | None],
+        device: VirtualDevice,
+        host: HostCalls | None = None,
+    ) -> Profile:
+        """Run twice on a device, the first time to warm up, and return the time of every instruction."""
+        table = self._table()
+        context = Context(
+            device.id,
+            participants=0 if host is None else host.table,
+            table=ctypes.addressof(table),
+            stop=device.world.waiting.stop_word,
+        )
+        caller.run(arguments, host, context, self._address)
+        ctypes.memset(table, 0, ctypes.sizeof(table))
+        before = [] if host is None else list(host.waited)
+        caller.run(arguments, host, context, self._address)
+        waited = [] if host is None else [n - m for n, m in zip(host.waited, before, strict=True)]
+        return self._profile(table, waited)
+
+    def _profile(self, table: ctypes.Array[ctypes.c_int64], waited: Sequence[int]) -> Profile:
         """Return the profile of a run.
 
         Args:
@@ -59,11 +84,7 @@ class TimedProgram:
 
 
 class RecordedProgram:
-    """A program that records when its instructions begin and end.
-
-    Attributes:
-        address: of the native function; see `LoadedProgram`.
-    """
+    """A program that records when its instructions begin and end."""
 
     def __init__(self, optimized: HloModule) -> None:
         program, code = compile_module(optimized, host(), timer=Recorder)
@@ -71,15 +92,33 @@ class RecordedProgram:
         by_name = {i.name: i for i in optimized.instructions()}
         self._module = optimized.name
         self._instructions = [by_name[name] for name in program.timed]
-        self.address = self._loaded.symbols[ENTRY]
+        self._address = self._loaded.symbols[ENTRY]
 
-    def table(self) -> Array:
+    def _table(self) -> Array:
         """Return a table without records; pages exist when they are written to."""
         table = np.empty(RECORDS_AT + RECORD_WORDS * (_RECORDS + 1), np.int64)
         table[:RECORDS_AT] = 0, _RECORDS
         return table
 
-    def recording(self, table: Array, device: int, thread: int) -> Recording:
+    def record(
+        self,
+        caller: Caller,
+        arguments: Sequence[Array | None],
+        host: HostCalls | None = None,
+        device: VirtualDevice | None = None,
+    ) -> tuple[list[Array], Recording]:
+        """Run, alone or on a device; return the leaves of the result, and when which instruction ran."""
+        table = self._table()
+        participants = 0 if host is None else host.table
+        number, identity, stop = 0, (0, 0), None
+        if device is not None:
+            number, identity = device.world.devices.index(device), device.id
+            stop = device.world.waiting.stop_word
+        context = Context(identity, participants=participants, table=table.ctypes.data, stop=stop)
+        results = caller.run(arguments, host, context, self._address)
+        return results, self._recording(table, number, threading.get_native_id())
+
+    def _recording(self, table: Array, device: int, thread: int) -> Recording:
         """Return the records of a table that a run has filled."""
         count = min(int(table[0]), _RECORDS)
         records = table[RECORDS_AT : RECORDS_AT + RECORD_WORDS * count].reshape(count, RECORD_WORDS).copy()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.debug.floating import Array, component, just_overflowed, same_bits, ulp, wide
+from hloom.error_bounds.floating import Array, component, just_overflowed, same_bits, ulp, wide
 from hloom.errors import EvaluationError
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape

@@ -22,8 +22,8 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
-from hloom.operations.control_flow import Conditional, While
-from hloom.operations.structure import Parameter
+from hloom.operations.control_flow import Call, Conditional, Fusion, While
+from hloom.operations.structure import Constant, Parameter, Tuple
 
 Interesting = Callable[[HloModule, list[Any]], bool]
 
@@ -148,7 +148,7 @@ class _Reducer:
 
     def flatten(self) -> None:
         """Inline calls and fusions; the program may become larger."""
-        if any(i.opcode in ("call", "fusion") for i in self.best.module.instructions()):
+        if any(isinstance(i.operation, Call | Fusion) for i in self.best.module.instructions()):
             flat = smaller.flattened(self.best)
             if self.holds(flat):
                 self.best = flat
@@ -156,7 +156,7 @@ class _Reducer:
     def narrow_results(self) -> None:
         """Keep as few elements of the result as possible."""
         root = self.best.module.entry.root
-        if root.opcode != "tuple":
+        if not isinstance(root.operation, Tuple):
             return
         names = list(dict.fromkeys(o.name for o in root.operands))
         for chunk in _chunks(names):
@@ -238,7 +238,9 @@ class _Reducer:
         for computation in self.best.module.computations:
             if computation is self.best.module.entry:
                 continue
-            names = [i.name for i in computation if i.shape.is_array and i.opcode != "constant"]
+            names = [
+                i.name for i in computation if i.shape.is_array and not isinstance(i.operation, Constant)
+            ]
             for chunk in _chunks(names):
                 place = computation.name, set(chunk)
                 self.keep(lambda place=place: smaller.with_zeros(self.best, *place))

@@ -15,16 +15,21 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from hloom.debug.bounded import Bounded, NoBound, distance, finite, is_inexact_type, parts_of
-from hloom.debug.error_analysis import STRUCTURE, SUMS_OF_DEVICES, ULPS, ErrorAnalysis, growth
-from hloom.debug.floating import Array, ulp, wide
-from hloom.debug.normwise import FACTORIZATIONS
+from hloom.debug.error_analysis import ErrorAnalysis, Step, is_exact
 from hloom.devices.world import VirtualDevice, World
+from hloom.error_bounds.bounded import Bounded, distance, finite, is_inexact_type, parts_of
+from hloom.error_bounds.floating import Array, ulp, wide
+from hloom.error_bounds.rules import ULPS
+from hloom.error_bounds.sums import growth
+from hloom.errors import NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
+from hloom.ir.traits import Family, Roundoff
+from hloom.operations.control_flow import Fusion
 
 PAIRS: Final = 4
 """Pairs of runs with opposite errors."""
@@ -89,8 +94,7 @@ class Perturbed(Evaluator):
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
         """Return the function that evaluates an instruction and adds its errors."""
         evaluate = super().evaluation(instruction)
-        exact = instruction.opcode in STRUCTURE or self.analysis.rounds_once(instruction)
-        if exact or instruction.parent not in self.programs:
+        if is_exact(instruction) or instruction.parent not in self.programs:
             return evaluate
 
         def with_errors(run: Any, *operands: Any) -> Any:
@@ -101,30 +105,38 @@ class Perturbed(Evaluator):
     def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
         """Return a value with the errors of one instruction; those of two steps have theirs at the second."""
         if i.operation.begun_by:
-            summed = i.opcode.removesuffix("-done") in SUMS_OF_DEVICES
-            return self._moved(value, ULPS * ulp(2 * finite(value), value.dtype)) if summed else value
+            error = ULPS * ulp(2 * finite(value), value.dtype) if _sums_devices(i.operation) else None
+            return value if error is None else self._moved(value, error)
         if isinstance(value, Pending):
             return value
-        given = [Bounded(o) for o in operands]
+        step = Step(self.analysis, i, [Bounded(o) for o in operands], value)
         if isinstance(value, tuple):
-            if i.opcode not in FACTORIZATIONS:
+            if i.operation.roundoff is not Roundoff.ACCUMULATED:
                 return cast("Any", value)
-            found = FACTORIZATIONS[i.opcode](i, given, parts_of(value))
-            return tuple(self._moved(v, e) for v, e in zip(parts_of(value), found, strict=True))
-        return self._moved(value, self._own_error(i, given, value)) if is_inexact_type(value) else value
+            errors = zip(parts_of(value), i.operation.errors(step), strict=True)
+            return tuple(self._moved(v, error) for v, error in errors)
+        return self._moved(value, self._own_error(step)) if is_inexact_type(value) else value
 
-    def _own_error(self, i: HloInstruction, operands: list[Bounded], value: Array) -> Array:
-        if i.opcode in SUMS_OF_DEVICES:  # the other terms are not known here; they are taken for as large
-            largest = max(float(np.max(finite(o.value), initial=0.0)) for o in operands)
+    def _own_error(self, step: Step) -> Array:
+        operation, value = step.instruction.operation, np.asarray(step.value)
+        if _sums_devices(operation):  # the terms of other devices are unknown; they are taken for as large
+            largest = max(float(np.max(finite(o.value), initial=0.0)) for o in step.operands)
             return np.broadcast_to(ULPS * ulp(finite(value) + largest, value.dtype), value.shape)
         try:
-            return self.analysis.error(i, operands, value, inexact=False)
+            return operation.errors(step)
         except NoBound:  # a reduction by another function: each application may be that far off
-            return ULPS * growth(self.analysis.terms(i, operands)) * ulp(wide(value), value.dtype)
+            terms = operation.terms(*(np.shape(o.value) for o in step.operands))
+            return ULPS * growth(terms) * ulp(wide(value), value.dtype)
 
     def _moved(self, value: Array, error: Array) -> Array:
         signs = self.random.choice((-1.0, 1.0), np.shape(value))
         return np.asarray(wide(value) + self.sign * signs * error).astype(value.dtype)
+
+
+def _sums_devices(operation: Operation) -> bool:
+    """Return whether a result is rounded among devices, in an order that no device knows."""
+    rounds = operation.roundoff in (Roundoff.COMBINED, Roundoff.ACCUMULATED)
+    return operation.family is Family.COLLECTIVE and rounds
 
 
 def _programs(module: HloModule) -> set[HloComputation]:
@@ -132,7 +144,7 @@ def _programs(module: HloModule) -> set[HloComputation]:
     found, waiting = {module.entry}, [module.entry]
     while waiting:
         for i in waiting.pop().instructions:
-            if i.operation.calls_program or i.opcode == "fusion":
+            if i.operation.calls_program or isinstance(i.operation, Fusion):
                 new = [c for c in i.called_computations if c not in found]
                 found.update(new)
                 waiting += new

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.debug.floating import Array, wide
+from hloom.error_bounds.floating import Array, wide
 from hloom.shape.shape import Shape
 
 

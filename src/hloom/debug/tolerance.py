@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.debug.bounded import NoBound, finite, is_inexact_type, parts_of
 from hloom.debug.error_analysis import ErrorAnalysis
-from hloom.debug.floating import ulp, wide
 from hloom.debug.sampling import sampled
-from hloom.errors import HloError
+from hloom.error_bounds.bounded import finite, is_inexact_type, parts_of
+from hloom.error_bounds.floating import ulp, wide
+from hloom.errors import HloError, NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType

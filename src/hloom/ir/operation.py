@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, dataclass_transform
 
-from hloom.errors import HloError, ShapeError
+from hloom.errors import HloError, NoBound, ShapeError
 from hloom.ir.codec import (
     REQUIRED,
     Attribute,
@@ -39,7 +39,7 @@ from hloom.ir.codec import (
 )
 from hloom.ir.indexing import elementwise
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import Traits
+from hloom.ir.traits import Roundoff, Traits
 from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
 
@@ -118,6 +118,51 @@ class Run(Protocol):
         ...
 
 
+class ErrorRun(Protocol):
+    """The error analysis of one instruction, as its operation sees it."""
+
+    @property
+    def instruction(self) -> HloInstruction:
+        """The analysed instruction."""
+        ...
+
+    @property
+    def operands(self) -> Sequence[Any]:
+        """The operands with error bounds."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """The value of the instruction, in the types of its shape."""
+        ...
+
+    @property
+    def inexact(self) -> bool:
+        """Whether any operand has errors."""
+        ...
+
+    def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:
+        """Evaluate the instruction in f64 on other values of its operands; complex results as magnitudes.
+
+        Args:
+            operands: an array, or a value, for each operand.
+            output: the result wanted from an instruction with several.
+        """
+        ...
+
+    def call(self, index: int, *operands: Any) -> Any:
+        """Bound the errors of the called computation number ``index``."""
+        ...
+
+    def map(self, index: int, *operands: Any) -> Any:
+        """Bound the errors of a computation of scalars applied to whole arrays; raise NoBound if it loops."""
+        ...
+
+    def bounded(self) -> Any:
+        """Return the value with the bounds that `Operation.errors` gives."""
+        ...
+
+
 def require_dynamic(stated: Shape, inferred: Shape) -> None:
     """Refuse a stated shape in which a dimension is static whose size is known at run time only."""
     if not stated.admits(inferred):
@@ -177,6 +222,26 @@ class Operation(Traits):
     def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Value:
         """Return the value of the result by the reference semantics."""
         raise HloError(f"{self.opcode} has no value", rule="evaluate.no-value")
+
+    # -- rounding errors, bounded for given arguments (`hloom.debug.error_analysis`)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Return the largest error of each element of the result, of several results a tuple.
+
+        Called for inexact operands, and where `roundoff_of` states more than one rounding. Raises NoBound.
+        """
+        raise NoBound(f"{self.opcode} %{run.instruction.name} of inexact operands has no bound")
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the value with error bounds; overridden where values are forwarded or called on."""
+        return run.bounded()
+
+    def roundoff_of(self, instruction: HloInstruction) -> Roundoff:
+        """Return the roundoff of one instruction, whose called computations and element types are known."""
+        if self.roundoff is not Roundoff.COMBINED:
+            return self.roundoff
+        rounds = any(map(rounds_pairs, instruction.called_computations))
+        return Roundoff.ACCUMULATED if rounds else Roundoff.NONE
 
     # -- text hooks for the few operations whose text is not derived from the declaration
 
@@ -266,6 +331,20 @@ class Operation(Traits):
         if cls.operand_names and cls.operand_names[-1].startswith("*"):
             return None
         return len(cls.operand_names)
+
+
+def rounds_pairs(computation: HloComputation) -> bool:
+    """Return whether a computation rounds a function of several numbers, so that the order matters."""
+    return any(
+        (len(i.operands) > 1 and _is_rounded(i)) or any(map(rounds_pairs, i.called_computations))
+        for i in computation.instructions
+    )
+
+
+def _is_rounded(instruction: HloInstruction) -> bool:
+    shape = instruction.shape
+    inexact = shape.is_array and (shape.element_type.is_floating or shape.element_type.is_complex)
+    return inexact and instruction.operation.roundoff_of(instruction) is not Roundoff.NONE
 
 
 REGISTRY: dict[str, type[Operation]] = {}

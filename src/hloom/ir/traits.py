@@ -60,6 +60,23 @@ class ElementCost(enum.IntEnum):
     """A loop over operand elements for each result element."""
 
 
+class Roundoff(enum.Enum):
+    """The rounding errors that an operation itself adds, of operands without errors."""
+
+    NONE = "none"
+    """Nothing is rounded here; what a called computation rounds, or the program does, is counted there."""
+    ONCE = "once"
+    """The exact result is rounded once: all correct computations give equal bits."""
+    FUNCTION = "function"
+    """The result is within a few units in the last place."""
+    COMBINED = "combined"
+    """A called computation combines elements in any order: it rounds if that computation does."""
+    ACCUMULATED = "accumulated"
+    """As many roundings as terms; `Operation.errors` bounds them."""
+    UNKNOWN = "unknown"
+    """No bound is known."""
+
+
 class LayoutSource(enum.Enum):
     """The layout of a result whose shape the text does not state, by the convention of XLA's parser."""
 
@@ -76,12 +93,13 @@ class LayoutSource(enum.Enum):
 class Traits:
     """The traits of an operation, inherited by `Operation` and stated by families and operations.
 
-    ``family`` and ``element_cost`` have no default: a test requires both of every operation.
+    A test requires ``family``, ``element_cost`` and ``roundoff`` of every operation.
     """
 
     __slots__ = ()
     family: ClassVar[Family]
     element_cost: ClassVar[ElementCost]
+    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False
@@ -142,6 +160,14 @@ class Traits:
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return the bytes read and written by one run that is not fused with other instructions."""
         return shape_bytes(shape) + sum(map(shape_bytes, operands))
+
+    def terms(self, *operands: Sequence[int]) -> float:
+        """Return the largest number of values combined into one result element.
+
+        Args:
+            operands: the sizes of each operand.
+        """
+        return 1.0
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
         """Return the parameter types of the computations applied to elements, one entry for each computation.

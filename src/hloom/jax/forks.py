@@ -8,6 +8,7 @@ from functools import cache
 
 from hloom.jax.devices.client import clients
 from hloom.jax.pjrt.native import loading, native
+from hloom.jax.pjrt.structs import WORKER
 from hloom.jaxlib import private
 
 
@@ -23,7 +24,7 @@ def _begin() -> None:
     for client in clients:
         for device in client.devices:
             # No lock is held, the queue is empty, and the next long program starts a new thread.
-            ctypes.memset(device.worker, 0, ctypes.sizeof(device.worker))
-    # What joins threads when it is destroyed would wait for ever: jaxlib's clients and its pool of threads.
+            ctypes.memset(device.record.location("worker"), 0, WORKER.size)
+    # Destructors that join threads deadlock after a fork: those of jaxlib's clients and of its thread pool.
     for owner in (*private.backends().values(), private.thread_pool()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

@@ -27,9 +27,6 @@ _HEAD_WORDS: Final = 5
 _VERSION_BYTES: Final = 24
 _LATER_FUNCTIONS: Final = 64
 """Functions beyond the size that the table states: callers of later versions that call one get an error."""
-_NATIVE: Final = {"Client_UpdateGlobalProcessInfo": "pjrt_nothing"}
-"""Functions with native code under another name. JAX tells of other processes at any time, also at the end of
-this one, and ends it if they fail; connections tell which processes are lost."""
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
@@ -53,7 +50,7 @@ class Table:
         self._callbacks: dict[str, Any] = {}
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
-            self._words[number] = symbols.get(_NATIVE.get(name, f"PJRT_{name}")) or self._python(name)
+            self._words[number] = symbols.get(f"PJRT_{name}") or self._python(name)
         self._later = callback_of(_refuse_later, abi.HEAD.ctypes_class)
         later = ctypes.cast(self._later, ctypes.c_void_p).value or 0
         self._words[count:] = [later] * _LATER_FUNCTIONS

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, largest_of
-from hloom.library_calls.emulation import LibraryCall, Results, Settings, emulates
+from hloom.library_calls.emulation import LibraryCall, Results, emulates
+from hloom.settings import Settings
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 _NUMBERS = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
 
 
-@emulates("__cublas$gemm", "__cublas$lt$matmul")
+@emulates("__cublas$gemm", "__cublas$lt$matmul", operands=2)
 def product(call: LibraryCall) -> Results:
     """A product and its epilogue, rounded once."""
     settings = call.settings("gemm_backend_config")
@@ -27,7 +28,7 @@ def product(call: LibraryCall) -> Results:
     return _finished(call, settings, value, rest)
 
 
-@emulates("__cublas$lt$matmul$f8")
+@emulates("__cublas$lt$matmul$f8", operands=2)
 def product_of_8_bit_floats(call: LibraryCall) -> Results:
     """A product of scaled 8-bit floats; a result of that kind is scaled, and clamped to finite numbers."""
     settings = call.settings("gemm_backend_config")
@@ -52,6 +53,7 @@ def product_of_8_bit_floats(call: LibraryCall) -> Results:
 def _addend(call: LibraryCall, settings: Settings) -> tuple[XlaOp | None, list[XlaOp]]:
     """Return the matrix that is added, if there is one, and the operands behind it."""
     if settings.number("beta"):
+        call.require(len(call.operands) > 2, "beta is not 0, but there is no matrix to add")
         return call.operands[2], list(call.operands[3:])
     return None, list(call.operands[2:])
 
@@ -85,7 +87,7 @@ def _finished(call: LibraryCall, settings: Settings, value: XlaOp, rest: Sequenc
     if "BIAS" in words:
         call.require(len(rest) == 1, f"{len(rest)} operands are left for the bias")
         value = value + _along_columns(call, rest[0], value.shape)
-    (activation,) = [w for w in words if w not in ("DEFAULT", "BIAS", "AUX")] or ["NONE"]
+    activation = "_".join(w for w in words if w not in ("DEFAULT", "BIAS", "AUX")) or "NONE"
     call.require(activation in ACTIVATIONS, f"the epilogue {'_'.join(words)}")
     result = ACTIVATIONS[activation](value)
     return [result, value] if "AUX" in words else [result]

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.arithmetic import softmax
-from hloom.library_calls.emulation import LibraryCall, Results, Settings, emulates, full
+from hloom.library_calls.emulation import LibraryCall, Results, emulates, full
+from hloom.settings import Settings
 from hloom.shape.element_type import F32, PRED, S32
 from hloom.shape.shape import Shape
 
 _NUMBERS = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
 
 
-@emulates("__cudnn$fmhaSoftmax", "__cudnn$fmhaScaleBiasSoftmax")
+@emulates("__cudnn$fmhaSoftmax", "__cudnn$fmhaScaleBiasSoftmax", operands=3)
 def attention(call: LibraryCall) -> Results:
     """Attention of queries to keys, in f32."""
     settings = call.settings("cudnn_fmha_backend_config")
@@ -32,6 +33,7 @@ def attention(call: LibraryCall) -> Results:
     sizes = scores.shape.dimensions
     call.require(len(sizes) == 4, f"its scores have {len(sizes)} dimensions, not 4")
     if "Bias" in call.operation.custom_call_target:
+        call.require(bool(rest), "no operand is left for the bias")
         scores = scores + _bias(rest.pop(0), sizes)
     lengths: Sequence[XlaOp] = rest if mask.startswith("PADDING") else ()
     wanted = 2 if mask.startswith("PADDING") else 0
@@ -69,7 +71,7 @@ def _seen(
     seen = full(call.builder, True, PRED, sizes)
     if "CAUSAL" in mask:
         seen = seen & (key <= query)
-    window = int(settings.number("sliding_window_length"))
+    window = settings.integer("sliding_window_length")
     if window > 0:
         seen = seen & (key > query - window)
     return seen & _shorter(call, 3, lengths[1], sizes) if lengths else seen

@@ -13,21 +13,22 @@ import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.ir.window import ConvolutionDimensionNumbers, Window
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type
-from hloom.library_calls.emulation import LibraryCall, Results, Settings, emulates
+from hloom.library_calls.emulation import LibraryCall, Results, emulates
+from hloom.settings import Settings
 from hloom.shape.element_type import F32
 
 _SECTION: Final = "cudnn_conv_backend_config"
 _LEAKY: Final = "LEAKYRELU"
 
 
-@emulates("__cudnn$convForward")
+@emulates("__cudnn$convForward", operands=2)
 def forward(call: LibraryCall) -> Results:
     """The convolution of an input and a kernel, scaled."""
     settings = _settings(call)
     return [_rounded(call, _scaled(_convolved(call), settings))]
 
 
-@emulates("__cudnn$convBiasActivationForward")
+@emulates("__cudnn$convBiasActivationForward", operands=2)
 def with_bias_and_activation(call: LibraryCall) -> Results:
     """``activation(scale · convolution + side scale · side input + bias)``; the bias is one of features."""
     settings = _settings(call)
@@ -45,7 +46,7 @@ def with_bias_and_activation(call: LibraryCall) -> Results:
     return [_rounded(call, _activated(call, settings, value))]
 
 
-@emulates("__cudnn$convBackwardInput")
+@emulates("__cudnn$convBackwardInput", operands=2)
 def gradient_of_input(call: LibraryCall) -> Results:
     """The gradient of the input: a convolution of the output's gradient with the reversed kernel."""
     labels, groups = _labels(call), call.operation.feature_group_count
@@ -74,7 +75,7 @@ def gradient_of_input(call: LibraryCall) -> Results:
     return [_rounded(call, _convolution(call, (dy, kernel), window, gradient, (groups, 1), reversal))]
 
 
-@emulates("__cudnn$convBackwardFilter")
+@emulates("__cudnn$convBackwardFilter", operands=2)
 def gradient_of_kernel(call: LibraryCall) -> Results:
     """The gradient of the kernel: a convolution of the input with the output's gradient as the kernel."""
     labels, groups = _labels(call), call.operation.feature_group_count

@@ -12,7 +12,7 @@ from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.shape.element_type import F32
 
 
-@emulates("__cudnn$norm")
+@emulates("__cudnn$norm", operands=3)
 def layer_norm(call: LibraryCall) -> Results:
     """``(x - mean) / sqrt(variance + epsilon) · scale + bias`` along all dimensions but the first."""
     settings = call.settings("cudnn_norm_backend_config")

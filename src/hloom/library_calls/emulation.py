@@ -10,11 +10,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
@@ -24,6 +23,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import CustomCall
+from hloom.settings import Settings
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
@@ -31,43 +31,14 @@ Results: TypeAlias = Sequence[XlaOp]
 """The results of a call, in order; a tuple's further elements are workspaces, whose content is free."""
 Emulation: TypeAlias = Callable[["LibraryCall"], Results]
 
-_EMULATIONS: Final[dict[str, Emulation]] = {}
+_EMULATIONS: Final[dict[str, tuple[Emulation, int, int]]] = {}
+"""The function of each target, and the least numbers of operands and of results that it reads."""
+_RULE: Final = "custom-call.emulation"
 _FAMILIES: Final = (
     "cub", "cublas", "cudnn_attention", "cudnn_convolutions", "cudnn_normalization", "factorizations",
     "linear_algebra", "onednn", "threefry",
 )  # fmt: skip
 """The files that register emulations."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """A message of a call's configuration in JSON, whose absent fields have the defaults of proto3."""
-
-    fields: Mapping[str, Any]
-
-    def number(self, name: str, default: float = 0.0) -> float:
-        """Return a number."""
-        return float(self.fields.get(name, default))
-
-    def word(self, name: str, default: str) -> str:
-        """Return an enumerated value."""
-        return str(self.fields.get(name, default))
-
-    def flag(self, name: str) -> bool:
-        """Return a truth value."""
-        return bool(self.fields.get(name, False))
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """Return numbers, which JSON has as strings if they have 64 bits."""
-        return tuple(int(n) for n in self.fields.get(name, ()))
-
-    def words(self, name: str) -> tuple[str, ...]:
-        """Return enumerated values."""
-        return tuple(str(word) for word in self.fields.get(name, ()))
-
-    def message(self, name: str) -> Settings:
-        """Return a nested message."""
-        return Settings(self.fields.get(name, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,36 +71,36 @@ class LibraryCall:
 
     def settings(self, section: str) -> Settings:
         """Return a section of the configuration; older programs have its fields without the section."""
-        try:
-            fields = json.loads(self.instruction.backend_config or "{}")
-            return Settings(fields.get(section, fields))
-        except (ValueError, AttributeError) as error:
-            raise self.refusal(f"its backend_config is not JSON: {error}") from None
+        settings = Settings.parse(self.instruction.backend_config or "{}", self._malformed)
+        return settings.message(section) if section in settings.fields else settings
 
     def require(self, holds: bool, what: str) -> None:
         """Raise HloError (``custom-call.emulation``) unless a condition of the emulation holds."""
         if not holds:
             raise self.refusal(what)
 
+    def _malformed(self, what: str) -> HloError:
+        return self.refusal(f"its backend_config is malformed: {what}")
+
     def refusal(self, what: str) -> HloError:
         """Return the error for a call whose configuration is not emulated."""
         message = f"custom call target {self.operation.custom_call_target!r} is not emulated: {what}"
-        return HloError(message, rule="custom-call.emulation", instruction=self.instruction.name)
+        return HloError(message, rule=_RULE, instruction=self.instruction.name)
 
 
-def emulates(*targets: str) -> Callable[[Emulation], Emulation]:
-    """Register the emulation of custom call targets."""
+def emulates(*targets: str, operands: int = 1, results: int = 1) -> Callable[[Emulation], Emulation]:
+    """Register the emulation of custom call targets that have at least so many operands and results."""
 
     def register(emulation: Emulation) -> Emulation:
         for target in targets:
-            _EMULATIONS[target] = emulation
+            _EMULATIONS[target] = emulation, operands, results
         return emulation
 
     return register
 
 
-def emulations() -> Mapping[str, Emulation]:
-    """Return the emulation of each target."""
+def emulations() -> Mapping[str, tuple[Emulation, int, int]]:
+    """Return the emulation of each target, with the least numbers of its operands and results."""
     for family in _FAMILIES:
         import_module(f"hloom.library_calls.{family}")
     return _EMULATIONS
@@ -146,12 +117,16 @@ def program_of(instruction: HloInstruction) -> XlaComputation:
         for number, operand in enumerate(instruction.operands)
     )
     call = LibraryCall(instruction, operands)
-    call.require(bool(operands), "it has no operands")
-    try:
-        results = list(emulations()[call.operation.custom_call_target](call))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise call.refusal(f"its configuration is malformed: {type(error).__name__}: {error}") from error
     shapes = call.shapes
+    emulation, least_operands, least_results = emulations()[call.operation.custom_call_target]
+    call.require(len(operands) >= least_operands, f"{len(operands)} operands of at least {least_operands}")
+    call.require(len(shapes) >= least_results, f"{len(shapes)} results of at least {least_results}")
+    try:
+        results = list(emulation(call))
+    except HloError as error:
+        if error.rule == _RULE:
+            raise
+        raise call.refusal(f"its configuration is malformed: {error.message}") from error
     for number, (result, shape) in enumerate(zip(results, shapes)):
         same = result.shape.dimensions == shape.dimensions
         call.require(

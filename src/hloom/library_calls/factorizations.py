@@ -18,19 +18,19 @@ from hloom.shape.shape import Shape
 _PREFIXES: Final = {F32: "s", F64: "d", C64: "c", C128: "z"}
 
 
-@emulates("Qr")
+@emulates("Qr", results=2)
 def qr(call: LibraryCall) -> Results:
     """The upper triangle of R with the reflectors below it, and their factors tau."""
     return _called("geqrf", "geqrf", call.operands, [shape.dimensions for shape in call.shapes])
 
 
-@emulates("ProductOfElementaryHouseholderReflectors")
+@emulates("ProductOfElementaryHouseholderReflectors", operands=2)
 def reflectors(call: LibraryCall) -> Results:
     """The first columns of the product of the reflectors that ``Qr`` has returned."""
     return _called("orgqr", "ungqr", call.operands, [call.shapes[0].dimensions])
 
 
-@emulates("Eigh")
+@emulates("Eigh", results=2)
 def eigh(call: LibraryCall) -> Results:
     """The eigenvectors of a Hermitian matrix and its eigenvalues in ascending order.
 
@@ -40,7 +40,7 @@ def eigh(call: LibraryCall) -> Results:
     call.require(
         len(fields) == 4 and fields[0] in ("0", "1"), "its configuration is not lower,sort,max_iter,tol"
     )
-    vectors, values = (shape.dimensions for shape in call.shapes)
+    vectors, values = (shape.dimensions for shape in call.shapes[:2])
     triangle = ord("L" if fields[0] == "1" else "U")
     options = f"{{mode = {ord('V')} : ui8, uplo = {triangle} : ui8}}"
     return _called("syevd", "heevd", call.operands, [vectors, values, vectors[:-2]], options)[:2]

@@ -6,10 +6,10 @@ import hloom.ops as ops
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 
 
-@emulates("__cublas$triangularSolve")
+@emulates("__cublas$triangularSolve", operands=2)
 def triangular_solve(call: LibraryCall) -> Results:
     """The solution of a system with a triangular matrix."""
-    a, b = call.operands
+    a, b = call.operands[:2]
     settings = call.settings("triangular_solve_options")
     transposed = settings.word("transpose_a", "")
     call.require(transposed in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"), f"transpose_a is {transposed!r}")

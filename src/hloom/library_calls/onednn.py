@@ -10,14 +10,15 @@ import hloom.ops as ops
 from hloom.builder.builder import XlaOp
 from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, normalized
 from hloom.library_calls.arithmetic import softmax as softmax_along
-from hloom.library_calls.emulation import LibraryCall, Results, Settings, emulates
+from hloom.library_calls.emulation import LibraryCall, Results, emulates
+from hloom.settings import Settings
 from hloom.shape.element_type import F32
 
 _ADDED: Final = ("BIAS", "BINARY_ADD")
 """Fused operations that add an operand."""
 
 
-@emulates("__onednn$matmul")
+@emulates("__onednn$matmul", operands=2)
 def product(call: LibraryCall) -> Results:
     """A product of the last two dimensions, then fused operations in their order, each with its operand."""
     settings = call.settings("onednn_matmul_config")
@@ -46,6 +47,7 @@ def product(call: LibraryCall) -> Results:
 def _fused(call: LibraryCall, fusions: Settings, name: str, value: XlaOp, rest: list[XlaOp]) -> XlaOp:
     """Apply one fused operation, which takes its operand from the rest."""
     if name in _ADDED:
+        call.require(bool(rest), f"no operand is left for {name}")
         return value + _broadcast(ops.ConvertElementType(rest.pop(0), value.shape.element_type), value)
     if name == "LINEAR":
         return value * _float_of(fusions, "alpha_typecast")
@@ -71,8 +73,8 @@ def _float_of(settings: Settings, name: str) -> float:
 @emulates("__onednn$softmax")
 def softmax(call: LibraryCall) -> Results:
     """The softmax along an axis."""
-    (x,) = call.operands
-    axis = int(call.settings("onednn_softmax_config").number("softmax_axis"))
+    x = call.operands[0]
+    axis = call.settings("onednn_softmax_config").integer("softmax_axis")
     return [softmax_along(ops.ConvertElementType(x, F32), axis)[0]]
 
 

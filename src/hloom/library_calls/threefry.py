@@ -14,7 +14,7 @@ _PARITY: Final = 0x1BD11BDA
 """A constant of Skein, from which the third word of the key is formed."""
 
 
-@emulates("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32", "hip_threefry2x32_ffi")
+@emulates("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32", "hip_threefry2x32_ffi", operands=4)
 def threefry(call: LibraryCall) -> Results:
     """Hash pairs of words (operands 2 and 3) by the keys (operands 0 and 1)."""
     sizes = call.shapes[0].dimensions

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.ir.operation import Array, Run, operation
-from hloom.ir.traits import ElementCost, Range
+from hloom.error_bounds.bounded import Bounded, is_inexact_type
+from hloom.error_bounds.rules import added, any_bits, largest, magnitude, monotone, multiplied
+from hloom.ir.operation import Array, ErrorRun, Run, operation
+from hloom.ir.traits import ElementCost, Range, Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import ANY, COMPLEX, COMPONENT, FLOATING, INTEGER, PREDICATE, Elementwise
 from hloom.operations.rounding import double, narrow
@@ -22,6 +24,7 @@ from hloom.shape.element_type import C64, C128, F8E8M0FNU, F32, ElementType
 class Add(Elementwise):
     """The sum of ``lhs`` and ``rhs``. Integers wrap; for pred it is their disjunction."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
     commutative: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
@@ -34,6 +37,8 @@ class Add(Elementwise):
         """Return -0 for floats (0 + -0 is 0, not -0), 0 for integers and predicates."""
         return -0.0 if element_type.is_floating else None if element_type.is_complex else 0
 
+    propagate = added
+
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs + rhs
 
@@ -42,10 +47,14 @@ class Add(Elementwise):
 class Subtract(Elementwise):
     """The difference of ``lhs`` and ``rhs``. Integers wrap."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
+
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
         """Subtract the bounds, crosswise."""
         (a, b), (c, d) = ranges
         return a - d, b - c
+
+    propagate = added
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs - rhs
@@ -58,6 +67,7 @@ class Multiply(Elementwise):
     (a + bi)(c + di) is (ac - bd) + (ad + bc)i, each operation rounded separately.
     """
 
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
     commutative: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
@@ -70,6 +80,8 @@ class Multiply(Elementwise):
     def neutral_element(self, element_type: ElementType) -> float | int | None:
         """Return 1."""
         return None if element_type.is_complex else 1.0 if element_type.is_floating else 1
+
+    propagate = multiplied
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Multiply complex numbers by parts, because numpy may contract to fused multiply-adds."""
@@ -88,6 +100,8 @@ class Divide(Elementwise):
     """
 
     element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
+    complex_roundoff: ClassVar[Roundoff | None] = Roundoff.FUNCTION
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
         """Take the extremes of the quotients by positive divisors."""
@@ -96,6 +110,15 @@ class Divide(Elementwise):
             return None
         quotients = [int(a / b) for a in first for b in (least, greatest)]
         return min(quotients), max(quotients)
+
+    def propagate(self, run: ErrorRun) -> Array:
+        """Bound quotients by the divisor nearest to 0; quotients of undecided integers may be any."""
+        if not is_inexact_type(run.value):
+            return any_bits(self, run)
+        x, y = run.operands
+        least = magnitude(y) - y.spread
+        errors = x.spread + magnitude(Bounded(run.value)) * y.spread
+        return np.where(least > 0, errors / least, np.inf)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Divide: integers truncating without traps, floats by IEEE 754, complex numbers by Annex G."""
@@ -114,6 +137,8 @@ class Remainder(Elementwise):
     """
 
     element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = any_bits
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | INTEGER
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
@@ -149,6 +174,8 @@ class Maximum(Elementwise):
     Complex numbers are ordered by their real, then by their imaginary part.
     """
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = largest
     commutative: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
@@ -178,6 +205,8 @@ class Minimum(Elementwise):
     Complex numbers are ordered by their real, then by their imaginary part.
     """
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = largest
     commutative: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
@@ -221,7 +250,12 @@ class Power(Elementwise):
     """
 
     element_cost: ClassVar[ElementCost] = ElementCost.TRANSCENDENTAL
+    roundoff: ClassVar[Roundoff] = Roundoff.FUNCTION
     transcendental: ClassVar[bool] = True
+
+    def propagate(self, run: ErrorRun) -> Array:
+        """Take floats at the corners of both intervals; powers of undecided integers may be any."""
+        return monotone(self, run) if is_inexact_type(run.value) else any_bits(self, run)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Square repeatedly for integers, compute floats in f64, complex numbers by the logarithm."""
@@ -264,6 +298,8 @@ class Atan2(Elementwise):
     """
 
     element_cost: ClassVar[ElementCost] = ElementCost.TRANSCENDENTAL
+    roundoff: ClassVar[Roundoff] = Roundoff.FUNCTION
+    propagate = monotone
     transcendental: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
 
@@ -279,6 +315,8 @@ class Atan2(Elementwise):
 class Complex(Elementwise):
     """The complex number with the given real and imaginary part."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = added
     accepts: ClassVar[frozenset[ElementType]] = COMPONENT
 
     def result_type(self, operand: ElementType) -> ElementType:
@@ -294,7 +332,24 @@ class Logical(Elementwise):
     """Operations on pred and on the bits of integers."""
 
     __slots__ = ()
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     accepts: ClassVar[frozenset[ElementType]] = INTEGER | PREDICATE
+
+    def propagate(self, run: ErrorRun) -> Array:
+        """Bits of an undecided integer may be any; a predicate is undecided where `undecided` says so."""
+        if run.value.dtype != np.bool_:
+            return any_bits(self, run)
+        true = [o.value | (o.spread > 0) for o in run.operands]
+        false = [~o.value | (o.spread > 0) for o in run.operands]
+        return np.asarray(self.undecided(true, false), np.float64)
+
+    def integer_errors(self, run: ErrorRun) -> Array:
+        """Return the errors as they are: bits do not wrap around."""
+        return self.propagate(run)
+
+    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Any:
+        """Return where the result may be either, from where each operand may be true and may be false."""
+        return np.logical_or.reduce([t & f for t, f in zip(true, false, strict=True)])
 
 
 @operation("and", "lhs rhs")
@@ -313,6 +368,10 @@ class And(Logical):
         """Return the pattern with all bits set."""
         return all_ones(element_type)
 
+    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Any:
+        """Return where both may be true and one may be false."""
+        return (true[0] & true[1]) & (false[0] | false[1])
+
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs & rhs
 
@@ -327,6 +386,10 @@ class Or(Logical):
     def neutral_element(self, element_type: ElementType) -> float | int | None:
         """Return 0, the pattern with no bit set."""
         return 0
+
+    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Any:
+        """Return where both may be false and one may be true."""
+        return (true[0] | true[1]) & (false[0] & false[1])
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs | rhs
@@ -350,6 +413,8 @@ class Patterned(Elementwise):
     """Operations on the bit patterns of integers: shifts, bit counts, the high half of a product."""
 
     __slots__ = ()
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = any_bits
     accepts: ClassVar[frozenset[ElementType]] = INTEGER
 
     patterns: ClassVar[Callable[..., Any]]

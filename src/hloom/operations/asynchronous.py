@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from hloom.error_bounds.bounded import Bounded
 from hloom.errors import ShapeError
 from hloom.ir.calling import OutputAlias, output_to_operand_aliasing
 from hloom.ir.codec import Message, ScalarCodec, attribute
 from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
-from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.operation import ErrorRun, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.control_flow import check_aliasing, check_arguments
 from hloom.operations.values import context, zeros
 from hloom.shape.element_type import U32
@@ -50,6 +51,7 @@ class AsyncStart(Operation):
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
     communicates: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
@@ -73,6 +75,11 @@ class AsyncStart(Operation):
             raise ShapeError(message, rule="async-start.result")
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Run the computation at once; contexts hold no value."""
+        contexts = [Bounded(None) for _ in run.instruction.shape.tuple_shapes[2:]]
+        return operands, run.call(0, *operands), *contexts
+
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Run the computation up to the point where it waits for other devices."""
         contexts = [zeros(s) for s in run.shape.tuple_shapes[2:]]
@@ -92,6 +99,7 @@ class AsyncUpdate(Operation):
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     aliases_operand: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
@@ -100,6 +108,10 @@ class AsyncUpdate(Operation):
         """Return the operand's shape."""
         check_form(self.opcode, start)
         return start
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the operand."""
+        return operands[0]
 
     def evaluate(self, run: Run, start: Value) -> Value:
         """Return the operand."""
@@ -112,6 +124,7 @@ class AsyncDone(Operation):
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
@@ -120,6 +133,10 @@ class AsyncDone(Operation):
         """Return the second element of async-start."""
         check_form(self.opcode, start)
         return start.tuple_shapes[1]
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the result of the computation."""
+        return operands[0][1]
 
     def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
         """Wait for the result."""
@@ -157,6 +174,7 @@ class CopyStart(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     reads_layout: ClassVar[bool] = True
     cross_program_prefetch_index: int | None = attribute(_PrefetchIndexCodec(), default=None)
 
@@ -182,6 +200,7 @@ class CopyDone(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     begun_by: ClassVar[tuple[str, ...]] = ("copy-start",)
 
     def infer(self, start: Shape) -> Shape:

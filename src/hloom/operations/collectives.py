@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import linear, no_bound
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import attribute, dims, flag
 from hloom.ir.cursor import Cursor
-from hloom.ir.device import Device, DeviceId, Pending
+from hloom.ir.device import DeviceId, Pending
 from hloom.ir.device_groups import (
     ReplicaGroups,
     channel_id,
@@ -26,9 +27,17 @@ from hloom.ir.device_groups import (
     members_of,
     replica_groups,
 )
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
-from hloom.ir.traits import ElementCost, Family
-from hloom.shape.element_type import U32
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+    require_dynamic,
+)
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.shape import Shape
 
 MODES = ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")
@@ -72,6 +81,7 @@ class Collective(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
@@ -189,7 +199,14 @@ def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) ->
 class Reducing(Collective):
     """A collective that combines values of devices by a called computation."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     __slots__ = ()
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Return zeros for exact operands of one device; errors of several devices are sampled."""
+        if run.inexact or isinstance(run.value, tuple):
+            raise no_bound(run)
+        return np.zeros(np.shape(run.value))
 
     def check_reducer(self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...]) -> None:
         """Check for (T, T) -> T on scalars of the operands' type T, or floats of another precision."""
@@ -280,6 +297,7 @@ class AllReduceDone(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("all-reduce-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = ()
@@ -361,6 +379,7 @@ class AllGather(_AllGathering):
         constrain_layout: the operands' layouts must not change.
     """
 
+    errors = linear
     channel_id: int | None = channel_id()
     replica_groups: ReplicaGroups = replica_groups()
     constrain_layout: bool = flag()
@@ -440,6 +459,7 @@ class AllGatherDone(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("all-gather-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
@@ -535,50 +555,3 @@ class ReduceScatter(Reducing):
             part = slice(position * size, (position + 1) * size)
             parts.append(whole[(slice(None),) * dimension + (part,)])
         return as_stated(run, parts, run.shape, count)
-
-
-# -- ids
-
-
-@operation("replica-id")
-class ReplicaId(Operation):
-    """The number of this device's replica, as u32[]."""
-
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    distinct: ClassVar[bool] = True
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self) -> Shape:
-        """Return u32[]."""
-        return Shape(U32)
-
-    def evaluate(self, run: Run) -> Array:
-        """Return the replica number of the device."""
-        device: Device = run.device
-        return np.asarray(device.id[0], run.dtype)
-
-
-@operation("partition-id")
-class PartitionId(Operation):
-    """The number of this device's partition, as u32[]."""
-
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    distinct: ClassVar[bool] = True
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self) -> Shape:
-        """Return u32[]."""
-        return Shape(U32)
-
-    def evaluate(self, run: Run) -> Array:
-        """Return the partition number of the device."""
-        device: Device = run.device
-        return np.asarray(device.id[1], run.dtype)

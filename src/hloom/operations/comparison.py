@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded
+from hloom.error_bounds.floating import wide
+from hloom.error_bounds.rules import apart, largest
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
-from hloom.ir.traits import LayoutSource, Range
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, operation
+from hloom.ir.traits import LayoutSource, Range, Roundoff
 from hloom.ir.xla_version import V0_11
 from hloom.operations.arithmetic import maximum, minimum
+from hloom.operations.conversion import Copy
 from hloom.operations.elementwise import (
     ANY,
     Elementwise,
@@ -21,6 +25,9 @@ from hloom.operations.elementwise import (
     joint_element_type,
     same_dimensions,
 )
+from hloom.operations.movement import Broadcast
+from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
 from hloom.operations.rounding import widen
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
@@ -57,6 +64,7 @@ class Compare(Elementwise):
         order: XLA's word for the type since 0.11: TOTAL is TOTALORDER, PARTIAL is FLOAT.
     """
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     accepts: ClassVar[frozenset[ElementType]] = ANY
     direction: str = enum(tuple(_COMPARE), proto="comparison_direction", stored_as_text=True)
     comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True, until=V0_11)
@@ -116,6 +124,21 @@ class Compare(Elementwise):
             )
         return shape
 
+    def errors(self, run: ErrorRun) -> Array:
+        """Return 1 where two numbers are no farther apart than their errors, so that either is larger."""
+        a, b = run.operands
+        i = run.instruction
+        if i.operands[0] is i.operands[1]:
+            return np.zeros(run.value.shape)
+        if self.direction in ("EQ", "NE"):
+            extreme = _equality_with_extreme(i, a, b)
+            if extreme is not None:
+                return extreme
+        error = a.spread + b.spread
+        x, y = wide(a.value), wide(b.value)
+        undecided = (error > 0) & ~(np.abs(x - y) > error) & ~np.isnan(x) & ~np.isnan(y)
+        return undecided.astype(np.float64)
+
     def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Array:
         """Compare; for the total order compare integer keys, which tell the payloads of NaN apart."""
         lhs, rhs = operands
@@ -130,6 +153,27 @@ class Compare(Elementwise):
             common = np.result_type(lhs, rhs)
             lhs, rhs = total_order_key(lhs.astype(common)), total_order_key(rhs.astype(common))
         return relation(lhs, rhs)
+
+
+def _equality_with_extreme(i: HloInstruction, a: Bounded, b: Bounded) -> Array | None:
+    """Return where the equality of an array with its own maximum or minimum is undecided; None for others.
+
+    The extreme is one of the elements, so an element is equal to it if no other is within its errors.
+    """
+    array, other = (i.operands[0], i.operands[1]) if a.error is not None else (i.operands[1], i.operands[0])
+    elements, extreme = (a, b) if a.error is not None else (b, a)
+    while isinstance(other.operation, Broadcast | Reshape | Copy):
+        other = other.operands[0]
+    if not isinstance(other.operation, Reduce) or other.operands[0] is not array or not other.shape.is_array:
+        return None
+    axes = other.operation.dimensions
+    x, error = wide(elements.value), elements.spread
+    for sign in (1, -1):
+        most = np.max(sign * x, axes, keepdims=True)
+        if np.array_equal(np.broadcast_to(most, x.shape), sign * wide(extreme.value)):
+            near = sign * x + error >= np.max(sign * x - error, axes, keepdims=True)
+            return (near & (near.sum(axes, keepdims=True) > 1)).astype(np.float64)
+    return None
 
 
 def natural_type(element_type: ElementType) -> str:
@@ -156,6 +200,8 @@ def total_order_key(array: Array) -> Array:
 class Select(Elementwise):
     """Elements of ``on_true`` where ``pred`` holds, else of ``on_false``; a scalar pred decides for all."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Return 0: selection is not arithmetic."""
         return 0.0
@@ -173,6 +219,12 @@ class Select(Elementwise):
         shape = same_dimensions(self.opcode, tuple(cases) if pred.is_scalar else (*cases, pred))
         return shape.with_element_type(joint_element_type(self.opcode, tuple(cases)))
 
+    def errors(self, run: ErrorRun) -> Array:
+        """Return the errors of the selected elements; where the predicate is undecided, allow either."""
+        pred, a, b = run.operands
+        errors = cast("Array", np.where(pred.value, a.spread, b.spread))
+        return np.where(pred.spread > 0, apart(a, b), errors)
+
     def evaluate(self, run: Run, pred: Array, on_true: Array, on_false: Array) -> Array:
         """Copy values bit by bit."""
         return np.where(pred, on_true.astype(run.dtype, copy=False), on_false.astype(run.dtype, copy=False))
@@ -186,6 +238,8 @@ class Clamp(Elementwise):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.SECOND_OPERAND
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = largest
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:

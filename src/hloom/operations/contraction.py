@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 
+from hloom.error_bounds.sums import sum_of_products
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import ElementCost, Family, shape_elements
+from hloom.ir.traits import ElementCost, Family, Roundoff, shape_elements
 from hloom.operations.arithmetic import Add
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
@@ -135,6 +136,8 @@ class _Contraction(Operation):
 
     family: ClassVar[Family] = Family.CONTRACTION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
+    errors = sum_of_products
     __slots__ = ()
     lhs_batch_dims: tuple[int, ...]
     lhs_contracting_dims: tuple[int, ...]
@@ -193,9 +196,9 @@ class _Contraction(Operation):
             tuple(shape.dynamic_dimensions[i] for shape, i in places),
         )
 
-    def terms(self, lhs: Array) -> int:
+    def terms(self, *operands: Sequence[int]) -> int:
         """Return the number of products that are summed for one element of the result."""
-        return math.prod(_sizes(lhs, self.lhs_contracting_dims))
+        return math.prod(operands[0][d] for d in self.lhs_contracting_dims)
 
     def dot(self, lhs: Array, rhs: Array) -> Array:
         """Return the contraction of arrays of one accumulation type."""
@@ -205,7 +208,7 @@ class _Contraction(Operation):
         left = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_inner)]
         right = [i for i in range(rhs.ndim) if i not in (*rhs_batch, *rhs_inner)]
         batch, rows, columns = _sizes(lhs, lhs_batch), _sizes(lhs, left), _sizes(rhs, right)
-        b, m, n, k = math.prod(batch), math.prod(rows), math.prod(columns), self.terms(lhs)
+        b, m, n, k = math.prod(batch), math.prod(rows), math.prod(columns), self.terms(lhs.shape)
         a = lhs.transpose(*lhs_batch, *left, *lhs_inner).reshape(b, m, k)
         c = rhs.transpose(*rhs_batch, *rhs_inner, *right).reshape(b, k, n)
         return matrix_product(a, c).reshape(batch + rows + columns)
@@ -274,7 +277,7 @@ class Dot(_Contraction):
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
         """Contract in the accumulation type, round to the result's type."""
-        lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs))
+        lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs.shape))
         return convert(self.dot(lhs, rhs), run.dtype)
 
 
@@ -382,7 +385,7 @@ class RaggedDot(_Contraction):
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array, group_sizes: Array) -> Array:
         """Compute one dot per group; select the group's elements, so that NaN outside it does not matter."""
-        lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs))
+        lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs.shape))
         zero = np.zeros((), lhs.dtype)
         ragged = self.lhs_ragged_dims[0]
         member = self._membership(lhs, group_sizes)

@@ -6,8 +6,9 @@ The pages "Call", "CompositeCall", "While" and "Conditional".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from hloom.error_bounds.rules import either, no_bound
 from hloom.errors import ShapeError
 from hloom.ir.calling import (
     OutputAlias,
@@ -16,8 +17,8 @@ from hloom.ir.calling import (
 from hloom.ir.codec import enum, flag
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family, LayoutSource
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
@@ -56,6 +57,7 @@ class Call(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
     is_composite: bool = flag(default=False, after_computations=True)
 
@@ -77,6 +79,10 @@ class Call(Operation):
             message = "a composite call needs the frontend attribute composite.name"
             raise ShapeError(message, rule="call.composite-name", instruction=instruction.name)
 
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Bound the computation."""
+        return run.call(0, *operands)
+
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Evaluate the computation."""
         return run.call(0, *operands)
@@ -94,6 +100,7 @@ class While(Operation):
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
 
     def infer(self, init: Shape, *, computations: tuple[ProgramShape, ...] = ()) -> Shape:
@@ -116,6 +123,17 @@ class While(Operation):
         """Return the roles with the condition first, in the order of printing."""
         body, condition = instruction.called_computations
         return [(self.roles[1], [condition]), (self.roles[0], [body])]
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Bound the loop; raise NoBound if rounding decides on the number of iterations."""
+        (state,) = operands
+        while True:
+            again = run.call(1, state)
+            if again.error is not None:
+                raise no_bound(run, "runs as often as rounding decides")
+            if not again.value:
+                return state
+            state = run.call(0, state)
 
     def evaluate(self, run: Run, init: Value) -> Value:
         """Evaluate the loop."""
@@ -151,6 +169,7 @@ class Conditional(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
 
     def infer(
@@ -188,12 +207,25 @@ class Conditional(Operation):
 
     def evaluate(self, run: Run, branch_index: Array, *branch_operands: Value) -> Value:
         """Evaluate the chosen branch on its operand."""
-        count = len(branch_operands)
-        if branch_index.dtype == bool:
-            chosen = 0 if branch_index else 1
-        else:
-            chosen = int(branch_index) if 0 <= branch_index < count else count - 1
-        return run.call(chosen, branch_operands[chosen])
+        number = branch_number(branch_index, len(branch_operands))
+        return run.call(number, branch_operands[number])
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Bound the chosen branch; if the index is undecided, include the results of all others."""
+        index, *arguments = operands
+        number = branch_number(index.value, len(arguments))
+        result = run.call(number, arguments[number])
+        for other, argument in enumerate(arguments):
+            if index.error is not None and other != number:
+                result = either(result, run.call(other, argument))
+        return result
+
+
+def branch_number(index: Array, count: int) -> int:
+    """Return the branch that a pred (true is branch 0) or an integer selects, out of range the last one."""
+    if index.dtype == bool:
+        return 0 if index else 1
+    return int(index) if 0 <= index < count else count - 1
 
 
 @operation("fusion", "*operands", computations=["calls"])
@@ -209,6 +241,7 @@ class Fusion(Operation):
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers: ClassVar[bool] = False
     kind: str = enum(("kLoop", "kInput", "kOutput", "kCustom"), proto="fusion_kind", stored_as_text=True)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
@@ -230,6 +263,10 @@ class Fusion(Operation):
             message = f"the fused computation gives {calls.result}, the fusion {shape}"
             raise ShapeError(message, rule="fusion.result")
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Bound the computation."""
+        return run.call(0, *operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Evaluate the computation."""

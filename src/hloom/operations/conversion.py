@@ -7,14 +7,25 @@ from typing import ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.floating import wide
+from hloom.error_bounds.rules import added, any_bits, linear, monotone, wrapped
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import integer
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+    require_dynamic,
+)
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import ElementCost, Family, LayoutSource, Range
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Range, Roundoff
 from hloom.operations.elementwise import (
     ANY,
     FLOATING,
@@ -41,7 +52,17 @@ class Convert(Elementwise):
     """
 
     infers = False
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
+    propagate = added
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def integer_errors(self, run: ErrorRun) -> Array:
+        """Return the change at both ends of a float or pred; conversions between integers wrap around."""
+        (x,) = run.operands
+        if run.value.dtype == np.bool_:
+            return ((x.spread > 0) & ~(np.abs(wide(x.value)) > x.spread)).astype(np.float64)
+        is_integer = ElementType.from_dtype(x.value.dtype).is_integer
+        return wrapped(run.value, x.spread) if is_integer else monotone(self, run)
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
         """Return the operand's range if the result's type holds it."""
@@ -72,6 +93,8 @@ class BitcastConvert(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = any_bits
     infers = False
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -150,6 +173,8 @@ class Bitcast(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     aliases_operand: ClassVar[bool] = True
     scalar_identity: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
@@ -195,6 +220,8 @@ class ReducePrecision(Elementwise):
         mantissa_bits: not counting the implicit one; at least 0.
     """
 
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
+    propagate = added
     accepts: ClassVar[frozenset[ElementType]] = FLOATING
     exponent_bits: int = integer(always=True)
     mantissa_bits: int = integer(always=True)
@@ -252,6 +279,7 @@ class StochasticConvert(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
     infers = False
     elementwise: ClassVar[bool] = True
 
@@ -300,6 +328,8 @@ class Copy(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     aliases_operand: ClassVar[bool] = True
     scalar_identity: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True

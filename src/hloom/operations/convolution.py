@@ -12,13 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.sums import sum_of_products
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import ElementCost, Family, shape_elements
+from hloom.ir.traits import ElementCost, Family, Roundoff, shape_elements
 from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension, dim_labels, window
 from hloom.operations.arithmetic import Add
 from hloom.operations.contraction import (
@@ -61,6 +62,8 @@ class Convolution(Operation):
 
     family: ClassVar[Family] = Family.CONTRACTION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
+    errors = sum_of_products
     window: Window = window(default=(), always=False)
     dim_labels: ConvolutionDimensionNumbers = dim_labels()
     feature_group_count: int = integer(default=1)
@@ -202,6 +205,11 @@ class Convolution(Operation):
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check dimensions; the result may have the wider type to which the sums are rounded."""
         check_result_type("convolution", self.infer(*operands), shape)
+
+    def terms(self, *operands: Sequence[int]) -> float:
+        """Return the number of kernel elements for one output feature."""
+        kernel = operands[1]
+        return math.prod(kernel) / max(1, kernel[self.dim_labels.kernel_output_feature_dimension])
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
         """Transpose roles and groups into a standard order, sum products, transpose the result back."""

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 
+from hloom.error_bounds.floating import wide
+from hloom.error_bounds.rules import no_bound
 from hloom.errors import EvaluationError, ShapeError, VerifyError
 from hloom.ir.calling import (
     LayoutConstraintsCodec,
@@ -26,12 +28,13 @@ from hloom.ir.codec import Message, attribute, enum, flag, string
 from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Role, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, parallel, with_halos
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
 from hloom.operations.arithmetic import Add
 from hloom.operations.control_flow import check_aliasing
+from hloom.operations.sorting import errors_of_leading
 from hloom.operations.values import described, elements_of, fits
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -187,6 +190,7 @@ class CustomCall(Operation):
 
     family: ClassVar[Family] = Family.CUSTOM
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     configured: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
     infers: ClassVar[bool] = False
@@ -250,6 +254,14 @@ class CustomCall(Operation):
         """Return the called computations as one list."""
         computations = list(instruction.called_computations)
         return [(self.roles[0], computations)] if computations else []
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Bound the largest elements (TopK); of other functions nothing is known."""
+        if self.custom_call_target != "TopK":
+            raise no_bound(run)
+        first, x = run.value[0], run.operands[0].value
+        descending = not first.size or np.array_equal(wide(first[..., 0]), np.max(wide(x), -1))
+        return errors_of_leading(run, descending=bool(descending))
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Call the registered function and check its result against the stated shape."""

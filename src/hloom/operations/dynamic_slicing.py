@@ -7,18 +7,19 @@ inside the operand; they may be of any integer type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import indexed, moved, span
 from hloom.errors import ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, Run, operation
 from hloom.ir.sharding_rule import Factor, same_extents
-from hloom.ir.traits import ElementCost, Family, shape_bytes
+from hloom.ir.traits import ElementCost, Family, Roundoff, shape_bytes
 from hloom.operations.arithmetic import Add
 from hloom.operations.elementwise import joint_element_type
 from hloom.operations.movement import filled, require_array
@@ -74,6 +75,8 @@ class DynamicSlice(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = indexed
     fixes_sizes: ClassVar[bool] = True
     dynamic_slice_sizes: tuple[int, ...] = dims()
 
@@ -143,6 +146,7 @@ class DynamicUpdateSlice(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     updates_operand: ClassVar[bool] = True
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -193,6 +197,13 @@ class DynamicUpdateSlice(Operation):
             return old
         new = yield Read(update, tuple(source), inside)
         return new if inside is None else x.choose(inside, new, old)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Move the errors; with an undecided position each element may be an old or a new one."""
+        array, update, *indices = run.operands
+        if all(index.error is None for index in indices):
+            return moved(run, 2)
+        return np.full(run.value.shape, span(array, update))
 
     def evaluate(self, run: Run, operand: Array, update: Array, *start_indices: Array) -> Array:
         """Return a copy with the slice replaced."""

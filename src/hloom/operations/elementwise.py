@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.bounded import is_inexact_type
+from hloom.error_bounds.rules import no_bound, rounding, wrapped
 from hloom.errors import ShapeError
-from hloom.ir.operation import Array, Operation, ProgramShape, Run
-from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_elements
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.operations.rounding import narrow, widen
 from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType
 from hloom.shape.float_format import float_format
@@ -31,6 +34,9 @@ class Elementwise(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
+    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
+    complex_roundoff: ClassVar[Roundoff | None] = None
+    """The roundoff for complex operands, if it differs."""
     __slots__ = ()
     elementwise: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = NUMERIC
@@ -42,6 +48,29 @@ class Elementwise(Operation):
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Return one flop per element, or 0 for a transcendental function, which is counted separately."""
         return 0.0 if self.transcendental else float(shape_elements(shape))
+
+    def roundoff_of(self, instruction: HloInstruction) -> Roundoff:
+        """Return the roundoff for the operands' types."""
+        is_complex = any(o.shape.element_type.is_complex for o in instruction.operands)
+        return (self.complex_roundoff if is_complex else None) or self.roundoff
+
+    def propagate(self, run: ErrorRun) -> Array:
+        """Return the errors of the operands carried to the result, without its own rounding."""
+        raise no_bound(run)
+
+    def errors(self, run: ErrorRun) -> Array:
+        """Add the errors of the operands and the rounding; integers may wrap around."""
+        if not is_inexact_type(run.value):
+            return self.integer_errors(run)
+        roundoff = self.roundoff_of(run.instruction)
+        if roundoff is Roundoff.UNKNOWN:
+            raise no_bound(run, "has no error rule")
+        errors = self.propagate(run) if run.inexact else np.zeros(run.value.shape)
+        return errors + rounding(roundoff, run.value, errors, inexact=run.inexact)
+
+    def integer_errors(self, run: ErrorRun) -> Array:
+        """Return the errors of integers or predicates."""
+        return wrapped(run.value, self.propagate(run))
 
     def widen(self, operand: Array) -> Array:
         """Convert the operand to the type in which ``compute`` works."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import linear, moved
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import Message, ScalarCodec, attribute, dims, flag
 from hloom.ir.device import Pending
@@ -23,8 +24,8 @@ from hloom.ir.device_groups import (
     replica_groups,
     source_target_pairs,
 )
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.collectives import (
     Collective,
     alone,
@@ -56,6 +57,7 @@ class AllToAll(Collective):
             in the groups are partitions, without one replicas.
     """
 
+    errors = linear
     channel_id: int | None = channel_id()
     replica_groups: ReplicaGroups = replica_groups()
     constrain_layout: bool = flag()
@@ -213,6 +215,7 @@ class _Permuting(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
@@ -366,6 +369,10 @@ class CollectivePermute(_Permuting):
         """Send and wait."""
         return self.begin(run, *operands).wait()
 
+    def errors(self, run: ErrorRun) -> Array:
+        """Move the errors of the data; start indices of slices stay as they are."""
+        return moved(run, 2 if self.slice_sizes else len(run.operands))
+
 
 @operation("collective-permute-start", "*operands")
 class CollectivePermuteStart(_Permuting):
@@ -409,6 +416,7 @@ class CollectivePermuteDone(Operation):
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("collective-permute-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)

@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.bounded import is_inexact_type
+from hloom.error_bounds.rules import indexed, no_bound
+from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_bytes, shape_elements
-from hloom.operations.arithmetic import Add
+from hloom.ir.traits import (
+    AppliedTypes,
+    ElementCost,
+    Family,
+    LayoutSource,
+    Roundoff,
+    shape_bytes,
+    shape_elements,
+)
+from hloom.operations.arithmetic import Add, Multiply
+from hloom.operations.combined_errors import combined_errors, combiner
 from hloom.operations.combiners import commutative_combiner
 from hloom.operations.index_vectors import iota_dimension
 from hloom.operations.movement import require_array
@@ -166,6 +178,8 @@ class Gather(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = indexed
     offset_dims: tuple[int, ...] = dims(proto=_GATHER + "offset_dims")
     collapsed_slice_dims: tuple[int, ...] = dims(proto=_GATHER + "collapsed_slice_dims")
     start_index_map: tuple[int, ...] = dims(proto=_GATHER + "start_index_map")
@@ -363,6 +377,7 @@ class Scatter(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     updates_operand: ClassVar[bool] = True
     update_window_dims: tuple[int, ...] = dims(proto=_SCATTER + "update_window_dims")
     inserted_window_dims: tuple[int, ...] = dims(proto=_SCATTER + "inserted_window_dims")
@@ -440,8 +455,8 @@ class Scatter(Operation):
         batch = _check_indices(self.opcode, indices, self.index_vector_dim)
         self._check_operand_dimensions(operands[0], indices)
         self._check_updates(operands[0], updates[0], batch)
-        for combiner in computations:
-            _check_combiner(combiner, operands)
+        for computation in computations:
+            _check_combiner(computation, operands)
         return operands[0] if count == 1 else Shape.tuple_(operands)
 
     def _check_operand_dimensions(self, operand: Shape, indices: Shape) -> None:
@@ -476,6 +491,17 @@ class Scatter(Operation):
             if update.dimensions[number] != size and UNBOUNDED not in (size, update.dimensions[number]):
                 message = f"dimension {number} of {update} has the size {size} of the indices"
                 raise ShapeError(message, rule="scatter.updates-batch-size")
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Bound sums and products, each partial one rounded to the result's type, and extremes."""
+        if not is_inexact_type(run.value):
+            raise no_bound(run)
+        if isinstance(combiner(run.instruction.called_computations[0]), Multiply):
+            count: Any = 1 + np.size(run.operands[-1].value)
+        else:
+            zeros, ones = np.zeros(run.value.shape), np.ones(np.shape(run.operands[2].value))
+            count = 1 + run.apply([zeros, run.operands[1].value, ones])
+        return combined_errors(run, growth(count), in_place=True)
 
     def evaluate(self, run: Run, *arguments: Array) -> Value:
         """Address elements by row; dimensions that a window covers in whole are a row's columns."""

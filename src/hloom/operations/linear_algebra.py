@@ -12,12 +12,16 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from hloom.error_bounds.approximate import rounded, roundoff_unit
+from hloom.error_bounds.bounded import finite
+from hloom.error_bounds.floating import wide
+from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum, flag
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, Run, operation
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_elements
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -48,6 +52,7 @@ class Cholesky(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     lower: bool = flag(proto="cholesky_options.lower")
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -70,6 +75,26 @@ class Cholesky(Operation):
                 f"the two last dimensions must have equal sizes, got {a}", rule="cholesky.square"
             )
         return a
+
+    def errors(self, run: ErrorRun) -> Array:
+        """Bound the factor of A + E to first order, |E| <= growth(n + 1) eps |L| |L|* (Higham, ch. 10)."""
+        (a,), value = run.operands, run.value
+        n = value.shape[-1]
+        lower = wide(value) if self.lower else np.conj(np.swapaxes(wide(value), -1, -2))
+        spread = a.spread if self.lower else np.swapaxes(a.spread, -1, -2)
+        errors = np.zeros(value.shape)
+        triangle = np.tril(np.ones((n, n)))
+        for index in np.ndindex(*value.shape[:-2]):
+            factor = lower[index]
+            if not np.isfinite(factor).all():
+                continue
+            backward = 2 * growth(n + 1.0) * roundoff_unit(value.dtype) * (np.abs(factor) @ np.abs(factor).T)
+            operand = np.tril(spread[index])
+            disturbance = backward + operand + np.tril(operand, -1).T
+            inverse = np.abs(np.linalg.inv(factor))
+            first_order = np.abs(factor) @ ((inverse @ disturbance @ inverse.T) * triangle)
+            errors[index] = 2 * first_order * triangle
+        return rounded(errors if self.lower else np.swapaxes(errors, -1, -2), value)
 
     def evaluate(self, run: Run, a: Array) -> Array:
         """Factor matrix by matrix with LAPACK, which reads one triangle only."""
@@ -108,6 +133,7 @@ class TriangularSolve(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.SECOND_OPERAND
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     left_side: bool = flag(proto="triangular_solve_options.left_side")
     lower: bool = flag(proto="triangular_solve_options.lower")
     unit_diagonal: bool = flag(proto="triangular_solve_options.unit_diagonal")
@@ -147,6 +173,31 @@ class TriangularSolve(Operation):
             raise ShapeError(message, rule="triangular-solve.transpose-a")
         return b
 
+    def errors(self, run: ErrorRun) -> Array:
+        """Bound the solution of (T + E) x = b with |E| <= growth(m) eps |T|, by 2 |T^-1| (|E| |x| + |e|).
+
+        E and e include the errors of T and b (Higham, ch. 8).
+        """
+        (a, b), value = run.operands, run.value
+        m = a.value.shape[-1]
+        mask = np.tril(np.ones((m, m), bool)) if self.lower else np.triu(np.ones((m, m), bool))
+        t, spread = np.where(mask, wide(a.value), 0), np.where(mask, a.spread, 0)
+        if self.unit_diagonal:
+            t[..., range(m), range(m)], spread[..., range(m), range(m)] = 1, 0
+        if self.transpose_a != "NO_TRANSPOSE":
+            t, spread = np.swapaxes(t, -1, -2), np.swapaxes(spread, -1, -2)
+        x, e = finite(value), b.spread
+        if not self.left_side:
+            t, spread, x, e = (np.swapaxes(array, -1, -2) for array in (t, spread, x, e))
+        errors = np.zeros(x.shape)
+        for index in np.ndindex(*x.shape[:-2]):
+            if not np.isfinite(t[index]).all() or (np.diagonal(t[index]) == 0).any():
+                continue  # infinities and NaN, which must match for any bound
+            inverse = np.abs(np.linalg.inv(t[index]))
+            matrix = 2 * growth(float(m)) * roundoff_unit(value.dtype) * np.abs(t[index]) + spread[index]
+            errors[index] = 2 * inverse @ (matrix @ x[index] + e[index])
+        return rounded(errors if self.left_side else np.swapaxes(errors, -1, -2), value)
+
     def evaluate(self, run: Run, a: Array, b: Array) -> Array:
         """Substitute forward or backward for all matrices of the batch at once."""
         dtype = _wide(run.shape.element_type)
@@ -185,6 +236,7 @@ class Fft(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     fft_type: str = enum(FFT_TYPES)
     fft_length: tuple[int, ...] = dims()
 
@@ -230,6 +282,20 @@ class Fft(Operation):
         dimensions = (*operand.dimensions[:-1], last)
         result = {F32: C64, F64: C128, C64: F32, C128: F64}[operand.element_type]
         return Shape(result, dimensions, operand.dynamic_dimensions)
+
+    def errors(self, run: ErrorRun) -> Array:
+        """Bound by 8 log2 N eps of the operand's norm, for independent roundings (Higham, ch. 24)."""
+        (x,), value = run.operands, run.value
+        axes = tuple(range(-len(self.fft_length), 0))
+        count = float(math.prod(self.fft_length))
+        sizes = finite(x.value)
+        if self.fft_type == "IRFFT":
+            sizes = sizes * np.sqrt(2.0)  # every element but the first represents two
+        norm = np.sqrt((sizes * sizes).sum(axis=axes, keepdims=True))
+        rounding = 8 * (1 + np.log2(max(count, 1.0))) * roundoff_unit(value.dtype) * norm
+        errors = rounding + x.spread.sum(axis=axes, keepdims=True)
+        errors = errors / (count or 1.0) if self.fft_type.startswith("I") else errors
+        return np.broadcast_to(errors, value.shape)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Transform with scipy in the operand's precision."""

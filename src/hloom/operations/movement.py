@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import linear
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
@@ -17,7 +18,7 @@ from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps, undilat
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor, same_extents, with_halos
-from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_bytes
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_bytes
 from hloom.ir.window import INT64, PaddingDimension, SliceDimension, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
 from hloom.shape.shape import Shape
@@ -55,6 +56,8 @@ class Broadcast(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     scalar_identity: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     dimensions: tuple[int, ...] = dims(default=(), always=True)
@@ -128,6 +131,8 @@ class Transpose(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     scalar_identity: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
@@ -175,6 +180,8 @@ class Reverse(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -232,6 +239,8 @@ class Slice(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     fixes_sizes: ClassVar[bool] = True
     slice: tuple[SliceDimension, ...] = slice_ranges()
 
@@ -301,6 +310,8 @@ class Pad(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     padding: tuple[PaddingDimension, ...] = padding_config()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -384,6 +395,8 @@ class Concatenate(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:

@@ -7,14 +7,18 @@ result's type.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.approximate import Approximate, rounded, roundoff_unit
+from hloom.error_bounds.bounded import Bounded, parts_of
+from hloom.error_bounds.floating import wide
 from hloom.errors import ShapeError
 from hloom.ir.codec import floating, integer
-from hloom.ir.operation import Array, Operation, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family, LayoutSource
+from hloom.ir.operation import Array, ErrorRun, Operation, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
@@ -25,6 +29,7 @@ class _BatchNorm(Operation):
 
     family: ClassVar[Family] = Family.NORMALIZATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     __slots__ = ()
     epsilon: float
     feature_index: int
@@ -47,6 +52,38 @@ class _BatchNorm(Operation):
                 raise ShapeError(message, rule=f"{opcode}.feature-count")
         index = slice(self.feature_index, self.feature_index + 1)
         return Shape(operand.element_type, operand.dimensions[index], operand.dynamic_dimensions[index])
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Bound the formulas step by step, each rounded in f32 at least."""
+        is_tuple = run.instruction.shape.is_tuple
+        values = parts_of(run.value) if is_tuple else (run.value,)
+        errors = self.errors_in(roundoff_unit(values[0].dtype), run.operands, values)
+        return errors if is_tuple else errors[0]
+
+    def errors_in(
+        self, eps: float, operands: Sequence[Bounded], values: Sequence[Array]
+    ) -> tuple[Array, ...]:
+        """Return the bounds of the results if each step is rounded with an eps."""
+        rank = operands[0].value.ndim
+        axes = tuple(d for d in range(rank) if d != self.feature_index)
+        numbers: list[Approximate] = []
+        for operand in operands:
+            shape = [1] * rank
+            shape[self.feature_index] = operand.value.size
+            sizes = operand.value.shape if operand.value.ndim == rank and rank > 1 else tuple(shape)
+            numbers.append(
+                Approximate(wide(operand.value).reshape(sizes), operand.spread.reshape(sizes), eps)
+            )
+        with np.errstate(all="ignore"):
+            epsilon = Approximate(np.array(self.epsilon), np.array(0.0), eps)
+            results = self.approximate(epsilon, axes, *numbers)
+        return tuple(rounded(r.error.reshape(v.shape), v) for r, v in zip(results, values, strict=True))
+
+    def approximate(
+        self, epsilon: Approximate, axes: tuple[int, ...], *operands: Approximate
+    ) -> tuple[Approximate, ...]:
+        """Return the results by the formulas; statistics are over ``axes``."""
+        raise NotImplementedError
 
     def _spread(self, vector: Array, rank: int) -> Array:
         """Return one value per feature, in f64, shaped to broadcast against the operand."""
@@ -88,6 +125,16 @@ class BatchNormTraining(_BatchNorm):
         feature = self.features(operand, scale=scale, offset=offset)
         return Shape.tuple_((operand, feature, feature))
 
+    def approximate(
+        self, epsilon: Approximate, axes: tuple[int, ...], *operands: Approximate
+    ) -> tuple[Approximate, ...]:
+        """Normalize, with the mean of squares of the centered operand as variance."""
+        x, scale, offset = operands
+        mean = x.mean(axes)
+        centered = x - mean
+        variance = (centered * centered).mean(axes)
+        return centered * (variance + epsilon).inverse_root() * scale + offset, mean, variance
+
     def evaluate(self, run: Run, operand: Array, scale: Array, offset: Array) -> Value:
         """Normalize by the page's algorithm."""
         x = operand.astype(np.float64)
@@ -123,6 +170,13 @@ class BatchNormInference(_BatchNorm):
         self.features(operand, scale=scale, offset=offset, mean=mean, variance=variance)
         return operand
 
+    def approximate(
+        self, epsilon: Approximate, axes: tuple[int, ...], *operands: Approximate
+    ) -> tuple[Approximate, ...]:
+        """Normalize by the given statistics."""
+        x, scale, offset, mean, variance = operands
+        return ((x - mean) * (variance + epsilon).inverse_root() * scale + offset,)
+
     def evaluate(
         self, run: Run, operand: Array, scale: Array, offset: Array, mean: Array, variance: Array
     ) -> Array:
@@ -157,6 +211,17 @@ class BatchNormGrad(_BatchNorm):
             message = f"grad_output must have the shape {operand} of the operand, got {grad_output}"
             raise ShapeError(message, rule="batch-norm-grad.grad-output")
         return Shape.tuple_((operand, feature, feature))
+
+    def approximate(
+        self, epsilon: Approximate, axes: tuple[int, ...], *operands: Approximate
+    ) -> tuple[Approximate, ...]:
+        """Differentiate, with the normalized operand written out."""
+        x, scale, mean, variance, grad = operands
+        inverse = (variance + epsilon).inverse_root()
+        unit = (x - mean) * inverse
+        products = grad * unit
+        inner = grad - grad.mean(axes) - unit * products.mean(axes)
+        return scale * inner * inverse, products.sum(axes), grad.sum(axes)
 
     def evaluate(
         self, run: Run, operand: Array, scale: Array, mean: Array, variance: Array, grad_output: Array

@@ -13,10 +13,14 @@ from typing import Any, ClassVar, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from hloom.error_bounds.bounded import finite, is_inexact_type
+from hloom.error_bounds.floating import ulp
+from hloom.error_bounds.rules import ULPS, no_bound
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import U64, ElementType
 from hloom.shape.shape import Shape
@@ -143,6 +147,7 @@ class Rng(Operation):
 
     family: ClassVar[Family] = Family.RANDOM
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     side_effect: ClassVar[bool] = True
@@ -163,6 +168,16 @@ class Rng(Operation):
         if not (kind.is_floating or whole):
             message = f"{self.distribution} numbers cannot be of type {kind.name}"
             raise ShapeError(message, rule="rng.element-type")
+
+    def roundoff_of(self, instruction: HloInstruction) -> Roundoff:
+        """Return that normal numbers come from functions; uniform ones are exact."""
+        return Roundoff.FUNCTION if self.distribution == "rng_normal" else Roundoff.NONE
+
+    def errors(self, run: ErrorRun) -> Array:
+        """Bound the functions and the addition of the mean, or of the end of the interval."""
+        if not is_inexact_type(run.value):
+            raise no_bound(run)
+        return ULPS * ulp(2 * finite(run.operands[0].value) + finite(run.value), run.value.dtype)
 
     def evaluate(self, run: Run, a: Array, b: Array) -> Array:
         """Draw Philox bits; scale mantissas or take remainders for uniform, Box-Muller for normal numbers."""
@@ -203,6 +218,7 @@ class RngBitGenerator(Operation):
 
     family: ClassVar[Family] = Family.RANDOM
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers: ClassVar[bool] = False
     algorithm: str = enum(ALGORITHMS, proto="rng_algorithm")
 
@@ -272,6 +288,7 @@ class RngGetAndUpdateState(Operation):
 
     family: ClassVar[Family] = Family.RANDOM
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     side_effect: ClassVar[bool] = True

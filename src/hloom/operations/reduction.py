@@ -14,13 +14,16 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded, finite
+from hloom.error_bounds.floating import ulp
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, Roundoff, shape_elements
+from hloom.operations.combined_errors import reduction_errors
 from hloom.operations.combiners import Grouping, commutative_combiner, grouping
 from hloom.operations.contraction import SHORT_SUM, accumulation_type
 from hloom.operations.rounding import convert
@@ -214,6 +217,7 @@ class Reduce(ReductionResult):
 
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -262,6 +266,14 @@ class Reduce(ReductionResult):
         dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in kept)
         return tuple_or_single([Shape(r.element_type, sizes, dynamic) for r in results])
 
+    def terms(self, *operands: Sequence[int]) -> float:
+        """Return the number of reduced elements and the initial value."""
+        return 1 + math.prod(operands[0][d] for d in self.dimensions)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Bound sums, products, extremes, and selections such as argmax."""
+        return reduction_errors(run, self.dimensions)
+
     def evaluate(self, run: Run, *operands: Array) -> Value:
         """Transpose the reduced dimensions to the front and fold them."""
         inputs, inits = split_operands("reduce", operands)
@@ -289,6 +301,7 @@ class Map(Operation):
 
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     dimensions: tuple[int, ...] = dims(default=(), always=True)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
@@ -331,9 +344,27 @@ class Map(Operation):
             raise ShapeError(message, rule="map.computation-types")
         return Shape(function.result.element_type, largest.dimensions, largest.dynamic_dimensions)
 
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Bound the computation on whole arrays, in the types of its parameters."""
+        parameters = run.instruction.called_computations[0].parameters
+        arrays = [_converted(o, p.shape.element_type) for o, p in zip(operands, parameters, strict=True)]
+        result = _converted(run.map(0, *arrays), run.instruction.shape.element_type)
+        sizes = np.broadcast_shapes(*(np.shape(o.value) for o in operands))
+        error = None if result.error is None else np.broadcast_to(result.error, sizes)
+        return Bounded(np.broadcast_to(result.value, sizes), error)
+
     def evaluate(self, run: Run, *operands: Array) -> Array:
         """Apply the computation to whole arrays."""
         signature = run.instruction.called_computations[0].program_shape
         arrays = [convert(a, p.element_type.numpy_dtype) for a, p in zip(operands, signature.parameters)]
         result: Any = run.map(0, *arrays)
         return convert(result, run.dtype)
+
+
+def _converted(x: Bounded, element_type: ElementType) -> Bounded:
+    """Return an array in another float type, rounded."""
+    dtype = element_type.numpy_dtype
+    if x.value.dtype == dtype:
+        return x
+    value = convert(x.value, dtype)
+    return Bounded(value, None if x.error is None else x.error + ulp(finite(value) + x.error, dtype))

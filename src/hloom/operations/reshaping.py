@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
+from hloom.error_bounds.rules import linear, linear_in_first
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.affine import Indices, linearize
 from hloom.ir.codec import INTEGER, FirstCodec, attribute
@@ -17,7 +18,7 @@ from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.movement import require_array
 from hloom.shape.shape import Shape
 
@@ -49,6 +50,8 @@ class Reshape(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     aliases_operand: ClassVar[bool] = True
     scalar_identity: ClassVar[bool] = True
     infers: ClassVar[bool] = False
@@ -157,6 +160,8 @@ class DynamicReshape(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear_in_first
     infers: ClassVar[bool] = False
 
     def element_sources(self, operand_count: int) -> Sequence[int]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import linear
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import flag
 from hloom.ir.device import Pending
@@ -85,6 +86,7 @@ class CollectiveBroadcast(_Rooted):
             of the others; otherwise the root is the first device.
     """
 
+    errors = linear
     channel_id: int | None = channel_id()
     replica_groups: ReplicaGroups = replica_groups()
     has_dynamic_root: bool = flag(default=False, always=True, since=V0_11)

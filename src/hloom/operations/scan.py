@@ -7,11 +7,21 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded, parts_of
 from hloom.errors import ShapeError
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.operation import (
+    Array,
+    ErrorRun,
+    Operation,
+    ProgramShape,
+    Run,
+    Value,
+    operation,
+    require_dynamic,
+)
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.shape import Shape
 
 
@@ -54,6 +64,7 @@ class Scan(Operation):
 
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     dimensions: tuple[int, ...] = dims()
     num_carries: int = integer(always=True)
     is_reverse: bool = flag()
@@ -148,6 +159,21 @@ class Scan(Operation):
         shapes = [*outputs, *carries]
         return Shape.tuple_(shapes) if step.result.is_tuple else shapes[0]
 
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Bound the steps in order."""
+        inputs, carries = self._split(operands)
+        (axis,) = self.dimensions
+        rows: list[tuple[Any, ...]] = []
+        for number in range(np.shape(inputs[0].value)[axis])[:: -1 if self.is_reverse else 1]:
+            step = run.call(0, *(_slice(x, number, axis) for x in inputs), *carries)
+            results = parts_of(step) if isinstance(step, tuple) else (step,)
+            count = len(results) - len(carries)
+            rows.append(results[:count])
+            carries = results[count:]
+        columns = zip(*(rows[::-1] if self.is_reverse else rows), strict=True)
+        outputs = (*(_stacked(column, axis) for column in columns), *carries)
+        return outputs if run.instruction.shape.is_tuple else outputs[0]
+
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Run the steps in order."""
         inputs, carries = self._split(operands)
@@ -176,3 +202,12 @@ class Scan(Operation):
 
 def _without(sizes: tuple[Any, ...], dimension: int) -> tuple[Any, ...]:
     return sizes[:dimension] + sizes[dimension + 1 :]
+
+
+def _slice(x: Bounded, number: int, axis: int) -> Bounded:
+    return Bounded(x.value.take(number, axis), None if x.error is None else x.error.take(number, axis))
+
+
+def _stacked(slices: Sequence[Bounded], axis: int) -> Bounded:
+    error = None if all(s.error is None for s in slices) else np.stack([s.spread for s in slices], axis)
+    return Bounded(np.stack([s.value for s in slices], axis), error)

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import linear
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, Run, operation
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import ElementCost, Family, LayoutSource
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.operations.movement import require_array, require_dimensions
 from hloom.shape.shape import Shape
 
@@ -30,6 +31,8 @@ class Shuffle(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
     dimensions: tuple[int, ...] = dims()
     mode: str = enum(("rotate",), default="rotate", proto="", always=True)
     shifts: tuple[int, ...] = dims(proto="shuffle_mode.rotate.shifts")

@@ -6,16 +6,19 @@ The pages "Sort" and "TopK".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded
+from hloom.error_bounds.orders import order_of
+from hloom.error_bounds.rules import no_bound
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.ir.xla_version import V0_12
 from hloom.operations.movement import require_array
 from hloom.operations.stable_order import Comparator, order_keys, stable_order
@@ -38,6 +41,7 @@ class Sort(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     dimensions: tuple[int, ...] = dims()
     is_stable: bool = flag()
 
@@ -75,6 +79,18 @@ class Sort(Operation):
         for comparator in computations:
             _check_comparator(comparator, operands)
         return operands[0] if len(operands) == 1 else Shape.tuple_(operands)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Return the errors of sorted keys; values beside keys of undecided order may be any of theirs."""
+        (axis,) = self.dimensions
+        parameters = run.instruction.called_computations[0].parameters
+        keys = [n for n in range(len(run.operands)) if parameters[2 * n].users]
+        key, is_single = run.operands[keys[0]], len(run.operands) == 1
+        order = order_of(key, axis, run.value if is_single else run.value[keys[0]])
+        if order is None or (len(keys) > 1 and key.error is None):
+            raise no_bound(run, "orders inexact numbers by another comparison than less or greater")
+        errors = [order.key_error(o) if n == keys[0] else order.beside(o) for n, o in enumerate(run.operands)]
+        return errors[0] if is_single else tuple(errors)
 
     def evaluate(self, run: Run, *operands: Array) -> Value:
         """Find the order of each line once, then permute every operand by it."""
@@ -122,6 +138,7 @@ class TopK(Operation):
 
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     k: int = integer()
     largest: bool = flag(default=True, always=True)
     is_stable: bool = flag(default=True, always=True, since=V0_12)
@@ -140,6 +157,10 @@ class TopK(Operation):
         values = Shape(operand.element_type, sizes, (*operand.dynamic_dimensions[:-1], False))
         return Shape.tuple_([values, values.with_element_type(S32)])
 
+    def errors(self, run: ErrorRun) -> Any:
+        """Return the errors of the values and of the indices."""
+        return errors_of_leading(run, descending=self.largest)
+
     def evaluate(self, run: Run, operand: Array) -> Value:
         """Return the first k elements of a stable sort."""
         return leading_elements(operand, self.k, largest=self.largest)
@@ -150,3 +171,14 @@ def leading_elements(operand: Array, k: int, *, largest: bool) -> tuple[Array, A
     keys = order_keys(operand)
     order = np.argsort(~keys if largest else keys, -1, kind="stable")[..., :k]
     return np.take_along_axis(operand, order, -1), order.astype(np.int32)
+
+
+def errors_of_leading(run: ErrorRun, *, descending: bool) -> tuple[Array, Array]:
+    """Return the errors of the first elements of a sorted array, and of their indices."""
+    (x,) = run.operands
+    order = order_of(x, x.value.ndim - 1, descending=descending)
+    if order is None:
+        raise no_bound(run, "orders inexact numbers by another comparison")
+    k = run.value[0].shape[-1]
+    indices = Bounded(np.argsort(np.zeros(x.value.shape), axis=-1, kind="stable"))
+    return order.key_error(x)[..., :k], order.beside(indices)[..., :k]

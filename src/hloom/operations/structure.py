@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import independent, linear_in_first
 from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
 from hloom.ir.affine import Indices
 from hloom.ir.calling import READ_LITERAL, WRITE_LITERAL
@@ -19,10 +20,10 @@ from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attri
 from hloom.ir.cursor import Cursor
 from hloom.ir.indexing import Condition, Element, Indexing
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import ElementCost, Family, LayoutSource
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
 from hloom.operations.rounding import narrow
 from hloom.shape.element_type import S32
 from hloom.shape.literal import Literal
@@ -69,6 +70,7 @@ class Parameter(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
     infers = False
     parameter_number: int = integer()
@@ -142,6 +144,7 @@ class Constant(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers = False
     literal: Literal = attribute(_LiteralCodec())
 
@@ -203,6 +206,7 @@ class Tuple(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return 0: nothing is read or written."""
@@ -211,6 +215,10 @@ class Tuple(Operation):
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the tuple of the operand shapes."""
         return Shape.tuple_(operands)
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the operands as a tuple."""
+        return operands
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Return the values."""
@@ -224,6 +232,7 @@ class GetTupleElement(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     index: int = integer(proto="tuple_index")
 
     def highlights(self) -> Sequence[str]:
@@ -243,6 +252,10 @@ class GetTupleElement(Operation):
             raise ShapeError(message, rule="get-tuple-element.index")
         return operand.tuple_shapes[self.index]
 
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the element."""
+        return operands[0][self.index]
+
     def evaluate(self, run: Run, operand: tuple[Value, ...]) -> Value:
         """Return the element."""
         return operand[self.index]
@@ -260,6 +273,7 @@ class AfterAll(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return 0: nothing is read or written."""
@@ -280,6 +294,7 @@ class AddDependency(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     aliases_operand: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -291,6 +306,10 @@ class AddDependency(Operation):
         if not token.is_token:
             raise ShapeError(f"the second operand is a token, got {token}", rule="add-dependency.token")
         return operand
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the operand."""
+        return operands[0]
 
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
         """Return the operand."""
@@ -304,6 +323,7 @@ class OptimizationBarrier(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     aliases_operand: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -313,6 +333,10 @@ class OptimizationBarrier(Operation):
     def infer(self, operand: Shape) -> Shape:
         """Return the operand's shape."""
         return operand
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the operand."""
+        return operands[0]
 
     def evaluate(self, run: Run, operand: Value) -> Value:
         """Return the operand."""
@@ -376,6 +400,7 @@ class Domain(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     aliases_operand: ClassVar[bool] = True
     domain: DomainShardings = attribute(_DomainCodec(), proto="domain_entry_sharding")
 
@@ -386,6 +411,10 @@ class Domain(Operation):
     def infer(self, operand: Shape) -> Shape:
         """Return the operand's shape."""
         return operand
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        """Return the operand."""
+        return operands[0]
 
     def evaluate(self, run: Run, operand: Value) -> Value:
         """Return the operand."""
@@ -413,6 +442,8 @@ class GetDimensionSize(Operation):
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = independent
     dimensions: tuple[int, ...] = dims()
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
@@ -446,6 +477,8 @@ class SetDimensionSize(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear_in_first
     fixes_sizes: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
@@ -491,6 +524,7 @@ class Iota(Operation):
     never_negative_zero: ClassVar[bool] = True
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers: ClassVar[bool] = False
     iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
 

@@ -12,9 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.rules import monotone, no_bound
 from hloom.ir.accuracy import ResultAccuracy, result_accuracy
-from hloom.ir.operation import Array, operation
-from hloom.ir.traits import ElementCost
+from hloom.ir.operation import Array, ErrorRun, operation
+from hloom.ir.traits import ElementCost, Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import COMPLEX, FLOATING, Elementwise
 from hloom.operations.rounding import double
@@ -26,6 +27,8 @@ class Transcendental(Elementwise):
     """A function of a float or complex number, in double precision."""
 
     element_cost: ClassVar[ElementCost] = ElementCost.TRANSCENDENTAL
+    roundoff: ClassVar[Roundoff] = Roundoff.FUNCTION
+    propagate = monotone
     transcendental: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
     result_accuracy: ResultAccuracy = result_accuracy()  # noqa: RUF009 (a field function)
@@ -40,6 +43,8 @@ class SquareRoot(Transcendental):
     """The square root; NaN of negative numbers, the root with non-negative real part of complex ones."""
 
     element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
+    roundoff: ClassVar[Roundoff] = Roundoff.ONCE
+    complex_roundoff: ClassVar[Roundoff | None] = Roundoff.FUNCTION
 
     def compute(self, operand: Array) -> Array:
         return np.sqrt(operand)
@@ -138,9 +143,18 @@ class Logistic(Transcendental):
         return np.where(operand < 0, decay, 1.0) / (1.0 + decay)
 
 
+def oscillating(self: Transcendental, run: ErrorRun) -> Array:
+    """Bound a real sine or cosine: its slope is at most 1, and two values differ by at most 2."""
+    if run.value.dtype.kind == "c":
+        raise no_bound(run)
+    return np.minimum(run.operands[0].spread, 2.0)
+
+
 @operation("sine", "operand")
 class Sine(Transcendental):
     """The sine of an angle in radians."""
+
+    propagate = oscillating
 
     def compute(self, operand: Array) -> Array:
         return np.sin(operand)
@@ -149,6 +163,8 @@ class Sine(Transcendental):
 @operation("cosine", "operand")
 class Cosine(Transcendental):
     """The cosine of an angle in radians."""
+
+    propagate = oscillating
 
     def compute(self, operand: Array) -> Array:
         return np.cos(operand)

@@ -17,7 +17,7 @@ from hloom.ir.device import Pending, arrived
 from hloom.ir.device_groups import channel_id, device_of, group_mode
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.collectives import waiting
 from hloom.operations.values import context, described, fits, zeros
 from hloom.shape.element_type import U32
@@ -44,6 +44,7 @@ class _Channel(Operation):
 
     family: ClassVar[Family] = Family.TRANSFER
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
     communicates: ClassVar[bool] = True
     configured: ClassVar[bool] = True
     __slots__ = ()
@@ -248,6 +249,7 @@ class Infeed(Operation):
 
     family: ClassVar[Family] = Family.TRANSFER
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
     communicates: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
     infers: ClassVar[bool] = False
@@ -284,6 +286,7 @@ class Outfeed(Operation):
 
     family: ClassVar[Family] = Family.TRANSFER
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
     communicates: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
     side_effect: ClassVar[bool] = True

@@ -9,7 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from hloom.ir.operation import Array, operation
+from hloom.error_bounds.bounded import is_inexact_type
+from hloom.error_bounds.rules import added, monotone
+from hloom.ir.operation import Array, ErrorRun, operation
+from hloom.ir.traits import Roundoff
 from hloom.operations import complex_functions
 from hloom.operations.arithmetic import Logical, Patterned
 from hloom.operations.elementwise import COMPLEX, FLOATING, SIGNED, Elementwise
@@ -20,6 +23,9 @@ from hloom.shape.element_type import PRED, ElementType
 class Abs(Elementwise):
     """The absolute value; of a complex number its modulus, infinite if a part is. Integers wrap."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    complex_roundoff: ClassVar[Roundoff | None] = Roundoff.FUNCTION
+    propagate = added
     never_negative_zero: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
 
@@ -36,6 +42,9 @@ class Abs(Elementwise):
 class Negate(Elementwise):
     """``-operand``. Integers wrap, unsigned ones too; the sign of zeros and NaNs flips."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = added
+
     def compute(self, operand: Array) -> Array:
         return -operand
 
@@ -44,7 +53,13 @@ class Negate(Elementwise):
 class Sign(Elementwise):
     """-1, 0 or 1; -0, +0 and NaN stay. Of a complex number x / |x|, and (NaN, NaN) if a part is NaN."""
 
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    complex_roundoff: ClassVar[Roundoff | None] = Roundoff.FUNCTION
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
+
+    def propagate(self, run: ErrorRun) -> Array:
+        """Return the change at both ends; for integers the operand's error."""
+        return monotone(self, run) if is_inexact_type(run.value) else added(self, run)
 
     def compute(self, operand: Array) -> Array:
         """Return the sign; a zero keeps its own."""
@@ -67,7 +82,13 @@ class Rounding(Elementwise):
     """Operations that round floats to integral values."""
 
     __slots__ = ()
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     accepts: ClassVar[frozenset[ElementType]] = FLOATING
+
+    def propagate(self, run: ErrorRun) -> Array:
+        """Return the change at both ends; a type without 0 has NaN for it, which is no monotone result."""
+        no_zero = np.isnan(run.value) & ~np.isnan(run.operands[0].value)
+        return np.where(no_zero, np.inf, monotone(self, run))
 
 
 @operation("floor", "operand")
@@ -109,6 +130,10 @@ class RoundNearestEven(Rounding):
 class IsFinite(Rounding):
     """True for elements that are neither infinite nor NaN, as pred."""
 
+    def errors(self, run: ErrorRun) -> Array:
+        """Return 1 where the error is infinite."""
+        return np.isinf(run.operands[0].spread).astype(np.float64)
+
     def result_type(self, operand: ElementType) -> ElementType:
         return PRED
 
@@ -120,6 +145,8 @@ class Part(Elementwise):
     """Operations that extract a part of a complex number."""
 
     __slots__ = ()
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    propagate = added
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
 
     def result_type(self, operand: ElementType) -> ElementType:

@@ -12,12 +12,18 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounded, finite, is_inexact_type
+from hloom.error_bounds.floating import wide
+from hloom.error_bounds.rules import no_bound
+from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, with_halos
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, Roundoff, shape_elements
 from hloom.ir.window import Window, WindowDimension, window
+from hloom.operations.combined_errors import combined_errors, reduction_errors
+from hloom.operations.comparison import Compare
 from hloom.operations.reduction import (
     Arrays,
     Reducer,
@@ -101,6 +107,7 @@ class ReduceWindow(ReductionResult):
 
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     window: Window = window(default=(), always=False)
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -132,6 +139,14 @@ class ReduceWindow(ReductionResult):
         check_reducer("reduce-window", computations[0], inputs, inits)
         dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in range(shape.rank))
         return tuple_or_single([Shape(i.element_type, shape.dimensions, dynamic) for i in inits])
+
+    def terms(self, *operands: Sequence[int]) -> float:
+        """Return the number of elements of a window and the initial value."""
+        return 1 + math.prod(d.size for d in self.window)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Bound sums, products and extremes."""
+        return reduction_errors(run)
 
     def evaluate(self, run: Run, *operands: Array) -> Value:
         """Reduce windows along one dimension after the other, the last one first."""
@@ -168,6 +183,7 @@ class SelectAndScatter(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     window: Window = window(default=(), always=False)
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -220,6 +236,58 @@ class SelectAndScatter(Operation):
             raise ShapeError(message, rule="select-and-scatter.scatter-type")
         return operand
 
+    def terms(self, *operands: Sequence[int]) -> float:
+        """Return the number of elements of a window and the initial value."""
+        return 1 + math.prod(d.size for d in self.window)
+
+    def errors(self, run: ErrorRun) -> Any:
+        """Bound sums and products; a source element may move to any element that may be selected."""
+        if not is_inexact_type(run.value):
+            raise no_bound(run)
+        operand, source, _ = run.operands
+        moved: Any = 0.0
+        if operand.error is not None:
+            moved = self._sums_of_undecided(run, operand, finite(source.value) + source.spread)
+        rate = growth(self.terms())
+        return combined_errors(run, rate, in_place=True, selector=0, moved=moved)
+
+    def _sums_of_undecided(self, run: ErrorRun, x: Bounded, sizes: Array) -> Array:
+        """Return, for each element, the sum of the source magnitudes of the windows that may select it.
+
+        Windows whose selection is decided do not count. Raises NoBound for a selection of other elements than
+        the largest or the smallest.
+        """
+        sign = self._sign_of_selection(run)
+        index: Array = np.arange(x.value.size, dtype=np.int64)
+        base = dilated_and_padded(index.reshape(x.value.shape), dict(enumerate(self.window)), np.array(-1))
+        offsets = np.ndindex(*(d.size for d in self.window))
+        candidates = np.stack([base[self._candidates(offset, sizes.shape)] for offset in offsets])
+        number, error = sign * wide(x.value).reshape(-1)[candidates], x.spread.reshape(-1)[candidates]
+        least = np.max(np.where(candidates >= 0, number - error, -np.inf), axis=0)
+        near = (candidates >= 0) & (number + error >= least)
+        near &= near.sum(axis=0) > 1
+        sums: Array = np.zeros(x.value.size)
+        np.add.at(sums, candidates[near], np.broadcast_to(sizes, candidates.shape)[near])
+        return sums.reshape(x.value.shape)
+
+    def _sign_of_selection(self, run: ErrorRun) -> int:
+        """Return 1 if the selection is of the largest element, -1 of the smallest."""
+        computation = run.instruction.called_computations[0]
+        test, parameters = computation.root, computation.parameters
+        direction = test.operation.direction if isinstance(test.operation, Compare) else ""
+        if direction not in ("GE", "GT", "LE", "LT") or set(test.operands) != set(parameters):
+            raise no_bound(run, "selects inexact numbers by another comparison")
+        swapped = test.operands[0] is not parameters[0]
+        return 1 if (direction[0] == "G") != swapped else -1
+
+    def _candidates(self, offset: Sequence[int], positions: Sequence[int]) -> tuple[slice, ...]:
+        """Return the elements of the padded base at one offset in all windows."""
+        starts = [o * d.window_dilation for o, d in zip(offset, self.window, strict=True)]
+        return tuple(
+            slice(s, s + (n - 1) * d.stride + 1, d.stride)
+            for s, n, d in zip(starts, positions, self.window, strict=True)
+        )
+
     def evaluate(self, run: Run, operand: Array, source: Array, init_value: Array) -> Array:
         """Select in all windows at once; then combine the k-th source element of every place, k = 0, 1, …
 
@@ -251,13 +319,7 @@ class SelectAndScatter(Operation):
         signature = run.instruction.called_computations[0].program_shape
         left, right = (convert(operand.ravel(), p.element_type.numpy_dtype) for p in signature.parameters)
         for offset in np.ndindex(*(d.size for d in self.window)):
-            starts = [o * d.window_dilation for o, d in zip(offset, self.window)]
-            candidate = base[
-                tuple(
-                    slice(s, s + (n - 1) * d.stride + 1, d.stride)
-                    for s, n, d in zip(starts, positions, self.window)
-                )
-            ]
+            candidate = base[self._candidates(offset, positions)]
             kept: Any = run.map(0, left[chosen], right[candidate])
             chosen = np.where((candidate >= 0) & ((chosen < 0) | ~kept), candidate, chosen)
         return chosen

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from tests.jax_platform.programs.program import close, computed, integers, numbers, program
 
-from hloom.debug.floating import eps
+from hloom.error_bounds.floating import eps
 
 NAN, INF = np.float32("nan"), np.float32("inf")
 ROWS = integers(6, 8)

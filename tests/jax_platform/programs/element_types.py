@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from tests.jax_platform.programs.program import close, computed, integers, numbers, program, units
 
-from hloom.debug.floating import eps
+from hloom.error_bounds.floating import eps
 
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 3.7, -3.7, 2.0**-20, 3e38, 1e10, -1e10, 128.5, 255.9, -0.4],

@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from hloom.debug.floating import Array, eps, ulp, wide
+from hloom.error_bounds.floating import Array, eps, ulp, wide
 
 Program = Callable[[], Any]
 

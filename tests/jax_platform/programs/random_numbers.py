@@ -10,7 +10,7 @@ import numpy as np
 from jax import random
 from tests.jax_platform.programs.program import close, program
 
-from hloom.debug.floating import eps
+from hloom.error_bounds.floating import eps
 
 GENERATORS = ("threefry2x32", "rbg", "unsafe_rbg")
 

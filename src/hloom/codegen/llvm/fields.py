@@ -53,6 +53,12 @@ class Fields:
         number = f.operand(self._type(name), value.pointer if isinstance(value, Fields) else value)
         f.store(_converted(number, self._type(name)), self.address(name, index))
 
+    def at(self, index: Operand) -> Fields:
+        """Return the struct at an index of the array that begins with this one."""
+        f, size = Function.of(self.pointer), self.struct.size
+        offset = index * size if isinstance(index, Value) else int(index) * size
+        return Fields(self.struct, f.offset(self.pointer, offset))
+
     def nested(self, name: str, index: Operand = 0) -> Fields:
         """Return the fields of a struct that is a field, or an element of a field."""
         element = self.struct.fields[name].element

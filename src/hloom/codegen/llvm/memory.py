@@ -1,9 +1,22 @@
-"""Loads and stores under masks, and of whole ranges of memory."""
+"""Loads and stores of elements of arrays, under masks, and of whole ranges of memory."""
 
 from __future__ import annotations
 
+from hloom.codegen.llvm.module import Function
 from hloom.codegen.llvm.types import I1, I32, I64, Type
 from hloom.codegen.llvm.values import Operand, Value
+
+
+def load_element(type: Type, array: Value, index: Operand) -> Value:
+    """Load an element of an array."""
+    f = Function.of(array)
+    return f.load(type, f.offset(array, index, type))
+
+
+def store_element(array: Value, index: Operand, value: Value) -> None:
+    """Store an element of an array."""
+    f = Function.of(array)
+    f.store(value, f.offset(array, index, value.type))
 
 
 def masked_load(type: Type, pointer: Value, mask: Value, default: Operand = 0) -> Value:

@@ -83,6 +83,10 @@ class Routine:
         cast(Library, f.module).call(self)
         return f.address(self.name)
 
+    def external(self) -> External:
+        """Return the routine for modules without its code, which the loader connects."""
+        return External(self.name, self.result, *self._types)
+
     def emit(self, library: Library) -> None:
         """Emit the routine into a module."""
         attributes = (ALWAYS_INLINE,) if self.inline else (SIMPLIFIED,)

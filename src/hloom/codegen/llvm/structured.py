@@ -39,32 +39,54 @@ class Variable:
         self._function.store(self._function.operand(self.type, value), self.pointer)
 
 
-class Repetition:
-    """A loop without end, which its body leaves."""
+class Section:
+    """Code that its body may leave; see `section`."""
 
     def __init__(self, function: Function) -> None:
-        self._function, self._head, self._after = function, Block(), Block()
+        self._function, self._after = function, Block()
 
     def leave_if(self, condition: Value) -> None:
-        """Leave the loop if a condition holds."""
+        """Leave the section if a condition holds."""
         self._branch(condition, self._after)
 
-    def restart_if(self, condition: Value) -> None:
-        """Begin the next iteration if a condition holds."""
-        self._branch(condition, self._head)
-
     def leave(self) -> None:
-        """Leave the loop; the body, or that of `when`, ends here."""
+        """Leave the section; the body, or that of `when`, ends here."""
         self._function.jump(self._after)
-
-    def restart(self) -> None:
-        """Begin the next iteration; the body, or that of `when`, ends here."""
-        self._function.jump(self._head)
 
     def _branch(self, condition: Value, target: Block) -> None:
         following = Block()
         self._function.branch(condition, target, following)
         self._function.start(following)
+
+    def end(self) -> None:
+        """End the section."""
+        if not self._function.block.is_terminated:
+            self._function.jump(self._after)
+        self._function.start(self._after)
+
+
+@contextmanager
+def section(f: Function) -> Generator[Section]:
+    """Emit code that its body may leave before its end: ``with section(f) as part: part.leave_if(x)``."""
+    part = Section(f)
+    yield part
+    part.end()
+
+
+class Repetition(Section):
+    """A loop without end, which its body leaves."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self._head = Block()
+
+    def restart_if(self, condition: Value) -> None:
+        """Begin the next iteration if a condition holds."""
+        self._branch(condition, self._head)
+
+    def restart(self) -> None:
+        """Begin the next iteration; the body, or that of `when`, ends here."""
+        self._function.jump(self._head)
 
     @contextmanager
     def run(self) -> Generator[Repetition]:

@@ -22,15 +22,11 @@ from hloom.codegen.llvm.memory import copy_bytes, fill_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.codegen.types import Element
 from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
-from hloom.cpu.runtime.context import (
-    NATIVE_COLLECTIVES,
-    PARTICIPANTS_WORD,
-    PARTITION_WORD,
-    REPLICA_WORD,
-)
+from hloom.cpu.runtime.context import NATIVE_COLLECTIVES
 from hloom.cpu.runtime.device_structs import PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.exchange_plan import reduces_in_parts, rows_of
 from hloom.cpu.runtime.host import emit_host_call
+from hloom.cpu.runtime.structs import CONTEXT
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, ReduceScatter
@@ -47,11 +43,11 @@ def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Load an id from the context; without a context there is a single device."""
     i = plan.instruction
     f = program.function
-    word = REPLICA_WORD if i.opcode == "replica-id" else PARTITION_WORD
+    field = "replica" if i.opcode == "replica-id" else "partition"
     target = program.pointer(i)
     f.store(f.constant(I32, 0), target)
     with f.when(program.context.compare("ne", 0)):
-        f.store(f.load(I64, f.offset(program.context, word, I64)).cast("trunc", I32), target)
+        f.store(Fields(CONTEXT, program.context)[field].cast("trunc", I32), target)
 
 
 # -- rendezvous
@@ -71,7 +67,7 @@ def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
     here, find, native, by_host, after = (f.new_block() for _ in range(5))
     f.branch(program.context.compare("ne", 0), here, by_host)
     f.start(here)
-    table = f.load(PTR, f.offset(program.context, PARTICIPANTS_WORD, PTR))
+    table = Fields(CONTEXT, program.context)["participants"]
     f.branch(table.compare("ne", 0), find, by_host)
     f.start(find)
     participant = f.load(PTR, f.offset(table, number, PTR))

@@ -1,6 +1,6 @@
 """Entry from Python to native programs: a builtin function of native code.
 
-The function is ``hloom_call`` in `native_code/entry.ll`, the same for every program; a descriptor, which is a
+The function is ``hloom_call`` in `routines/entry.py`, the same for every program; a descriptor, which is a
 numpy array and the builtin's ``self``, holds the data of the program. The code reads the fields of numpy's
 arrays at fixed offsets, which belong to numpy's binary interface and are tested before they are relied on.
 """
@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from hloom.codegen.structs import Record
+from hloom.cpu.runtime.numpy_structs import ARRAY
+from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT, RECYCLED
 from hloom.cpu.runtime.support import support
 from hloom.errors import EvaluationError
 from hloom.ir.value import Array, Value
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
 
 RunFunction: TypeAlias = Callable[..., Value]
 """A function of the arguments of a program."""
-_HEAD_WORDS: Final = 16
-_INPUT_WORDS: Final = 3
-_OUTPUT_WORDS: Final = 4
 _FASTCALL: Final = 0x80
 _ARRAY_TYPE, _NEW_FROM_DESCR, _GET_HANDLER = 2, 94, 305
 """Indices of functions in numpy's table."""
@@ -106,48 +106,61 @@ def builtin_for(
     if not layout_is_known():
         return fallback
     runtime = _runtime()
-    words = _descriptor_words(signature, program, context, fallback)
+    record, words = _descriptor(signature, program, context, fallback)
     descriptor = words.view(Descriptor)
-    descriptor.held = (fallback, held)
-    finalizer = weakref.finalize(descriptor, _give_arena, words)
+    descriptor.held = (fallback, held, record)  # calls of destructors may follow the finalizer
+    finalizer = weakref.finalize(descriptor, _give_arena, record)
     finalizer.atexit = False
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     return make(ctypes.addressof(runtime.method), descriptor, None)
 
 
-def _descriptor_words(signature: Signature, program: int, context: int, fallback: RunFunction) -> Array:
-    inputs, outputs = len(signature.parameters), len(signature.results)
-    inputs_at = _HEAD_WORDS
-    outputs_at = inputs_at + _INPUT_WORDS * inputs
-    dimensions_at = outputs_at + _OUTPUT_WORDS * outputs
-    shapes = [*signature.parameters, *signature.results]
-    words = np.zeros(dimensions_at + sum(s.rank for s in shapes) + 1, np.int64)
-    base = words.ctypes.data
+def _descriptor(
+    signature: Signature, program: int, context: int, fallback: RunFunction
+) -> tuple[Record, Array]:
+    """Return the descriptor of a program, and the numpy array whose data it is."""
     runtime = _runtime()
-    words[:_HEAD_WORDS] = (
-        program, context, 0, signature.temp_bytes, 0, runtime.memory, runtime.handler, id(fallback), inputs,
-        outputs, signature.is_tuple, signature.long, id(np.ndarray), runtime.new_from_descr,
-        base + 8 * inputs_at, base + 8 * outputs_at,
-    )  # fmt: skip
-    at = dimensions_at
-    for number, shape in enumerate(shapes):
-        words[at : at + shape.rank] = shape.dimensions
-        dtype = np.dtype(shape.element_type.dtype)
-        record = (id(dtype), shape.rank, base + 8 * at)
-        if number < inputs:
-            start = inputs_at + _INPUT_WORDS * number
-            words[start : start + _INPUT_WORDS] = record
-        else:
-            start = outputs_at + _OUTPUT_WORDS * (number - inputs)
-            words[start : start + _OUTPUT_WORDS] = (*record, shape.element_count * dtype.itemsize)
-        at += shape.rank
-    return words
+    dtypes = [np.dtype(shape.element_type.dtype) for shape in (*signature.parameters, *signature.results)]
+    sizes = [
+        (ctypes.c_int64 * shape.rank)(*shape.dimensions)
+        for shape in (*signature.parameters, *signature.results)
+    ]
+    rows = [
+        {"dtype": id(dtype), "rank": len(dimensions), "dimensions": ctypes.addressof(dimensions)}
+        for dtype, dimensions in zip(dtypes, sizes, strict=True)
+    ]
+    count = len(signature.parameters)
+    inputs, outputs = INPUT.table(rows[:count]), OUTPUT.table(rows[count:])
+    for output, shape, dtype in zip(outputs, signature.results, dtypes[count:], strict=True):
+        output["bytes"] = shape.element_count * dtype.itemsize
+    words = np.zeros(DESCRIPTOR.size // 8, np.int64)
+    record = DESCRIPTOR.record(words.ctypes.data, (words, sizes, dtypes, inputs, outputs))
+    fields = {
+        "program": program,
+        "context": context,
+        "arena_bytes": signature.temp_bytes,
+        "memory": runtime.memory,
+        "handler": runtime.handler,
+        "fallback": id(fallback),
+        "input_count": len(inputs),
+        "output_count": len(outputs),
+        "is_tuple": signature.is_tuple,
+        "long": signature.long,
+        "array_type": id(np.ndarray),
+        "new_from_descr": runtime.new_from_descr,
+        "inputs": inputs[0].address if inputs else 0,
+        "outputs": outputs[0].address if outputs else 0,
+    }
+    for name, value in fields.items():
+        record[name] = value
+    return record, words
 
 
-def _give_arena(words: Array) -> None:
-    if words[2]:
-        _runtime().give(_runtime().memory, int(words[2]))
+def _give_arena(descriptor: Record) -> None:
+    if descriptor["arena"]:
+        _runtime().give(_runtime().memory, descriptor["arena"])
+        descriptor["arena"] = 0
 
 
 @contextmanager
@@ -179,8 +192,8 @@ class _Runtime:
     def __init__(self) -> None:
         symbols = support().symbols
         self.method = _Method(b"run", symbols["hloom_call"], _FASTCALL, b"Run the program on numpy arrays.")
-        self._state = (ctypes.c_int64 * 258)(0, kept_bytes())
-        self.memory = ctypes.addressof(self._state)
+        self._recycled = RECYCLED.allocate(limit=kept_bytes())
+        self.memory = self._recycled.address
         names = ("malloc", "calloc", "realloc", "free")
         functions = [symbols[f"hloom_memory_{name}"] for name in names]
         self._allocator = _Allocator(b"hloom", 1, self.memory, *functions)
@@ -198,7 +211,7 @@ class _Runtime:
     @property
     def kept(self) -> int:
         """Bytes of freed memory that are kept."""
-        return self._state[0]
+        return self._recycled["free_bytes"]
 
 
 @cache
@@ -237,20 +250,18 @@ def layout_is_known() -> bool:
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):
         return False
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    word = [int(x) for x in (ctypes.c_int64 * 12).from_address(id(array))]
-    dimensions = list((ctypes.c_int64 * 2).from_address(word[4]))
-    small = [ctypes.c_int32.from_address(id(array) + offset).value for offset in (24, 64)]
+    fields = ARRAY.record(id(array))
+    dimensions = list((ctypes.c_int64 * 2).from_address(fields["dimensions"]))
     get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(numpy_function(_GET_HANDLER))
     plain = np.empty(1)
-    handler = ctypes.c_int64.from_address(id(plain) + 88).value
     return (
-        word[1] == id(np.ndarray) == numpy_function(_ARRAY_TYPE)
-        and word[2] == array.ctypes.data
-        and small[0] == 2
+        fields["type"] == id(np.ndarray) == numpy_function(_ARRAY_TYPE)
+        and fields["data"] == array.ctypes.data
+        and fields["rank"] == 2
         and dimensions == [2, 3]
-        and word[7] == id(array.dtype)
-        and small[1] == array.flags.num
-        and handler == id(get_handler())
+        and fields["dtype"] == id(array.dtype)
+        and fields["flags"] == array.flags.num
+        and ARRAY.record(id(plain))["handler"] == id(get_handler())
     )
 
 

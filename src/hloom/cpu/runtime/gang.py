@@ -111,7 +111,7 @@ class Gang:
     def _write(self, meets: bool) -> None:
         """Set the fields that native code reads."""
         gang = self._record
-        arena = max(native.memory.temp for native in self._natives)
+        arena = max(native.loaded.memory.temp for native in self._natives)
         gang["devices"], gang["meets"], gang["memory"] = self.count, meets, memory_address()
         gang["arena_bytes"] = -(-arena // _ARENA_ALIGNMENT) * _ARENA_ALIGNMENT
         gang["parallel"] = self._uses_threads(meets)
@@ -121,7 +121,8 @@ class Gang:
                 gang[name] = _address(getattr(library, name))
         for n, (native, context) in enumerate(zip(self._natives, self._contexts, strict=True)):
             fiber = self._fiber(n)
-            fiber["gang"], fiber["program"], fiber["context"] = self.address, native.address, context.address
+            fiber["gang"], fiber["context"] = self.address, context.address
+            fiber["program"] = native.loaded.address
             if meets:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
@@ -132,7 +133,7 @@ class Gang:
         not share; as many devices as cores share nothing and still use all of them.
         """
         cores = available_cores()
-        alone = not any(native.shares for native in self._natives)
+        alone = not any(native.facts.shares for native in self._natives)
         if meets:
             return cores > 1 and alone
         least = min(native.facts.work for native in self._natives)
@@ -194,8 +195,8 @@ class Gang:
         results: list[list[Array]] = []
         for native, values in zip(self._natives, arguments, strict=True):
             shapes = [p.shape for p in native.module.entry.parameters]
-            inputs += native.inputs(flat(shapes, values))
-            results.append(native.outputs())
+            inputs += native.caller.inputs(flat(shapes, values))
+            results.append(native.caller.outputs())
         targets = [result.ctypes.data for outputs in results for result in outputs]
         self.run([array.ctypes.data for array in inputs], targets)
         return [

@@ -4,7 +4,7 @@ Operations that communicate with other devices or with the host (collectives, in
 Python functions (custom calls), or that have no kernel are evaluated by ``evaluate`` of the operation, on
 arrays that view native memory. Native code calls ``hloom_host(context, number, pointers)``: the number of the
 call in its program, and the addresses of the leaves of its operands and results. That calls a Python function
-through Python's C interface (`native_code/host.ll`), so that any exception, one of a signal included, makes
+through Python's C interface (`routines/host.py`), so that any exception, one of a signal included, makes
 native code return immediately and is raised in the caller of the program.
 
 Collectives run in native code if they can (`hloom.cpu.kernels.collectives`); native code then calls Python

@@ -1,7 +1,7 @@
 """Polls in native code, so that Ctrl-C and the failure of another device end a program.
 
 A program polls between kernels and at the back edges of loops, by ``hloom_poll`` in
-`native_code/interruption.ll`; ``hloom_parallel`` polls between chunks. A nonzero status makes the program
+`routines/interruption.py`; ``hloom_parallel`` polls between chunks. A nonzero status makes the program
 return nonzero at once. A poll takes some 30 ns, so it is made only once per `POLL_WORK` operations: a loop
 subtracts the work of an iteration from a countdown, which is one instruction and a branch that is not taken.
 A single call of a kernel that does not share its iterations is not interrupted.

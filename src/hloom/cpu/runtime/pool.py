@@ -1,6 +1,6 @@
 """Thread pool that shares the iterations of a kernel's outermost loop.
 
-``hloom_parallel`` in `native_code/pool.ll` does the work. This module owns the pool's memory, and follows the
+``hloom_parallel`` in `routines/pool.py` does the work. This module owns the pool's memory, and follows the
 process: number of threads, fork, exit. Results never depend on the number of threads: an iteration is
 computed in the same way in any thread.
 """
@@ -11,16 +11,11 @@ import atexit
 import ctypes
 import os
 from functools import cache
-from typing import Final
 
+from hloom.cpu.runtime.structs import POOL
 from hloom.cpu.runtime.support import support
 from hloom.lifetime import keep_for_ever
 from hloom.runtime.cores import thread_count
-
-_HEAD_BYTES: Final = 768
-_SLOT_BYTES: Final = 128
-_THREADS_AT: Final = 680
-_STARTED_AT: Final = 688
 
 
 class ThreadPool:
@@ -33,17 +28,13 @@ class ThreadPool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        size = _HEAD_BYTES + _SLOT_BYTES * threads
-        self._memory = ctypes.create_string_buffer(size + _SLOT_BYTES)
-        start = ctypes.addressof(self._memory)
-        self.address = -(-start // _SLOT_BYTES) * _SLOT_BYTES
-        self._size = size
-        self.forget()
+        self._record = POOL.allocate(threads, threads=threads)
+        self.address = self._record.address
 
     def forget(self) -> None:
         """Reset the pool to one without threads; after a fork the child has none of them."""
-        ctypes.memset(self.address, 0, self._size)
-        self._word(_THREADS_AT).value = self.threads
+        ctypes.memset(self.address, 0, self._record.location("slots", self.threads) - self.address)
+        self._record["threads"] = self.threads
 
     def stop(self) -> None:
         """End the threads for good; later kernels run in the thread of their caller.
@@ -55,10 +46,7 @@ class ThreadPool:
     @property
     def started(self) -> bool:
         """Return true if the threads have been started."""
-        return bool(self._word(_STARTED_AT).value)
-
-    def _word(self, offset: int) -> ctypes.c_int32:
-        return ctypes.c_int32.from_address(self.address + offset)
+        return bool(self._record["started"])
 
 
 @cache

@@ -1,17 +1,15 @@
 """hloom's own native code: thread pool, recycled memory, host calls, and the builtin that calls programs.
 
-It is written in LLVM IR, in the files of `native_code/`, compiled once per machine, and kept in the cache of
-compiled code like every program.
+It is written as emitters, in `routines/`, compiled once per machine, and kept in the cache of compiled code
+like every program.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.target import Target, host
@@ -28,38 +26,6 @@ Code: TypeAlias = "tuple[str, list[str]]"
 """LLVM IR, and the names of its functions to optimize."""
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
-FILES: Final = (
-    "interruption",
-    "pool",
-    "memory",
-    "entry",
-    "host",
-    "library",
-)
-_FOLDER: Final = Path(__file__).parent / "native_code"
-
-
-def native_code(target: Target, *files: str) -> str:
-    """Return the LLVM IR of some of the files."""
-    return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in files)
-
-
-def mixed_code(target: Target, routines: Iterable[Routine], written: str) -> Code:
-    """Return the code of routines beside LLVM IR that is written as text."""
-    from hloom.codegen.llvm.printer import print_module
-    from hloom.codegen.llvm.routines import Library
-    from hloom.cpu.jit.llvm import simplified_names
-
-    library = Library(target).add(routines)
-    written_names = set(re.findall(r"^(?:declare|define) .*?@([\w.]+)\(", written, re.MULTILINE))
-    lines = _without_declarations(print_module(library), written_names)
-    lines += _without_declarations(written, set(library.functions))
-    return "\n".join(lines), simplified_names(library)
-
-
-def _without_declarations(text: str, names: set[str]) -> list[str]:
-    declared = re.compile(r"declare .*?@([\w.]+)\(")
-    return [t for t in text.splitlines() if not ((m := declared.match(t)) and m.group(1) in names)]
 
 
 def support() -> LoadedObject:
@@ -131,18 +97,36 @@ def _load() -> LoadedObject:
 def support_code(target: Target) -> Code:
     """Return the code for a machine."""
     from hloom.codegen.llvm.routines import routines_of
-    from hloom.cpu.runtime.routines import clock, exchange, foreign, gang, processor, rendezvous
-
-    return mixed_code(
-        target,
-        routines_of(clock, processor, foreign, exchange, gang, rendezvous),
-        native_code(target, *FILES),
+    from hloom.cpu.runtime.routines import (
+        clock,
+        entry,
+        exchange,
+        foreign,
+        gang,
+        host,
+        interruption,
+        library,
+        memory,
+        pool,
+        rendezvous,
     )
 
+    files = clock, entry, exchange, foreign, gang, host, interruption, library, memory, pool, rendezvous
+    return emitted_code(target, [r for r in routines_of(*files) if r.exported])
 
-def pool_code(target: Target) -> str:
-    """Return the LLVM IR of the thread pool alone."""
-    from hloom.codegen.llvm.routines import routines_of
-    from hloom.cpu.runtime.routines import processor
 
-    return mixed_code(target, routines_of(processor), native_code(target, "pool"))[0]
+def pool_code(target: Target) -> Code:
+    """Return the code of the thread pool alone."""
+    from hloom.cpu.runtime.routines.pool import hloom_parallel, hloom_pool_stop
+
+    return emitted_code(target, [hloom_parallel, hloom_pool_stop])
+
+
+def emitted_code(target: Target, exported: Iterable[Routine]) -> Code:
+    """Return the code of routines and of all that they call."""
+    from hloom.codegen.llvm.printer import print_module
+    from hloom.codegen.llvm.routines import Library
+    from hloom.cpu.jit.llvm import simplified_names
+
+    library = Library(target).add(exported)
+    return print_module(library), simplified_names(library)

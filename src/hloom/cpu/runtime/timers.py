@@ -12,8 +12,9 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from hloom.codegen.llvm import I64, PTR, Function, Value
-from hloom.cpu.runtime.context import TABLE_WORD
+from hloom.codegen.llvm import I64, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.cpu.runtime.structs import CONTEXT
 from hloom.runtime.measurements import ProfileLine
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Timer:
 
     def _add_at(self, at: int, more: Value) -> None:
         f = self.function
-        table = f.load(PTR, f.offset(self.context, TABLE_WORD, PTR))
+        table = Fields(CONTEXT, self.context)["table"]
         place = f.offset(table, at, I64)
         f.store(f.load(I64, place) + more, place)
 
@@ -108,7 +109,7 @@ class Recorder(Timer):
     def _record(self, number: int, start: Value) -> None:
         f = self.function
         end = f.call(I64, "hloom_clock")
-        table = f.load(PTR, f.offset(self.context, TABLE_WORD, PTR))
+        table = Fields(CONTEXT, self.context)["table"]
         count, room = f.load(I64, table), f.load(I64, f.offset(table, 1, I64))
         slot = count.compare("slt", room).select(count, room)
         record = f.offset(f.offset(table, RECORDS_AT, I64), slot * RECORD_WORDS, I64)

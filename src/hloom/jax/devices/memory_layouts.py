@@ -5,22 +5,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from typing import Final
 
-from hloom.jax.pjrt.handles import Handle, LayoutWords, Words, object_at
-
-_held: Final[list[Words]] = []
+from hloom.jax.pjrt.handles import Handle, Text, Words, object_at
+from hloom.jax.pjrt.structs import LAYOUT
 
 
 class Layout(Handle):
     """A layout, serialized as text such as ``{1,0}``; never freed."""
 
     def __init__(self, order: tuple[int, ...]) -> None:
-        text = "{" + ",".join(map(str, order)) + "}"
-        words = Words(order, ctypes.c_int64)
-        _held.append(words)
-        super().__init__(LayoutWords(text.encode(), len(text), words.address))
         self.order = order
+        super().__init__(LAYOUT)
+        text = "{" + ",".join(map(str, order)) + "}"
+        self.set(text=Text(text), dimensions=Words(order, ctypes.c_int64))
 
 
 @cache

@@ -8,44 +8,34 @@ from typing import Any, Final
 
 import numpy as np
 
+from hloom.codegen.structs import Record
 from hloom.jax.devices.client import Device, Memory
 from hloom.jax.devices.memory_layouts import canonical, handle_of, order_at
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import callback, implements
+from hloom.jax.pjrt.element_types import NUMBERS, TYPES
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
-from hloom.jax.pjrt.handles import BufferHead, object_at, words_at
+from hloom.jax.pjrt.handles import object_at, words_at
 from hloom.jax.pjrt.native import native
+from hloom.jax.pjrt.structs import BUFFER, ERROR
 from hloom.shape.element_type import ElementType
 
 Array = np.ndarray[Any, Any]
 
-_HEAD_BYTES: Final = ctypes.sizeof(BufferHead)
-_BOOL: Final = 1
-TOKEN: Final = 23
-_TILED, _STRIDES = 0, 1
-"""Kinds of layouts."""
+_TILED: Final = 0
+"""The kind of layouts with an order of dimensions."""
 
 
-_NAMES: Final = (
-    "pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "f32", "f64", "bf16", "c64", "c128",
-    "f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "s4", "u4", "token", "s2", "u2",
-    "f8e4m3", "f8e3m4", "f8e8m0fnu", "f4e2m1fn", "s1", "u1",
-)  # fmt: skip
-"""Element types in the order of the interface's numbers, which differ from HLO's."""
-TYPES: Final = {n: ElementType.parse(name) for n, name in enumerate(_NAMES, 1) if name != "token"}
-NUMBERS: Final = {element_type: number for number, element_type in TYPES.items()}
-
-
-def head_of(handle: int | None) -> BufferHead:
-    """Return the head of a buffer; raises PjrtError for a null handle."""
+def buffer_at(handle: int | None) -> Record:
+    """Return the buffer of a handle; raises PjrtError for a null one."""
     if not handle:
         raise PjrtError(INVALID_ARGUMENT, "null in the place of a buffer")
-    return BufferHead.from_address(handle)
+    return BUFFER.record(handle)
 
 
-def dimensions_of(handle: int, head: BufferHead) -> tuple[int, ...]:
+def dimensions_of(buffer: Record) -> tuple[int, ...]:
     """Return the dimensions of a buffer."""
-    return tuple(words_at(handle + _HEAD_BYTES, head.rank))
+    return tuple(words_at(buffer.location("dimensions"), buffer["rank"]))
 
 
 def dtype_of(number: int) -> np.dtype[Any]:
@@ -61,22 +51,22 @@ def elements_of(handle: int) -> Array:
 
     Raises PjrtError if it is deleted or failed.
     """
-    head = head_of(handle)
-    if head.deleted:
+    buffer = buffer_at(handle)
+    if buffer["deleted"]:
         raise PjrtError(INVALID_ARGUMENT, "Buffer has been deleted or donated.")
-    wait_for(head)
-    dimensions, dtype = dimensions_of(handle, head), dtype_of(head.type)
-    dimensions = tuple(dimensions[d] for d in reversed(order_at(head.layout))) or dimensions
-    if not head.bytes:
+    wait_for(buffer)
+    dimensions, dtype = dimensions_of(buffer), dtype_of(buffer["type"])
+    dimensions = tuple(dimensions[d] for d in reversed(order_at(buffer["layout"]))) or dimensions
+    if not buffer["bytes"]:
         return np.empty(dimensions, dtype)
-    memory: Any = (ctypes.c_uint8 * head.bytes).from_address(head.data)
+    memory: Any = (ctypes.c_uint8 * buffer["bytes"]).from_address(buffer["data"])
     return np.frombuffer(memory, np.uint8).view(dtype).reshape(dimensions)
 
 
 def array_of(handle: int) -> Array:
     """Return the elements of a buffer as its array; raises PjrtError like `elements_of`."""
     elements = elements_of(handle)
-    return logical(elements, order_at(head_of(handle).layout))
+    return logical(elements, order_at(buffer_at(handle)["layout"]))
 
 
 def logical(elements: Array, order: Sequence[int]) -> Array:
@@ -86,12 +76,13 @@ def logical(elements: Array, order: Sequence[int]) -> Array:
     return elements.transpose([len(order) - 1 - order.index(d) for d in range(len(order))])
 
 
-def wait_for(head: BufferHead) -> None:
+def wait_for(buffer: Record) -> None:
     """Wait for a buffer's elements; raises PjrtError with the producer's error."""
-    failure = native().call("pjrt_await", head.event)
+    failure = native().call("pjrt_await", buffer["event"])
     if failure:
-        _, code, size = words_at(failure, 3)
-        raise PjrtError(code, ctypes.string_at(failure + 24, size).decode("utf-8", "replace"))
+        error = ERROR.record(failure)
+        message = ctypes.string_at(error.location("message"), error["message_size"])
+        raise PjrtError(error["code"], message.decode("utf-8", "replace"))
 
 
 def new_buffer(
@@ -109,8 +100,8 @@ def new_buffer(
     number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
     handle = _allocate(array.shape, contiguous.nbytes, number, device, memory)
     if contiguous.nbytes:
-        ctypes.memmove(BufferHead.from_address(handle).data, contiguous.ctypes.data, contiguous.nbytes)
-    BufferHead.from_address(handle).layout = handle_of(order)
+        ctypes.memmove(BUFFER.record(handle)["data"], contiguous.ctypes.data, contiguous.nbytes)
+    BUFFER.record(handle)["layout"] = handle_of(order)
     return handle
 
 
@@ -138,7 +129,7 @@ def place_of(device: int | None, memory: int | None) -> tuple[Device, Memory]:
     """Return device and memory for handles of which one may be null."""
     if memory:
         found = object_at(memory, Memory)
-        return object_at(found.words.device, Device), found
+        return object_at(found.record["device"], Device), found
     where = object_at(device, Device)
     return where, where.memories[0]
 
@@ -182,9 +173,9 @@ def _order_of(address: int) -> list[int]:
 
 def to_host(args: Any) -> None:
     """Buffer_ToHostBuffer: copy to any order of dimensions."""
-    head = head_of(args.src)
+    buffer = buffer_at(args.src)
     if not args.dst:
-        args.dst_size = head.bytes
+        args.dst_size = buffer["bytes"]
         return
     array = array_of(args.src)
     order = _order_of(args.host_layout)
@@ -228,7 +219,7 @@ def _view(args: Any) -> None:
         len(dimensions), args.dims, device.handle, memory.handle, args.on_delete_callback,
         args.on_delete_callback_arg,
     )  # fmt: skip
-    BufferHead.from_address(args.buffer).layout = handle_of(order)
+    BUFFER.record(args.buffer)["layout"] = handle_of(order)
 
 
 @implements("Client_CreateUninitializedBuffer")

@@ -1,4 +1,4 @@
-"""The plug-in's native code: errors, events, buffers, transfers and execution (``native_code/*.ll``).
+"""The plug-in's native code, written in `hloom.jax.pjrt.routines`.
 
 Functions whose names begin with ``PJRT_`` are functions of the interface; the others serve Python.
 """
@@ -8,55 +8,19 @@ from __future__ import annotations
 import ctypes
 import threading
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.entry import kept_bytes
-from hloom.cpu.runtime.support import Code, is_compiled, load_code, mixed_code, support
+from hloom.cpu.runtime.structs import RECYCLED
+from hloom.cpu.runtime.support import Code, emitted_code, is_compiled, load_code, support
 from hloom.lifetime import keep_for_ever
 
-FILES: Final = ("events", "transfers", "layouts", "execute", "executables", "results")
-_FOLDER: Final = Path(__file__).parent / "native_code"
 _KIND: Final = "pjrt"
-_POOL_WORDS: Final = 258
-_LIBRARY: Final = frozenset((
-    "aligned_alloc", "malloc", "pthread_cond_broadcast", "pthread_cond_wait", "pthread_detach",
-    "pthread_mutex_lock", "pthread_mutex_unlock", "sched_yield",
-))  # fmt: skip
-"""Functions of the C library that only this code calls."""
 
-_POINTER, _SIZE, _TYPE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 loading: Final = threading.Lock()
 _loaded: Final[list[Native]] = []
-_PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
-    "pjrt_error": (_POINTER, _SIZE, ctypes.c_char_p, _SIZE),
-    "pjrt_ready_event": (_POINTER,),
-    "pjrt_event": (_POINTER, _SIZE),
-    "pjrt_drop_event": (None, _POINTER),
-    "pjrt_complete": (None, _POINTER, _POINTER),
-    "pjrt_await": (_POINTER, _POINTER),
-    "pjrt_set_pool": (None, _POINTER),
-    "pjrt_unlock_all": (None,),
-    "pjrt_take": (_POINTER, _SIZE),
-    "pjrt_give": (None, _POINTER),
-    "pjrt_storage": (_POINTER, _SIZE),
-    "pjrt_buffer": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _TYPE, _SIZE, _POINTER),
-    "pjrt_delete": (None, _POINTER),
-    "pjrt_view": (
-        _POINTER, _POINTER, _SIZE, _TYPE, _SIZE, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER,
-    ),
-    "pjrt_to_host": (_POINTER, _POINTER),
-    "pjrt_set_transfers": (None, _POINTER, _POINTER),
-    "pjrt_set_layouts": (None, _POINTER),
-    "pjrt_set_execute": (None, _POINTER, _POINTER, _POINTER),
-    "pjrt_set_tracing": (None, _SIZE),
-    "pjrt_drain": (None, _POINTER),
-    "pjrt_set_sweeper": (None, _POINTER),
-    "pjrt_take_destroyed": (_POINTER,),
-}  # fmt: skip
-"""Results and arguments of the functions that Python calls. They run without the GIL."""
 
 
 class Native:
@@ -69,16 +33,22 @@ class Native:
     def __init__(self) -> None:
         self._loaded = load_code(_KIND, _emit, _external)
         self.symbols = self._loaded.symbols
-        self._functions = {
-            name: ctypes.CFUNCTYPE(*types)(self.symbols[name]) for name, types in _PROTOTYPES.items()
-        }
-        self._pool = (ctypes.c_int64 * _POOL_WORDS)(0, kept_bytes())
-        self.call("pjrt_set_pool", ctypes.addressof(self._pool))
+        self._functions: dict[str, Any] = {}
+        self._pool = RECYCLED.allocate(limit=kept_bytes())
+        self.call("pjrt_begin_errors")
+        self.call("pjrt_set_pool", self._pool.address)
         keep_for_ever(self)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function."""
-        return self._functions[name](*arguments)
+        """Call a function without the GIL; return its result, None for null.
+
+        Arguments are integers, addresses or bytes: all are passed as words, results are addresses.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            words = [ctypes.c_void_p] * len(arguments)
+            function = self._functions[name] = ctypes.CFUNCTYPE(ctypes.c_void_p, *words)(self.symbols[name])
+        return function(*arguments)
 
     def error(self, code: int, message: str) -> int:
         """Return a new error of the interface."""
@@ -105,16 +75,13 @@ def begin_native() -> bool:
 
 def _emit() -> Code:
     """Return the code; called when the cache lacks it."""
-    from hloom.codegen.llvm.routines import routines_of
-    from hloom.jax.pjrt.routines import buffers
-    from hloom.jax.pjrt.routines.functions import GETTERS
+    from hloom.jax.pjrt.routines import exported_routines
 
-    written = "\n".join((_FOLDER / f"{name}.ll").read_text() for name in FILES)
-    return mixed_code(host(), [*GETTERS, *routines_of(buffers)], written)
+    return emitted_code(host(), exported_routines())
 
 
 def _external(name: str) -> int | None:
-    if name in _LIBRARY:
-        return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
-    found = address_of(name)
-    return support().symbols.get(name) if found is None else found
+    address = address_of(name) or support().symbols.get(name)
+    if address is None and (function := getattr(ctypes.CDLL(None), name, None)) is not None:
+        address = ctypes.cast(function, ctypes.c_void_p).value
+    return address

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.jax.devices.client import MEMORY_KINDS, STOP, Client, Device
-from hloom.jax.devices.transfers import NUMBERS, TOKEN, TYPES
+from hloom.jax.pjrt.element_types import NUMBERS, TOKEN, TYPES
 from hloom.jax.pjrt.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.programs.placements import Placement, Placements, placements_of
 from hloom.jaxlib import private
 
 if TYPE_CHECKING:
+    from hloom.analysis.cost import Cost
     from hloom.cpu.loaded_program import LoadedProgram
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.runtime.gang import Gang
@@ -179,11 +180,27 @@ class Program:
 
         return self.executable if isinstance(self.executable, NativeExecutable) else None
 
-    def encoded(self) -> bytes:
-        """Return the module after all passes, of several devices before them, with its configuration."""
-        from hloom.jax.programs.optimized import module_with_config
+    @property
+    def cost(self) -> Cost:
+        """The operations and bytes moved by a run on one device."""
+        from hloom.cpu.native import NativeExecutable
 
-        module = self.local if self.alone is None else self.alone.optimized
+        executable = self.executable
+        return (executable.inspection if isinstance(executable, NativeExecutable) else executable).cost
+
+    def encoded(self) -> bytes:
+        """Return the module after all passes, with its configuration.
+
+        That of several devices is the partitioned one, with synchronous operations as it runs.
+        """
+        from hloom.jax.programs.optimized import module_with_config
+        from hloom.passes.expand.synchronous_operations import SynchronousOperations
+
+        if self.alone is not None:
+            module = self.alone.inspection.optimized
+        else:
+            module = self.local.clone()
+            SynchronousOperations().run(module)
         return module_with_config(module, self.num_replicas, self.num_partitions, self.partitioned)
 
 
@@ -238,7 +255,7 @@ class Compiled:
     def calling(self) -> LoadedProgram | None:
         """The native code of a program of one device that calls the host; None for others."""
         alone = self.program.alone if self.native is None else None
-        return None if alone is None or alone.module is not alone.given else alone.loaded
+        return None if alone is None or alone.module is not alone.source else alone.loaded
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
@@ -259,19 +276,24 @@ class Compiled:
     @cached_property
     def temp_bytes(self) -> int:
         """The size of the arena."""
-        return (self.native or self.program.executable).memory.temp
+        if self.native is not None:
+            return self.native.memory.temp
+        from hloom.cpu.native import NativeExecutable
+
+        executable = self.program.executable
+        return (executable.loaded if isinstance(executable, NativeExecutable) else executable).memory.temp
 
     @cached_property
     def code_size(self) -> int:
         """The size of the code in memory, in bytes; 0 for a program of several devices."""
         if self.native is not None:
             return self.native.size
-        return 0 if self.program.alone is None else self.program.alone.code_size
+        return 0 if self.program.alone is None else self.program.alone.loaded.size
 
     def cost_properties(self) -> Mapping[str, float]:
         """Return flops and bytes moved, by XLA's names."""
         if self.native is None:
-            cost = self.program.executable.cost
+            cost = self.program.cost
         else:
             from hloom.analysis.cost import module_cost
             from hloom.cpu.jit.compilation import optimize
@@ -343,10 +365,10 @@ def compile_artifact(
     foreign_functions.register_targets()
     module, stated = converted(artifact), placements_of(artifact)
     if num_replicas * num_partitions == 1:
-        from hloom.cpu.native import NativeExecutable
+        from hloom.cpu.native import compile_or_load
 
         placements = lay_out(module, stated)
-        return Program(module, 1, 1, NativeExecutable(module, dump_flags, _code_level(module)), placements)
+        return Program(module, 1, 1, compile_or_load(module, dump_flags, _code_level(module)), placements)
     if num_replicas > 1:
         message = f"programs have one replica and any number of partitions, got {num_replicas}"
         raise PjrtError(UNIMPLEMENTED, message)

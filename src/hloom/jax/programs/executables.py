@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hloom.codegen.structs import Record
 from hloom.cpu.runtime.context import Context
 from hloom.jax.calls.callbacks import HostFunctions, unbind
 from hloom.jax.devices.client import NOTHING, STOP, Device, NamedValues
@@ -14,9 +15,10 @@ from hloom.jax.devices.memory_layouts import handle_of
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
-from hloom.jax.pjrt.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
+from hloom.jax.pjrt.handles import Handle, Text, Words, object_at
 from hloom.jax.pjrt.messages import device_assignment
 from hloom.jax.pjrt.native import native
+from hloom.jax.pjrt.structs import EXECUTABLE, INPUT, OUTPUT
 from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class LoadedExecutable(Handle):
         callbacks: Sequence[Any],
     ) -> None:
         sweep()
-        super().__init__(ExecutableWords())
+        super().__init__(EXECUTABLE)
         self.compiled = compiled
         self.assigned = list(assigned)
         self.devices = list(devices)
@@ -63,14 +65,7 @@ class LoadedExecutable(Handle):
         self.bound: Sequence[HloInstruction] = ()
         self.interface = interface = compiled.interface
         self.inputs, self.outputs = interface.inputs, interface.outputs
-        self.name = Text(interface.name)
-        self.deleted = False
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
-        inputs = [
-            word
-            for leaf in self.inputs
-            for word in (leaf.bytes, PRED if leaf.is_token else leaf.number, handle_of(leaf.order))
-        ]
         is_local = len(self.devices) == len(self.assigned)
         native = compiled.native if is_local else None
         functions = None if native is not None or not is_local else _host_functions(compiled, self.callbacks)
@@ -78,31 +73,26 @@ class LoadedExecutable(Handle):
             native = compiled.calling
         self.gang = gang = compiled.gang if is_local else None
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
-        outputs = [
-            word
-            for number, (leaf, dims) in enumerate(zip(self.outputs, self._dimensions, strict=True))
-            for word in (*_output_words(leaf, dims.address), reuses.get(number, -1))
-        ]
-        self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, interface.donated)]
-        words = self.words
-        words.num_replicas, words.num_partitions = interface.num_replicas, interface.num_partitions
-        words.inputs, words.outputs = len(self.inputs), len(self.outputs)
-        words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
-        words.donated, words.donated_indices = len(interface.donated), self._tables[2].address
-        words.devices, words.num_devices = self.device_handles.address, len(self.devices)
+        self._inputs = INPUT.table([_input(leaf) for leaf in self.inputs])
+        self._outputs = OUTPUT.table([
+            {**_output(leaf), "dimensions": dimensions.address, "donor": reuses.get(number, -1)}
+            for number, (leaf, dimensions) in enumerate(zip(self.outputs, self._dimensions, strict=True))
+        ])  # fmt: skip
+        self.set(
+            name=Text(interface.name), devices=Words([device.handle for device in self.devices]),
+            num_replicas=interface.num_replicas, num_partitions=interface.num_partitions,
+            inputs=_address_of(self._inputs), num_inputs=len(self.inputs),
+            outputs=_address_of(self._outputs), num_outputs=len(self.outputs),
+            donated=Words(interface.donated, ctypes.c_int64),
+            is_native=native is not None or gang is not None,
+        )  # fmt: skip
         if gang is not None:
-            words.gang, words.long = gang.address, int(gang.work >= LONG_WORK or not gang.is_bounded)
+            self.set(gang=gang.address, is_long=gang.work >= LONG_WORK or not gang.is_bounded)
         if native is not None:
             self._context = Context(stop=STOP, host=functions)
-            words.program, words.context = native.address, self._context.address
-            words.temp_bytes = native.memory.temp
-            long = native.facts.work >= LONG_WORK or not native.facts.is_bounded
-            words.long = int(long and functions is None)
-
-    @cached_property
-    def device_handles(self) -> Words:
-        """The handles of the devices."""
-        return Words([device.handle for device in self.devices])
+            is_long = native.facts.work >= LONG_WORK or not native.facts.is_bounded
+            self.set(program=native.address, context=self._context.address, arena_bytes=native.memory.temp)
+            self.set(is_long=is_long and functions is None, calls_python=functions is not None)
 
     @cached_property
     def output_types(self) -> Words:
@@ -126,10 +116,9 @@ class LoadedExecutable(Handle):
         return self._memory_kinds(self.inputs)
 
     def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[Words, Words]:
-        offset = MemoryWords.kind.offset
-        memories = [self.assigned[0].memories[leaf.memory] for leaf in leaves]
-        addresses = [ctypes.c_void_p.from_address(memory.handle + offset).value or 0 for memory in memories]
-        return Words(addresses), Words([memory.words.kind_size for memory in memories], ctypes.c_size_t)
+        memories = [self.assigned[0].memories[leaf.memory].record for leaf in leaves]
+        sizes = Words([memory["kind_size"] for memory in memories], ctypes.c_size_t)
+        return Words([memory["kind"] for memory in memories]), sizes
 
     @cached_property
     def fingerprint(self) -> Text:
@@ -174,7 +163,7 @@ class LoadedExecutable(Handle):
     def drop(self) -> None:
         """Release the program, or list it as dying as long as queued runs need it."""
         unbind(self.bound)
-        if self.words.queued:
+        if self.record["queued"]:
             _dying[self.handle] = self
         else:
             super().drop()
@@ -186,9 +175,22 @@ def _host_functions(compiled: Compiled, callbacks: Sequence[Any]) -> HostFunctio
     return HostFunctions(calls, callbacks) if calls and HostFunctions.serve(calls) else None
 
 
-def _output_words(leaf: Leaf, dimensions: int) -> Sequence[int]:
-    """Return the words of a result in the table of outputs."""
-    return leaf.bytes, leaf.number, leaf.rank, dimensions, leaf.memory, handle_of(leaf.order)
+def _address_of(table: Sequence[Record]) -> int:
+    return table[0].address if table else 0
+
+
+def _input(leaf: Leaf) -> dict[str, int]:
+    """Return the fields of a parameter."""
+    number = PRED if leaf.is_token else leaf.number
+    return {"bytes": leaf.bytes, "type": number, "layout": handle_of(leaf.order)}
+
+
+def _output(leaf: Leaf) -> dict[str, int]:
+    """Return the fields of a result, but for its dimensions and donor."""
+    layout = handle_of(leaf.order)
+    return {
+        "bytes": leaf.bytes, "type": leaf.number, "rank": leaf.rank, "memory": leaf.memory, "layout": layout,
+    }  # fmt: skip
 
 
 _dying: Final[dict[int, LoadedExecutable]] = {}
@@ -199,12 +201,12 @@ keep_for_ever(_dying)
 def sweep() -> None:
     """Free the executables that were destroyed and have no queued runs; threads may do that at once."""
     for handle, executable in list(_dying.items()):
-        if not executable.words.queued and _dying.pop(handle, None) is not None:
+        if not executable.record["queued"] and _dying.pop(handle, None) is not None:
             Handle.drop(executable)
     handle = native().call("pjrt_take_destroyed")
     while handle:
         executable = object_at(handle, LoadedExecutable)
-        handle = executable.words.next
+        handle = executable.record["next"]
         executable.drop()
 
 
@@ -222,20 +224,9 @@ native().call("pjrt_set_sweeper", ctypes.cast(_SWEEPER, ctypes.c_void_p).value)
 def executable_at(handle: int | None) -> LoadedExecutable:
     """Return the executable of a handle; raises PjrtError for any other handle."""
     found = object_at(handle, LoadedExecutable)
-    if found.deleted:
+    if found.record["is_deleted"]:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")
     return found
-
-
-@implements("LoadedExecutable_GetExecutable")
-def _get_executable(args: Any) -> None:
-    args.executable = executable_at(args.loaded_executable).handle
-
-
-@implements("LoadedExecutable_AddressableDevices")
-def _addressable_devices(args: Any) -> None:
-    handles = executable_at(args.executable).device_handles
-    args.addressable_devices, args.num_addressable_devices = handles.address, handles.size
 
 
 @implements("LoadedExecutable_AddressableDeviceLogicalIds")
@@ -247,14 +238,8 @@ def _logical_ids(args: Any) -> None:
 
 @implements("LoadedExecutable_Delete")
 def _delete(args: Any) -> None:
-    executable = executable_at(args.executable)
-    executable.deleted = True
-    executable.words.program = None
-
-
-@implements("LoadedExecutable_IsDeleted")
-def _is_deleted(args: Any) -> None:
-    args.is_deleted = object_at(args.executable, LoadedExecutable).deleted
+    """Leave the program to runs that are queued."""
+    executable_at(args.executable).set(is_deleted=True, is_native=False)
 
 
 @implements("LoadedExecutable_GetDeviceAssignment")
@@ -267,11 +252,6 @@ def _device_assignment(args: Any) -> None:
 @implements("LoadedExecutable_Fingerprint", "Executable_Fingerprint")
 def _fingerprint(args: Any) -> None:
     executable_at(args.executable).fingerprint.write(args, "executable_fingerprint")
-
-
-@implements("Executable_Name")
-def _name(args: Any) -> None:
-    executable_at(args.executable).name.write(args, "executable_name")
 
 
 @implements("Executable_SizeOfGeneratedCodeInBytes")

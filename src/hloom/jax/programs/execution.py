@@ -11,12 +11,13 @@ import numpy as np
 from hloom.jax.calls.callbacks import bind, take_error
 from hloom.jax.devices.client import Device
 from hloom.jax.devices.memory_layouts import order_at
-from hloom.jax.devices.transfers import dimensions_of, elements_of, head_of, logical, new_buffer, wait_for
+from hloom.jax.devices.transfers import buffer_at, dimensions_of, elements_of, logical, new_buffer, wait_for
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import callback, status_of
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, PjrtError
 from hloom.jax.pjrt.handles import object_at, words_at
 from hloom.jax.pjrt.native import native
+from hloom.jax.pjrt.structs import NO_ARENA, NO_RESULTS
 from hloom.jax.programs.compiled import Leaf
 from hloom.jax.programs.executables import LoadedExecutable, executable_at
 from hloom.jax.programs.profiler import ProfilerTrace, current_trace
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 _RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 _KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
-_NO_ARENA: Final = -1
-_MEMORY_ERRORS: Final = {_NO_ARENA: "temporaries", -2: "results"}
+_MEMORY_ERRORS: Final = {NO_ARENA: "temporaries", NO_RESULTS: "results"}
 _held: Final[list[Any]] = []
 
 
@@ -51,7 +51,7 @@ def _run_error(handle: int, status: int) -> int:
     if status in _MEMORY_ERRORS:
         size = (
             executable.compiled.temp_bytes
-            if status == _NO_ARENA
+            if status == NO_ARENA
             else sum(leaf.bytes for leaf in executable.outputs)
         )
         message = (
@@ -109,20 +109,19 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
     if len(row) != len(executable.inputs):
         raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
     for number, (handle, wanted) in enumerate(zip(row, executable.inputs, strict=True)):
-        head = head_of(handle)
-        if head.deleted:
+        buffer = buffer_at(handle)
+        if buffer["deleted"]:
             message = f"Buffer has been deleted or donated: argument {number} of {name}."
             raise PjrtError(INVALID_ARGUMENT, message)
-        if not wanted.is_token and (head.type, head.bytes) != (wanted.number, wanted.bytes):
-            found = f"{dimensions_of(handle, head)} of type {head.type}, {head.bytes} bytes"
-            message = f"argument {number} of {name} is {found}; wanted is {wanted}"
+        if not wanted.is_token and (buffer["type"], buffer["bytes"]) != (wanted.number, wanted.bytes):
+            described = f"{dimensions_of(buffer)} of type {buffer['type']}, {buffer['bytes']} bytes"
+            message = f"argument {number} of {name} is {described}; wanted is {wanted}"
             raise PjrtError(INVALID_ARGUMENT, message)
-        if order_at(head.layout) != wanted.order:
-            message = (
-                f"argument {number} of {name} has the layout {order_at(head.layout)}; wanted is {wanted}"
-            )
+        order = order_at(buffer["layout"])
+        if order != wanted.order:
+            message = f"argument {number} of {name} has the layout {order}; wanted is {wanted}"
             raise PjrtError(INVALID_ARGUMENT, message)
-        wait_for(head)
+        wait_for(buffer)
 
 
 def _run(
@@ -162,10 +161,12 @@ def _run(
 def _run_alone(
     program: NativeExecutable, arguments: Sequence[Array | None], trace: ProfilerTrace | None
 ) -> list[Array | None]:
-    host = program.host() if program.calls_host else None
+    from hloom.cpu.runtime.host import HostCalls
+
+    host = HostCalls(program.host_calls) if program.calls_host else None
     if trace is None:
-        return list(program.run(arguments, host))
-    results, recording = program.record(arguments, host)
+        return list(program.caller.run(arguments, host))
+    results, recording = program.inspection.recorded.record(program.caller, arguments, host)
     trace.recordings.append(recording)
     return list(results)
 

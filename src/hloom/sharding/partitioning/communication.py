@@ -16,8 +16,9 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.window import PaddingDimension
 from hloom.operations.arithmetic import Add, Divide, Multiply, Remainder
-from hloom.operations.collectives import AllReduce, PartitionId, ReduceScatter
+from hloom.operations.collectives import AllReduce, ReduceScatter
 from hloom.operations.conversion import Convert
+from hloom.operations.device_ids import PartitionId
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.exchanges import CollectivePermute
 from hloom.operations.movement import Pad

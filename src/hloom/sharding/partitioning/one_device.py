@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.collectives import PartitionId
 from hloom.operations.control_flow import Conditional
+from hloom.operations.device_ids import PartitionId
 from hloom.operations.structure import AfterAll, GetTupleElement, Parameter, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import U32

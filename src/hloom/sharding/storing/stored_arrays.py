@@ -29,6 +29,7 @@ import ml_dtypes
 import numpy as np
 
 from hloom.errors import HloError
+from hloom.settings import Settings
 from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat
 from hloom.sharding.tiling.tiling import Tiling
@@ -62,19 +63,14 @@ class StoredArray:
         """Open an array; raises HloError by ``stored.not-found`` or ``stored.metadata``."""
         self.path = Path(path)
         data = _metadata(self.path / _ARRAY)
-        try:
-            self.shape = tuple([int(n) for n in data["shape"]])
-            self.chunks = tuple([int(n) for n in data["chunks"]])
-            self._in_file = _dtype_of(data["dtype"])
-            self.dtype = self._in_file.newbyteorder("=") if self._in_file.byteorder == ">" else self._in_file
-            self._fill = data["fill_value"]
-            self._separator = str(data.get("dimension_separator", "."))
-            plain = (data["zarr_format"], data["compressor"], data["order"], data.get("filters")) == (
-                2, None, "C", None,
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            message = f"{self.path / _ARRAY} does not describe an array of Zarr version 2: {error!r}"
-            raise HloError(message, rule="stored.metadata") from None
+        data.require("shape", "chunks", "dtype", "fill_value", "zarr_format", "compressor", "order")
+        self.shape, self.chunks = data.integers("shape"), data.integers("chunks")
+        self._in_file = _dtype_of(data)
+        self.dtype = self._in_file.newbyteorder("=") if self._in_file.byteorder == ">" else self._in_file
+        self._fill = data.fields["fill_value"]
+        self._separator = data.word("dimension_separator", ".")
+        form = (data.integer("zarr_format"), data.fields["compressor"], data.word("order"))
+        plain = form == (2, None, "C") and data.fields.get("filters") is None
         if not plain or len(self.chunks) != len(self.shape) or min(self.chunks, default=1) < 1:
             message = (
                 f"{self.path}: only arrays of version 2 in order C, without compressor or filters, are read; "
@@ -261,13 +257,15 @@ def _described(shape: Shape, tiling: Tiling) -> str:
     })  # fmt: skip
 
 
-def _metadata(file: Path) -> Any:
+def _metadata(file: Path) -> Settings:
+    def malformed(what: str) -> HloError:
+        message = f"{file} does not describe an array of Zarr version 2: {what}"
+        return HloError(message, rule="stored.metadata")
+
     try:
-        return json.loads(file.read_bytes())
+        return Settings.parse(file.read_bytes(), malformed)
     except OSError as error:
         raise HloError(f"{file}: {error.strerror}", rule="stored.not-found") from None
-    except ValueError as error:
-        raise HloError(f"{file} is not JSON: {error}", rule="stored.metadata") from None
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
@@ -275,10 +273,14 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
 
 
-def _dtype_of(name: str) -> np.dtype[Any]:
-    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
-    if dtype.hasobject or dtype.names:
-        raise ValueError(f"dtype {name}")
+def _dtype_of(data: Settings) -> np.dtype[Any]:
+    name = data.word("dtype")
+    try:
+        dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    except TypeError:  # what numpy raises for an unknown name
+        dtype = None
+    if dtype is None or dtype.hasobject or dtype.names:
+        raise data.refuse(f"dtype is {name!r}, wanted is a number type of numpy or ml_dtypes")
     return dtype
 
 

@@ -108,11 +108,12 @@ def compile_ahead(
     threaded = threads > 1 and _PARALLEL in program.module.declarations
     text = _object_text(program, chosen, threads, threaded)
     check_intrinsics(program.module, machine)
+    linked, linked_names = pool_code(machine) if threaded else ("", [])
     code = generate(
         text,
         machine,
-        simplified=simplified_names(program.module),
-        linked=pool_code(machine) if threaded else "",
+        simplified=[*simplified_names(program.module), *linked_names],
+        linked=linked,
         internal=(_PARALLEL, _POOL_STOP) if threaded else (),
     )
     header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)

@@ -62,9 +62,9 @@ def stats(file: str, as_json: bool, depth: int, order: str, copies: bool, compil
     statistics = statistics_of(module)
     profile = None
     if compiles:
-        from hloom.cpu.native import NativeExecutable
+        from hloom.cpu.native import compile_or_load
 
-        profile = NativeExecutable(module, cached=False).compile_profile
+        profile = compile_or_load(module, cached=False).compile_profile
         profile.begin_with(reading)
     if as_json:
         compilation = {"compilation": profile.to_json()} if profile is not None else {}

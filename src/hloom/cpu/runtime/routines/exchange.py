@@ -28,6 +28,7 @@ from hloom.cpu.runtime.device_structs import (
     STAND_IN,
 )
 from hloom.cpu.runtime.routines.clock import hloom_clock
+from hloom.cpu.runtime.routines.host import await_host
 from hloom.cpu.runtime.routines.processor import pause
 
 _FORM_BYTES: Final = 8
@@ -40,7 +41,6 @@ UNDER_WAY, COMPLETE, FAILED = 0, 1, 2
 """Progress of a step."""
 
 sched_yield: Final = External("sched_yield", I32)
-await_host: Final = External("await", I32, I64, I64)
 
 
 def _element(table: Value, struct: Struct, index: Value) -> Fields:

@@ -8,9 +8,10 @@ from hloom.codegen.llvm import I8, I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.atomics import Atomic
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import copy_bytes
-from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.routines import routine
 from hloom.codegen.llvm.structured import is_null
 from hloom.codegen.structs import Array, Struct
+from hloom.cpu.runtime.routines.host import hloom_host
 
 _FAILED: Final = 1 << 32
 """Added to the number of a call whose function fails or answers later."""
@@ -32,8 +33,6 @@ _FRAME: Final = Struct(
     future="ptr",
 )
 """Structs of XLA's typed FFI; `hloom.operations.ffi` makes the templates of call frames."""
-
-hloom_host: Final = External("hloom_host", I32, PTR, I64, PTR)
 
 
 @routine(

@@ -14,7 +14,7 @@ from typing import Final
 from hloom.codegen.llvm import I1, I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.atomics import Atomic
 from hloom.codegen.llvm.fields import Fields
-from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.routines import routine
 from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
 from hloom.cpu.runtime.device_structs import (
     AWAITED,
@@ -35,19 +35,17 @@ from hloom.cpu.runtime.device_structs import (
     WAITS,
 )
 from hloom.cpu.runtime.routines.clock import thread_nanoseconds
+from hloom.cpu.runtime.routines.fiber import leave_fiber
+from hloom.cpu.runtime.routines.host import restore_thread, save_thread
+from hloom.cpu.runtime.routines.interruption import look_for_signals
+from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
+from hloom.cpu.runtime.routines.pool import hloom_parallel
 from hloom.cpu.runtime.routines.processor import futex_wait, futex_wake
 
 _LONG_RUNS: Final = 3
 """Runs in a row with long sections after which devices get threads."""
 _LONG_NANOSECONDS: Final = 100_000
 """Mean time of a section, for which the thread computed, from which a run counts as long."""
-
-look_for_signals: Final = External("look_for_signals", I32)
-hloom_take: Final = External("hloom_take", PTR, PTR, I64)
-hloom_give: Final = External("hloom_give", VOID, PTR, PTR)
-hloom_parallel: Final = External("hloom_parallel", I32, PTR, PTR, PTR, I64, I64)
-save_thread: Final = External("PyEval_SaveThread", PTR)
-restore_thread: Final = External("PyEval_RestoreThread", VOID, PTR)
 
 
 # -- taking a gang
@@ -94,14 +92,6 @@ def run_device(f: Function, fiber: Fields) -> Value:
     )
 
 
-@routine(fiber=FIBER, state=I64)
-def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
-    """Return to the thread's stack in a state, until the thread resumes the fiber."""
-    fiber["state"] = state
-    gang = Fields(GANG, fiber["gang"])
-    f.call_pointer(I32, gang["swapcontext"], fiber.address("machine"), gang.address("machine"))
-
-
 @routine(low=I32, high=I32)
 def fiber_main(f: Function, low: Value, high: Value) -> None:
     """Run the fiber whose address is in two halves, as makecontext passes arguments."""
@@ -109,27 +99,6 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
     fiber = Fields(FIBER, address.cast("inttoptr", PTR))
     fiber["status"] = run_device(f, fiber)
     leave_fiber(f, fiber, FINISHED)
-
-
-@routine(fiber=FIBER, word=PTR, value=I32, call=I64)
-def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
-    """Let the other devices run until a word has another value; remember the number of the call."""
-    fiber["word"], fiber["value"], fiber["call"] = word, value, call
-    leave_fiber(f, fiber, WAITS)
-
-
-@routine(fiber=FIBER, call=I64)
-def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
-    """End the run because the operands of a call do not fit those of other devices."""
-    fiber["call"] = call
-    leave_fiber(f, fiber, DIFFERS)
-
-
-@routine(I32, fiber=FIBER)
-def fiber_look(f: Function, fiber: Fields) -> Value:
-    """Look for signals on the thread's stack, where handlers may run; return nonzero if one raised."""
-    leave_fiber(f, fiber, LOOKS)
-    return fiber["status"]
 
 
 @routine(gang=GANG, fiber=FIBER)

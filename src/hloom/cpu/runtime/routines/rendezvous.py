@@ -10,11 +10,12 @@ from typing import Final
 
 from hloom.codegen.llvm import I1, I32, I64, Function, Value
 from hloom.codegen.llvm.fields import Fields
-from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.routines import routine
 from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
 from hloom.cpu.runtime.device_structs import EXCHANGE, FIBER, PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.routines.exchange import begin_exchange, run_exchange
-from hloom.cpu.runtime.routines.gang import fiber_differs, fiber_wait
+from hloom.cpu.runtime.routines.fiber import fiber_differs, fiber_wait
+from hloom.cpu.runtime.routines.host import await_host
 from hloom.cpu.runtime.routines.processor import futex_wait_for, futex_wake, pause
 
 ARRIVE, CONTINUE, DEPART = 1, 2, 3
@@ -24,8 +25,6 @@ _OTHER_FORM: Final = -1
 _PATIENT_SLEEPS: Final = 2
 """Sleeps of 10 ms after which the host waits, which detects deadlocks."""
 _PATIENCE_NANOSECONDS: Final = 10_000_000
-
-await_host: Final = External("await", I32, I64, I64)
 
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)

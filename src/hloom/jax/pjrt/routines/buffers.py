@@ -6,30 +6,24 @@ from typing import Final
 
 from hloom.codegen.llvm import I1, I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
-from hloom.codegen.llvm.routines import External, Routine, State, routine, text
+from hloom.codegen.llvm.memory import load_element
+from hloom.codegen.llvm.routines import Routine, State, routine
 from hloom.codegen.llvm.structured import is_null, repeat
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT
+from hloom.jax.pjrt.routines.c_library import aligned_alloc, allocate, free, malloc, sched_yield
+from hloom.jax.pjrt.routines.errors import refusal
+from hloom.jax.pjrt.routines.events import drop_event, keep_event, pjrt_complete
 from hloom.jax.pjrt.routines.functions import function, pointee
+from hloom.jax.pjrt.routines.layouts import layout_of
+from hloom.jax.pjrt.routines.run_time import give, take
 from hloom.jax.pjrt.structs import BUFFER, DEVICE, LAYOUT, MEMORY, STORAGE
 
 TINY: Final = 512
 """Bytes below which plain memory serves, aligned to 16 bytes: several times as fast as aligned memory."""
 SMALL: Final = 4096
 """Bytes below which storage and data are one block, aligned to 64 bytes; above, data are recycled memory."""
-_DELETED: Final = "Buffer has been deleted or donated."
-_FAILED_PRECONDITION: Final = 3
 
 RECYCLED: Final = State("recycled", pool=PTR, lock=I64)
-malloc: Final = External("malloc", PTR, I64)
-free: Final = External("free", VOID, PTR)
-aligned_alloc: Final = External("aligned_alloc", PTR, I64, I64)
-sched_yield: Final = External("sched_yield", I32)
-hloom_take: Final = External("hloom_take", PTR, PTR, I64)
-hloom_give: Final = External("hloom_give", VOID, PTR, PTR)
-pjrt_error: Final = External("pjrt_error", PTR, I64, PTR, I64)
-pjrt_complete: Final = External("pjrt_complete", VOID, PTR, PTR)
-pjrt_drop_event: Final = External("pjrt_drop_event", VOID, PTR)
-kept_event: Final = External("kept_event", PTR, PTR)
-layout_of: Final = External("layout_of", PTR, PTR)
 
 
 # -- recycled memory
@@ -59,7 +53,7 @@ def unlock_pool(f: Function) -> None:
 @routine(PTR, exported=True, bytes=I64)
 def pjrt_take(f: Function, bytes: Value) -> Value:
     """Return recycled memory; null if there is none."""
-    data = hloom_take(f, lock_pool(f), bytes)
+    data = take(f, lock_pool(f), bytes)
     unlock_pool(f)
     return data
 
@@ -67,7 +61,7 @@ def pjrt_take(f: Function, bytes: Value) -> Value:
 @routine(exported=True, data=PTR)
 def pjrt_give(f: Function, data: Value) -> None:
     """Return memory to be used again."""
-    hloom_give(f, lock_pool(f), data)
+    give(f, lock_pool(f), data)
     unlock_pool(f)
 
 
@@ -93,7 +87,7 @@ def release_host(f: Function, storage: Fields) -> None:
     event = storage["argument"]
     free(f, storage)
     pjrt_complete(f, event, 0)
-    pjrt_drop_event(f, event)
+    drop_event(f, event)
 
 
 @routine(storage=STORAGE)
@@ -132,11 +126,10 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
     """Return storage of memory that another owner frees."""
-    storage = Fields(STORAGE, malloc(f, STORAGE.size))
-    storage["references"] = 1
-    storage["data"], storage["release"] = data, release
-    storage["argument"], storage["second_argument"] = argument, second_argument
-    return storage
+    return allocate(
+        f, STORAGE, references=1, data=data, release=release,
+        argument=argument, second_argument=second_argument,
+    )  # fmt: skip
 
 
 @routine(storage=STORAGE, inline=True)
@@ -172,14 +165,12 @@ def pjrt_buffer(
     dimensions: Value,
 ) -> Fields:
     """Return a buffer that takes a reference of the storage and one of the event."""
-    buffer = Fields(BUFFER, malloc(f, (rank << 3) + BUFFER.size))
-    buffer["storage"], buffer["data"] = storage.pointer, storage["data"]
-    buffer["device"], buffer["memory"], buffer["event"] = device, memory, event
-    buffer["bytes"], buffer["rank"], buffer["type"] = bytes, rank, type
-    buffer["deleted"], buffer["layout"], buffer["donation"] = 0, 0, 0
+    buffer = allocate(
+        f, BUFFER, rank, storage=storage, data=storage["data"], device=device, memory=memory, event=event,
+        bytes=bytes, rank=rank, type=type, deleted=0, layout=0, donation=0,
+    )  # fmt: skip
     with f.loop(0, rank) as loop:
-        extent = f.load(I64, f.offset(dimensions, loop.index, I64))
-        buffer.store("dimensions", loop.index, extent)
+        buffer.store("dimensions", loop.index, load_element(I64, dimensions, loop.index))
     return buffer
 
 
@@ -199,12 +190,12 @@ def is_deleted(f: Function, buffer: Fields) -> Value:
 @routine(PTR)
 def refuse_deleted(f: Function) -> Value:
     """Return the error of a call with a deleted buffer."""
-    return pjrt_error(f, _FAILED_PRECONDITION, text(f, "deleted.message", _DELETED), len(_DELETED))
+    return refusal(f, INVALID_ARGUMENT, "Buffer has been deleted or donated.")
 
 
-def living(f: Function, args: Fields) -> Fields:
-    """Return the buffer of the arguments; the function refuses a deleted one."""
-    buffer = pointee(args, "buffer")
+def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
+    """Return a buffer of the arguments; the function refuses a deleted one."""
+    buffer = Fields(BUFFER, args[name])
     with f.when(is_deleted(f, buffer)):
         f.return_value(refuse_deleted(f))
     return buffer
@@ -215,7 +206,7 @@ def destroy(f: Function, args: Fields) -> None:
     buffer = pointee(args, "buffer")
     with f.when(~is_null(buffer.pointer)):
         pjrt_delete(f, buffer)
-        pjrt_drop_event(f, buffer["event"])
+        drop_event(f, buffer["event"])
         free(f, buffer)
 
 
@@ -233,7 +224,7 @@ def answer_is_deleted(f: Function, args: Fields) -> None:
 def memory_layout(f: Function, args: Fields) -> None:
     """Layouts have no tiles."""
     buffer = pointee(args, "buffer")
-    args["minor_to_major"] = Fields(LAYOUT, layout_of(f, buffer))["order"]
+    args["minor_to_major"] = Fields(LAYOUT, layout_of(f, buffer))["dimensions"]
     args["minor_to_major_size"] = buffer["rank"]
     args["num_tiles"] = 0
     args["layout_type"] = 0
@@ -241,7 +232,7 @@ def memory_layout(f: Function, args: Fields) -> None:
 
 @function("Buffer_ReadyEvent")
 def ready_event(f: Function, args: Fields) -> None:
-    args["event"] = kept_event(f, living(f, args)["event"])
+    args["event"] = keep_event(f, living(f, args)["event"])
 
 
 @function("Buffer_UnsafePointer")
@@ -275,7 +266,7 @@ def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Field
             buffer["storage"],
             device,
             memory,
-            kept_event(f, buffer["event"]),
+            keep_event(f, buffer["event"]),
             buffer["bytes"],
             buffer["type"],
             buffer["rank"],

@@ -1,34 +1,24 @@
-"""Values with bounds of their errors, the data of `error_analysis`."""
+"""Values with error bounds: their leaves, values, errors and distances."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.debug.floating import Array, wide
-from hloom.errors import HloError
-from hloom.ir.instruction import HloInstruction
+from hloom.error_bounds.floating import Array, wide
 from hloom.shape.element_type import ElementType
 
 MOST_STEPS: Final = 2.0**31 - 1
-"""The error from which on an integer may be any."""
-
-
-class NoBound(HloError):
-    """A result on which rounding errors have an effect without limit, or an operation without a rule."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, rule="check.no-bound")
+"""An integer with an error at least this large is undecided: its error counts as infinite."""
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """An array (or token) and the largest error of each element in f64; none if it is exact.
+    """An array (or token) and the largest error of each element in f64; None if all are exact.
 
-    The error of a predicate is 1 where rounding decides it, that of an integer a number of steps.
+    The error of a predicate is 1 where rounding decides it; the error of an integer is a distance.
     """
 
     value: Any
@@ -36,19 +26,12 @@ class Bounded:
 
     @property
     def spread(self) -> Array:
-        """Return the errors as an array."""
+        """Return the errors as an array, zeros if the value is exact."""
         return np.zeros(np.shape(self.value)) if self.error is None else self.error
 
 
-Tree = Bounded | tuple["Tree", ...]
-
-
-class Applies(Protocol):
-    """The evaluation of an instruction in f64."""
-
-    def applied(self, instruction: HloInstruction, operands: Sequence[Any]) -> Array:
-        """Return the value of the instruction in f64."""
-        ...
+Tree: TypeAlias = "Bounded | tuple[Tree, ...]"
+"""A value with error bounds: an array, or a tuple of values."""
 
 
 def leaves(value: Tree) -> list[Bounded]:
@@ -99,7 +82,7 @@ def is_inexact_type(array: Any) -> bool:
 
 
 def bounded(value: Any, error: Any) -> Bounded:
-    """Return a value with its errors, exact if all are 0; a number without a known error may be any."""
+    """Return a value with its errors, exact if all are 0; an unknown (NaN) error is infinite."""
     spread = np.broadcast_to(np.nan_to_num(error, nan=np.inf, posinf=np.inf), np.shape(value))
     if np.asarray(value).dtype.kind in "iu":
         spread = np.where(spread >= MOST_STEPS, np.inf, spread)

@@ -1,0 +1,132 @@
+"""Calls of native programs with numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hloom.cpu.leaves import leaf_shapes
+from hloom.cpu.loaded_program import LoadedProgram
+from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
+from hloom.cpu.runtime.support import support
+from hloom.devices.threads import Stopped
+from hloom.errors import EvaluationError
+from hloom.ir.module import HloModule
+from hloom.ir.value import Array
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.cpu.runtime.host import HostCalls
+
+_EXECUTE: Final = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)
+_LONG_WORK: Final = 200_000
+"""Elementary operations from which a program releases the GIL: some 10 to 20 us."""
+
+
+class Caller:
+    """Calls a program.
+
+    Attributes:
+        loaded: its code.
+        parameters, results: the shapes of the leaves of its arguments and of its result.
+    """
+
+    def __init__(self, module: HloModule, loaded: LoadedProgram) -> None:
+        self._entry = module.entry
+        self.loaded = loaded
+        self.parameters = [leaf for p in module.entry.parameters for leaf in leaf_shapes(p.shape)]
+        self.results = leaf_shapes(module.entry.root.shape)
+
+    def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:
+        """Return the leaves of the arguments as native code reads them."""
+        return [
+            np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
+            for a, s in zip(arguments, self.parameters, strict=True)
+        ]
+
+    def outputs(self) -> list[Array]:
+        """Allocate the leaves of the result; raises EvaluationError by the rule ``evaluate.memory``."""
+        return [_allocate(s) for s in self.results]
+
+    def run(
+        self,
+        arguments: Sequence[Array | None],
+        host: HostCalls | None = None,
+        context: Context | None = None,
+        address: int | None = None,
+    ) -> list[Array]:
+        """Return the leaves of the result for the leaves of the arguments: arrays of their types and sizes.
+
+        Tokens are None. Raises Stopped if another device failed, and whatever the handler of a signal raises,
+        such as KeyboardInterrupt.
+
+        Args:
+            host: answers the program's calls of the host; needed if it has any.
+            context: that of the device; by default the program runs alone.
+            address: of the native function to call; by default the program's own.
+        """
+        results, inputs = self.outputs(), self.inputs(arguments)
+        sources, targets = [a.ctypes.data for a in inputs], [r.ctypes.data for r in results]
+        self.run_at(sources, targets, host, context, address)
+        return results
+
+    def run_at(
+        self,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        host: HostCalls | None = None,
+        context: Context | None = None,
+        address: int | None = None,
+    ) -> None:
+        """Run on memory: the addresses of the leaves of arguments and result; see `run`."""
+        source_words = (ctypes.c_void_p * max(1, len(sources)))(*sources)
+        target_words = (ctypes.c_void_p * max(1, len(targets)))(*targets)
+        execute = _EXECUTE(support().symbols["hloom_execute"])
+        function, words = address or self.loaded.address, (context or self.loaded.context).address
+        status = 0
+
+        def native() -> None:
+            nonlocal status
+            status = execute(function, source_words, target_words, temp, words)
+
+        with lent_memory(self.loaded.memory.temp) as temp:
+            if host is not None:
+                host.run(native)
+            else:
+                native()
+        if status:  # without an exception: another device failed
+            raise Stopped
+
+    def builtin(self, fallback: RunFunction) -> RunFunction:
+        """Return a function that runs the program on arrays that fit exactly, and else calls the fallback.
+
+        The fallback itself is returned if parameters or results are not plain arrays, or if Python or numpy
+        are not laid out as the native code assumes.
+        """
+        parameters, result = [p.shape for p in self._entry.parameters], self._entry.root.shape
+        shapes = [*parameters, *self.results]
+        unwieldy = any(s.is_array and (s.rank > 32 or s.element_count > 1 << 32) for s in shapes)
+        flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
+        if unwieldy or not flat or not all(s.is_array and s.is_static for s in shapes):
+            return fallback
+        if any(s.element_type.bits < 8 and not s.element_type.is_predicate for s in parameters):
+            return fallback  # which clears the bits of their bytes that are no part of an element
+        loaded, facts = self.loaded, self.loaded.facts
+        long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
+        signature = Signature(parameters, self.results, result.is_tuple, loaded.memory.temp, long)
+        return builtin_for(signature, loaded.address, loaded.context.address, fallback, (loaded,))
+
+
+def _allocate(shape: Shape) -> Array:
+    """Allocate a leaf of a result; raises EvaluationError by the rule ``evaluate.memory``."""
+    if not shape.is_array:
+        return np.empty(0, np.uint8)
+    try:
+        return np.empty(shape.dimensions, shape.element_type.dtype)
+    except (MemoryError, ValueError) as error:
+        message = f"no memory for the result {shape.to_string(layout=False)}: {error}"
+        raise EvaluationError(message, rule="evaluate.memory") from None

@@ -1,0 +1,83 @@
+"""What the compiler made of a program: its module after all passes, LLVM IR, cost, and measuring programs."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hloom.codegen.target import host
+from hloom.ir.module import HloModule
+
+if TYPE_CHECKING:
+    from hloom.analysis.cost import Cost
+    from hloom.cpu.program import NativeProgram
+    from hloom.cpu.timed_program import RecordedProgram, TimedProgram
+
+
+class Inspection:
+    """The forms of a program between its module and its machine code.
+
+    A program from the cache has none of them; each is made when it is asked for.
+    """
+
+    def __init__(
+        self, module: HloModule, optimized: HloModule | None = None, program: NativeProgram | None = None
+    ) -> None:
+        self._module = module
+        self._optimized = optimized
+        self._program = program
+        self._compiling = threading.Lock()
+        self._timed: TimedProgram | None = None
+        self._recorded: RecordedProgram | None = None
+
+    @property
+    def optimized(self) -> HloModule:
+        """The module after all passes."""
+        if self._optimized is None:
+            from hloom.cpu.jit.compilation import optimize
+
+            self._optimized = optimize(self._module)
+        return self._optimized
+
+    @property
+    def program(self) -> NativeProgram:
+        """The program as LLVM IR."""
+        if self._program is None:
+            from hloom.cpu.program import emit_program
+
+            self._program = emit_program(self.optimized, host())
+        return self._program
+
+    def assembly(self) -> str:
+        """Return the program as assembly."""
+        from hloom.cpu.jit.llvm import generate_module
+
+        return generate_module(self.program.module, assembly=True).decode()
+
+    @cached_property
+    def cost(self) -> Cost:
+        """The cost of the program: operations and bytes moved."""
+        from hloom.analysis.cost import module_cost
+
+        return module_cost(self.optimized)
+
+    @property
+    def timed(self) -> TimedProgram:
+        """The program that measures its instructions; several threads may ask for it."""
+        from hloom.cpu.timed_program import TimedProgram
+
+        with self._compiling:
+            if self._timed is None:
+                self._timed = TimedProgram(self.optimized)
+            return self._timed
+
+    @property
+    def recorded(self) -> RecordedProgram:
+        """The program that records its instructions; several threads may ask for it."""
+        from hloom.cpu.timed_program import RecordedProgram
+
+        with self._compiling:
+            if self._recorded is None:
+                self._recorded = RecordedProgram(self.optimized)
+            return self._recorded

@@ -1,0 +1,118 @@
+"""Entry from Python to programs: a builtin function (METH_FASTCALL) that takes numpy arrays.
+
+The data of a numpy array that is the builtin's self are the descriptor of the program. Arguments that are not
+arrays of exactly the right form go to the fallback, a Python callable that converts them or raises an error.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero
+from hloom.cpu.runtime.numpy_structs import ARRAY
+from hloom.cpu.runtime.routines.host import call_object, drop_object
+from hloom.cpu.runtime.routines.interruption import hloom_execute
+from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
+from hloom.cpu.runtime.routines.numpy_arrays import matching_data, new_array
+from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
+
+new_tuple: Final = External("PyTuple_New", PTR, I64)
+set_item: Final = External("PyTuple_SetItem", I32, PTR, I64, PTR)
+
+
+@routine(PTR, descriptor=DESCRIPTOR)
+def borrow_arena(f: Function, descriptor: Fields) -> Value:
+    """Return an arena for one call: the program's own, or another one while that is in use; null: none."""
+    bytes, memory = descriptor["arena_bytes"], descriptor["memory"]
+    with f.when(descriptor["arena_used"].compare("ne", 0)):
+        f.return_value(hloom_take(f, memory, bytes))
+    with f.when(is_null(descriptor["arena"])):
+        descriptor["arena"] = hloom_take(f, memory, bytes)
+        f.return_if(is_null(descriptor["arena"]), 0)
+    descriptor["arena_used"] = 1
+    return descriptor["arena"]
+
+
+@routine(descriptor=DESCRIPTOR, arena=PTR)
+def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
+    """Return a borrowed arena."""
+    with choose(f, descriptor["arena"].compare("eq", arena)) as choice:
+        descriptor["arena_used"] = 0
+        choice.otherwise()
+        hloom_give(f, descriptor["memory"], arena)
+
+
+@routine(arrays=PTR, count=I64)
+def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
+    """Drop the references of arrays."""
+    with f.loop(0, count) as loop:
+        drop_object(f, f.load(PTR, f.offset(arrays, loop.index, PTR)))
+
+
+@routine(I32, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
+def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value, arena: Value) -> Value:
+    """Run the program, without the GIL if it is long; return its status."""
+    program, context = descriptor["program"], descriptor["context"]
+    with f.when(is_zero(descriptor["long"])):
+        f.return_value(f.call_pointer(I32, program, sources, targets, arena, context))
+    return hloom_execute(f, program, sources, targets, arena, context)
+
+
+@routine(PTR, arrays=PTR, count=I64)
+def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
+    """Return a tuple that takes the references of arrays; null, which drops them, if there is no memory."""
+    items = new_tuple(f, count)
+    with f.when(is_null(items)):
+        drop_arrays(f, arrays, count)
+        f.return_value(0)
+    with f.loop(0, count) as loop:
+        set_item(f, items, loop.index, f.load(PTR, f.offset(arrays, loop.index, PTR)))
+    return items
+
+
+@routine(PTR, exported=True, self=ARRAY, objects=PTR, count=I64)
+def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value:
+    """Run the program on arrays; return its results, or null with an exception set."""
+    descriptor = Fields(DESCRIPTOR, self["data"])
+    inputs, outputs = descriptor["input_count"], descriptor["output_count"]
+    sources, targets, arrays = (
+        f.allocate_bytes(number << 3, align=PTR.size) for number in (inputs, outputs, outputs)
+    )
+
+    def call_fallback() -> None:
+        f.return_value(call_object(f, descriptor["fallback"], objects, count, 0))
+
+    with f.when(count.compare("ne", inputs)):
+        call_fallback()
+    with f.loop(0, inputs) as loop:
+        expected = Fields(INPUT, f.offset(descriptor["inputs"], loop.index * INPUT.size))
+        argument = f.load(PTR, f.offset(objects, loop.index, PTR))
+        source = matching_data(f, argument, descriptor["array_type"], expected)
+        with f.when(is_null(source)):
+            call_fallback()
+        f.store(source, f.offset(sources, loop.index, PTR))
+    with f.loop(0, outputs) as loop:
+        output = Fields(OUTPUT, f.offset(descriptor["outputs"], loop.index * OUTPUT.size))
+        array = Fields(ARRAY, new_array(f, descriptor, output))
+        with f.when(is_null(array.pointer)):
+            drop_arrays(f, arrays, loop.index)
+            f.return_value(0)
+        f.store(array.pointer, f.offset(arrays, loop.index, PTR))
+        f.store(array["data"], f.offset(targets, loop.index, PTR))
+    arena = Variable(f, PTR, 0)
+    with f.when(descriptor["arena_bytes"].compare("ne", 0)):
+        arena.set(borrow_arena(f, descriptor))
+        with f.when(is_null(arena.get())):
+            drop_arrays(f, arrays, outputs)
+            call_fallback()  # raises the error
+    status = run_program(f, descriptor, sources, targets, arena.get())
+    with f.when(~is_null(arena.get())):
+        return_arena(f, descriptor, arena.get())
+    with f.when(status.compare("ne", 0)):
+        drop_arrays(f, arrays, outputs)
+        f.return_value(0)
+    f.return_if(is_zero(descriptor["is_tuple"]), f.load(PTR, arrays))
+    return tuple_of(f, arrays, outputs)

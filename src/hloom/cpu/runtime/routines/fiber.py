@@ -1,0 +1,37 @@
+"""Fibers: devices with stacks of their own, seen from within; `gang` resumes them."""
+
+from __future__ import annotations
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import routine
+from hloom.cpu.runtime.device_structs import DIFFERS, FIBER, GANG, LOOKS, WAITS
+
+
+@routine(fiber=FIBER, state=I64)
+def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
+    """Return to the thread's stack in a state, until the thread resumes the fiber."""
+    fiber["state"] = state
+    gang = Fields(GANG, fiber["gang"])
+    f.call_pointer(I32, gang["swapcontext"], fiber.address("machine"), gang.address("machine"))
+
+
+@routine(fiber=FIBER, word=PTR, value=I32, call=I64)
+def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
+    """Let the other devices run until a word has another value; remember the number of the call."""
+    fiber["word"], fiber["value"], fiber["call"] = word, value, call
+    leave_fiber(f, fiber, WAITS)
+
+
+@routine(fiber=FIBER, call=I64)
+def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
+    """End the run because the operands of a call do not fit those of other devices."""
+    fiber["call"] = call
+    leave_fiber(f, fiber, DIFFERS)
+
+
+@routine(I32, fiber=FIBER)
+def fiber_look(f: Function, fiber: Fields) -> Value:
+    """Look for signals on the thread's stack, where handlers may run; return nonzero if one raised."""
+    leave_fiber(f, fiber, LOOKS)
+    return fiber["status"]

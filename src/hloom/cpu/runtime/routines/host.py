@@ -1,0 +1,66 @@
+"""Calls of Python functions from native code; `hloom.cpu.runtime.host` is the Python side.
+
+An exception stays set in the thread's state until the caller of the program looks at it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, State, routine
+from hloom.codegen.llvm.structured import Variable, is_null
+from hloom.cpu.runtime.structs import CONTEXT
+
+FUNCTIONS: Final = State("host_functions", host=PTR, wait=PTR)
+ensure_gil: Final = External("PyGILState_Ensure", I32)
+release_gil: Final = External("PyGILState_Release", VOID, I32)
+save_thread: Final = External("PyEval_SaveThread", PTR)
+restore_thread: Final = External("PyEval_RestoreThread", VOID, PTR)
+integer: Final = External("PyLong_FromLongLong", PTR, I64)
+call_object: Final = External("PyObject_Vectorcall", PTR, PTR, PTR, I64, PTR)
+drop_object: Final = External("Py_DecRef", VOID, PTR)
+
+
+@routine(exported=True, host=PTR, wait=PTR)
+def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
+    """Set the Python functions, which take two integers."""
+    functions = FUNCTIONS(f)
+    functions["host"], functions["wait"] = host, wait
+
+
+@routine(I32, function=PTR, a=I64, b=I64)
+def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
+    """Call a Python function with two integers; return 1 if it raised an exception, else 0."""
+    arguments = f.allocate(PTR, 2)
+    failed = Variable(f, I32, 1)
+    state = ensure_gil(f)
+    first, second = integer(f, a), integer(f, b)
+    with f.when(~(is_null(first) | is_null(second))):
+        f.store(first, arguments)
+        f.store(second, f.offset(arguments, 1, PTR))
+        result = call_object(f, function, arguments, 2, 0)
+        drop_object(f, first)
+        drop_object(f, second)
+        with f.when(~is_null(result)):
+            drop_object(f, result)
+            failed.set(0)
+    release_gil(f, state)
+    return failed.get()
+
+
+@routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
+def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
+    """Run a host call of a program: its number, and the addresses of its operands and results."""
+    function = Variable(f, PTR, FUNCTIONS(f)["host"])
+    with f.when(~is_null(context.pointer)):
+        own = context["host"]
+        function.set(is_null(own).select(function.get(), own))
+    return call_python(f, function.get(), number, addresses.cast("ptrtoint", I64))
+
+
+@routine(I32, number=I64, generation=I64)
+def await_host(f: Function, number: Value, generation: Value) -> Value:
+    """Let the host wait for the other participants of a call; negative generations have other meanings."""
+    return call_python(f, FUNCTIONS(f)["wait"], number, generation)

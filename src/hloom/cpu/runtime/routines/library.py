@@ -1,0 +1,77 @@
+"""One thread for the library of linear algebra while programs call it.
+
+Threads of its own would compete with those of the program and of other devices. The number is a setting of
+the whole process; the last of concurrent calls restores it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, PTR, VOID, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import State, routine
+from hloom.codegen.llvm.structured import is_zero, repeat
+
+CALLS: Final = State("library_calls", lock=I32, calls=I32, threads=I32)
+
+
+@routine()
+def lock_library(f: Function) -> None:
+    """Lock the counter of calls."""
+    with repeat(f) as loop:
+        loop.leave_if(is_zero(CALLS(f).atomic("lock").exchange(1, "acquire")))
+
+
+def _unlock(calls: Fields) -> None:
+    calls.atomic("lock").store(0, "release")
+
+
+def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> None:
+    """Call the setter unless the library has one thread anyway."""
+    with f.when(calls["threads"].compare("ne", 1)):
+        f.call_pointer(VOID, set, threads)
+
+
+@routine(exported=True, get=PTR, set=PTR)
+def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
+    """Begin calls; the functions get and set the number of threads."""
+    lock_library(f)
+    calls = CALLS(f)
+    before = calls["calls"]
+    calls["calls"] = before + 1
+    with f.when(is_zero(before)):
+        calls["threads"] = f.call_pointer(I32, get)
+        _set_unless_one(f, calls, set, f.constant(I32, 1))
+    _unlock(calls)
+
+
+@routine(exported=True, get=PTR, set=PTR)
+def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
+    """End calls."""
+    lock_library(f)
+    calls = CALLS(f)
+    left = calls["calls"] - 1
+    calls["calls"] = left
+    with f.when(is_zero(left)):
+        _set_unless_one(f, calls, set, calls["threads"])
+    _unlock(calls)
+
+
+@routine(exported=True)
+def hloom_library_reset(f: Function) -> None:
+    """Forget the calls of threads that a forked child does not have."""
+    calls = CALLS(f)
+    calls["calls"] = 0
+    _unlock(calls)
+
+
+@routine(I32, exported=True)
+def hloom_library_get_one(f: Function) -> int:
+    """Return 1, for a library without such a setting."""
+    return 1
+
+
+@routine(exported=True, count=I32)
+def hloom_library_set_none(f: Function, count: Value) -> None:
+    """Set nothing, for a library without such a setting."""

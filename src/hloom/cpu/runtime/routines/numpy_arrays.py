@@ -1,0 +1,61 @@
+"""numpy's arrays, read and made by their fields: calls of numpy would cost more than small programs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, routine
+from hloom.codegen.llvm.structured import is_null
+from hloom.cpu.runtime.numpy_structs import ALIGNED, ARRAY, C_CONTIGUOUS, OWNS_DATA, WRITABLE
+from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
+from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
+
+_SMALL_BYTES: Final = 1024
+"""Size below which arrays use numpy's own memory."""
+_FLAGS: Final = C_CONTIGUOUS | ALIGNED
+add_reference: Final = External("Py_IncRef", VOID, PTR)
+
+
+@routine(PTR, array=ARRAY, type=PTR, expected=INPUT)
+def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> Value:
+    """Return the data of an argument; null unless it is a row-major, aligned array as expected."""
+    f.return_if(array["type"].compare("ne", type), 0)
+    rank = array["rank"].cast("sext", I64)
+    matches = array["dtype"].compare("eq", expected["dtype"]) & rank.compare("eq", expected["rank"])
+    f.return_if(~(matches & (array["flags"] & _FLAGS).compare("eq", _FLAGS)), 0)
+    sizes, expected_sizes = array["dimensions"], expected["dimensions"]
+    with f.loop(0, rank) as loop:
+        size, expected_size = (f.load(I64, f.offset(s, loop.index, I64)) for s in (sizes, expected_sizes))
+        f.return_if(size.compare("ne", expected_size), 0)
+    return array["data"]
+
+
+@routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT)
+def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
+    """Return a new array for an output; null, with an exception set, if there is no memory."""
+    dtype = output["dtype"]
+    add_reference(f, dtype)  # which the new array takes
+
+    def call_numpy(data: Value | int, flags: int) -> Value:
+        none = f.constant(PTR, 0)
+        rank, sizes = output["rank"].cast("trunc", I32), output["dimensions"]
+        memory, bits = f.operand(PTR, data), f.constant(I32, flags)
+        function, type = descriptor["new_from_descr"], descriptor["array_type"]
+        return f.call_pointer(PTR, function, type, dtype, rank, sizes, none, memory, bits, none)
+
+    with f.when(output["bytes"].compare("ult", _SMALL_BYTES)):
+        f.return_value(call_numpy(0, 0))
+    memory = descriptor["memory"]
+    data = hloom_take(f, memory, output["bytes"])
+    with f.when(is_null(data)):
+        f.return_value(call_numpy(0, 0))
+    array = Fields(ARRAY, call_numpy(data, _FLAGS | WRITABLE))
+    with f.when(is_null(array.pointer)):
+        hloom_give(f, memory, data)
+        f.return_value(0)
+    array["flags"] = array["flags"] | OWNS_DATA
+    add_reference(f, descriptor["handler"])
+    array["handler"] = descriptor["handler"]
+    return array.pointer

@@ -1,0 +1,41 @@
+"""The C library, as the plug-in's native code uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Operand
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import Argument, External
+from hloom.codegen.structs import Struct, size_of
+
+malloc: Final = External("malloc", PTR, I64)
+free: Final = External("free", VOID, PTR)
+aligned_alloc: Final = External("aligned_alloc", PTR, I64, I64)
+sched_yield: Final = External("sched_yield", I32)
+pthread_create: Final = External("pthread_create", I32, PTR, PTR, PTR, PTR)
+pthread_detach: Final = External("pthread_detach", I32, I64)
+pthread_mutex_lock: Final = External("pthread_mutex_lock", I32, PTR)
+pthread_mutex_unlock: Final = External("pthread_mutex_unlock", I32, PTR)
+pthread_cond_wait: Final = External("pthread_cond_wait", I32, PTR, PTR)
+pthread_cond_broadcast: Final = External("pthread_cond_broadcast", I32, PTR)
+
+
+def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Argument) -> Fields:
+    """Return a new struct with a length of its last field; fields without a value are undefined."""
+    element = size_of(list(struct.fields.values())[-1].element)
+    size = length * element + struct.size
+    fields = Fields(struct, malloc(f, size))
+    for name, value in values.items():
+        fields[name] = value
+    return fields
+
+
+@contextmanager
+def locked(f: Function, mutex: Fields) -> Generator[None]:
+    """Emit the body under a lock; it must not return."""
+    pthread_mutex_lock(f, mutex)
+    yield
+    pthread_mutex_unlock(f, mutex)

@@ -1,0 +1,93 @@
+"""Errors of PJRT."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import copy_bytes
+from hloom.codegen.llvm.routines import State, routine, text
+from hloom.codegen.llvm.structured import is_null
+from hloom.jax.pjrt.errors import FAILED_PRECONDITION
+from hloom.jax.pjrt.routines.c_library import allocate, free
+from hloom.jax.pjrt.routines.functions import function
+from hloom.jax.pjrt.structs import ERROR
+
+_FUNCTIONS: Final = State(
+    "error_functions",
+    size=I64,
+    error_size=I64,
+    extension=PTR,
+    destroy=PTR,
+    message=PTR,
+    code=PTR,
+    payloads=PTR,
+)
+"""The functions by which callers of version 0.105 and later reach an error."""
+_FUNCTIONS_BYTES: Final = 56
+_ERROR_BYTES: Final = 8
+"""Sizes of that table, and of an error as far as callers know it."""
+
+
+@routine(PTR, exported=True, code=I32, message=PTR, size=I64)
+def pjrt_error(f: Function, code: Value, message: Value, size: Value) -> Fields:
+    """Return an error with a copy of the message."""
+    error = allocate(f, ERROR, size + 1, functions=_FUNCTIONS(f), code=code, message_size=size)
+    copy_bytes(error.address("message"), message, size)
+    error.store("message", size, 0)
+    return error
+
+
+def refusal(f: Function, code: int, message: str) -> Value:
+    """Return a new error of constant text."""
+    name = f"message.{len(f.module.globals)}"
+    return pjrt_error(f, code, text(f, name, message), len(message.encode()))
+
+
+@routine(PTR, error=ERROR)
+def copy_of_error(f: Function, error: Fields) -> Value:
+    """Return a copy of an error; null for null."""
+    f.return_if(is_null(error.pointer), 0)
+    return pjrt_error(f, error["code"], error.address("message"), error["message_size"])
+
+
+@function("Error_Destroy")
+def destroy(f: Function, args: Fields) -> None:
+    free(f, args["error"])
+
+
+@routine(PTR, exported=True, args=PTR)
+def pjrt_gone(f: Function, args: Value) -> Value:
+    """Refuse what Python answers, because the interpreter has ended."""
+    return refusal(f, FAILED_PRECONDITION, "the Python interpreter is ending")
+
+
+# -- the table of functions
+
+
+@routine(error=ERROR, message=PTR, size=PTR)
+def error_message(f: Function, error: Fields, message: Value, size: Value) -> None:
+    """Write the text and its size."""
+    f.store(error.address("message"), message)
+    f.store(error["message_size"], size)
+
+
+@routine(I32, error=ERROR)
+def error_code(f: Function, error: Fields) -> Value:
+    """Return the status code."""
+    return error["code"]
+
+
+@routine(error=ERROR, visitor=PTR, argument=PTR)
+def error_payloads(f: Function, error: Fields, visitor: Value, argument: Value) -> None:
+    """Visit no payload: errors have none."""
+
+
+@routine(exported=True)
+def pjrt_begin_errors(f: Function) -> None:
+    """Fill the table; called when the code is loaded."""
+    functions = _FUNCTIONS(f)
+    functions["size"], functions["error_size"] = _FUNCTIONS_BYTES, _ERROR_BYTES
+    functions["destroy"], functions["message"] = free.address(f), error_message.address(f)
+    functions["code"], functions["payloads"] = error_code.address(f), error_payloads.address(f)

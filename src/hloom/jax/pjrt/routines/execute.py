@@ -1,0 +1,185 @@
+"""Execution of programs that call nothing but Python functions of their own.
+
+Short programs whose arguments are ready run at once in the caller's thread, others in the worker of the
+first device. The programs of several devices run as a gang (`hloom.cpu.runtime.gang`): addresses, storages
+and events of its devices follow one another. Python answers everything else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element, store_element
+from hloom.codegen.llvm.routines import State, routine
+from hloom.codegen.llvm.structured import Section, Variable, choose, is_null, is_zero, section
+from hloom.jax.pjrt.routines.buffers import is_deleted, keep_storage
+from hloom.jax.pjrt.routines.c_library import allocate, free
+from hloom.jax.pjrt.routines.events import drop_event, is_unready, keep_event, pjrt_event, ready_event
+from hloom.jax.pjrt.routines.functions import function, pointee
+from hloom.jax.pjrt.routines.results import (
+    ARGS,
+    arguments_of,
+    destroy_all_results,
+    device_of,
+    donate_all,
+    is_donated_twice,
+    make_all_results,
+    results_of,
+)
+from hloom.jax.pjrt.routines.run_time import gang_parts, leave_gang, take_gang
+from hloom.jax.pjrt.routines.runs import PYTHON, error_of_run, run
+from hloom.jax.pjrt.routines.workers import (
+    TaskAddresses,
+    all_inputs,
+    all_outputs,
+    enqueue,
+)
+from hloom.jax.pjrt.structs import BUFFER, DEVICE, EVENT, EXECUTABLE, INPUT, NO_RESULTS, TASK
+
+_TRACING: Final = State("tracing", sessions=I64)
+"""The number of profilers that record programs: Python runs these then."""
+_FIT, _LATE, _MISFIT = range(3)
+"""Arguments fit the program and are there, fit and are late, or do not fit."""
+
+
+@routine(exported=True, sessions=I64)
+def pjrt_set_tracing(f: Function, sessions: Value) -> None:
+    """Set the number of profilers."""
+    _TRACING(f).atomic("sessions").store(sessions, "monotonic")
+
+
+@routine(I32, executable=EXECUTABLE, arguments=PTR)
+def examine(f: Function, executable: Fields, arguments: Value) -> Value:
+    """Compare the arguments of a device with the inputs of the program."""
+    late = Variable(f, I32, _FIT)
+    with f.loop(0, executable["num_inputs"]) as loop:
+        buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
+        parameter = Fields(INPUT, executable["inputs"]).at(loop.index)
+        fits = ~is_deleted(f, buffer)
+        for name in ("bytes", "type", "layout"):
+            fits = fits & buffer[name].compare("eq", parameter[name])
+        f.return_if(~fits, _MISFIT)
+        late.set(late.get() | is_unready(f, buffer["event"]).cast("zext", I32))
+    return late.get()
+
+
+@function("LoadedExecutable_Execute")
+def execute(f: Function, args: Fields) -> Value:
+    """Run a program, or queue it."""
+    executable = pointee(args, "executable")
+    with section(f) as native:
+        native.leave_if(_is_run_by_python(f, executable, args))
+        is_late = _examine_all(f, executable, args, native)
+        gang, error, event = executable["gang"], Variable(f, PTR), Variable(f, PTR, ready_event(f))
+        with choose(f, is_late) as choice:
+            native.leave_if(~is_zero(executable["calls_python"]))  # it may wait for programs of the worker
+            with f.when(~is_null(gang)):
+                native.leave_if(gang_parts(f, gang))
+            event.set(pjrt_event(f, 2))
+            error.set(execute_later(f, executable, args, event.get()))
+            choice.otherwise()
+            with f.when(~is_null(gang)):
+                native.leave_if(is_zero(take_gang(f, gang)))
+            error.set(execute_now(f, executable, args))
+            with f.when(~is_null(gang)):
+                leave_gang(f, gang)
+        with f.when(is_null(error.get())):
+            donate_all(f, executable, args)
+            _give_events(f, args, event.get())
+        drop_event(f, event.get())
+        f.return_value(error.get())
+    return f.call_pointer(PTR, PYTHON(f)["execute"], args.pointer)
+
+
+def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
+    """Return whether Python runs the program, records it, or refuses numbers and the place of arguments."""
+    is_traced = ~is_zero(_TRACING(f).atomic("sessions").load("monotonic"))
+    is_elsewhere = ~is_null(executable["gang"]) & ~is_null(args["execute_device"])
+    has_other_inputs = args["num_args"].compare("ne", executable["num_inputs"])
+    has_other_devices = args["num_devices"].compare("ne", executable["num_devices"])
+    return is_zero(executable["is_native"]) | is_traced | is_elsewhere | has_other_inputs | has_other_devices
+
+
+def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
+    """Return whether the program is long or arguments are late; leave the section if some do not fit."""
+    is_late = Variable(f, I1, ~is_zero(executable["is_long"]))
+    with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
+        arguments = arguments_of(f, args, loop.index)
+        state = examine(f, executable, arguments)
+        native.leave_if(state.compare("eq", _MISFIT))
+        is_late.set(is_late.get() | state.compare("eq", _LATE))
+        with f.when(~is_zero(executable["num_donated"])):
+            native.leave_if(is_donated_twice(f, executable, args, arguments))
+    return is_late.get()
+
+
+def _give_events(f: Function, args: Fields, event: Value) -> None:
+    """Return a reference of the event for each device, if the caller wants events."""
+    events = args["device_complete_events"]
+    with f.when(~is_null(events)), f.loop(0, args["num_devices"]) as loop:
+        store_element(events, loop.index, keep_event(f, event))
+
+
+@routine(PTR, executable=EXECUTABLE, args=ARGS)
+def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
+    """Run in this thread; return the error."""
+    inputs = executable["num_inputs"]
+    sources = f.allocate_bytes(all_inputs(executable) * PTR.size, align=PTR.size)
+    targets = f.allocate_bytes(all_outputs(executable) * PTR.size, align=PTR.size)
+    with f.when(~make_all_results(f, executable, args, targets, 0)):
+        f.return_value(error_of_run(f, executable, NO_RESULTS))
+    with f.when(~is_zero(inputs)), f.loop(0, executable["num_devices"]) as row:
+        arguments = arguments_of(f, args, row.index)
+        first = f.offset(sources, row.index * inputs, PTR)
+        with f.loop(0, inputs) as loop:
+            buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
+            store_element(first, loop.index, buffer["data"])
+    error = run(f, executable, sources, targets)
+    with f.when(~is_null(error)):
+        destroy_all_results(f, executable, args, executable["num_devices"])
+        donate_all(f, executable, args)  # the program may have begun to write over donated arguments
+    return error
+
+
+@routine(PTR, executable=EXECUTABLE, args=ARGS, event=EVENT)
+def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) -> Value:
+    """Queue a task that completes the event, of which it takes one reference; return the error."""
+    inputs, outputs = all_inputs(executable), all_outputs(executable)
+    task = allocate(f, TASK, (inputs + outputs) * 2 + inputs, executable=executable, event=event)
+    addresses = TaskAddresses.of(f, task, inputs, outputs)
+    with f.when(~make_all_results(f, executable, args, addresses.targets, event)):
+        free(f, task)
+        drop_event(f, event)
+        f.return_value(error_of_run(f, executable, NO_RESULTS))
+    with f.loop(0, executable["num_devices"]) as loop:
+        _hold_inputs(f, executable, args, addresses, loop.index)
+        _hold_outputs(f, executable, args, f.offset(addresses.storages, inputs, PTR), loop.index)
+    executable.atomic("queued").add(1, "monotonic")
+    device = Fields(DEVICE, device_of(f, executable, args, 0))
+    enqueue(f, device.nested("worker"), task)
+    return f.constant(PTR, 0)
+
+
+def _hold_inputs(
+    f: Function, executable: Fields, args: Fields, addresses: TaskAddresses, device: Value
+) -> None:
+    """Write the data of a device's arguments to the task, with references of their storages and events."""
+    first = device * executable["num_inputs"]
+    with f.loop(0, executable["num_inputs"]) as loop:
+        buffer = Fields(BUFFER, load_element(PTR, arguments_of(f, args, device), loop.index))
+        number = first + loop.index
+        keep_storage(f, buffer["storage"])
+        store_element(addresses.sources, number, buffer["data"])
+        store_element(addresses.storages, number, buffer["storage"])
+        store_element(addresses.events, number, keep_event(f, buffer["event"]))
+
+
+def _hold_outputs(f: Function, executable: Fields, args: Fields, storages: Value, device: Value) -> None:
+    """Write the storages of a device's results to the task, with a reference of each."""
+    results, first = results_of(f, args, device), device * executable["num_outputs"]
+    with f.loop(0, executable["num_outputs"]) as loop:
+        storage = Fields(BUFFER, load_element(PTR, results, loop.index))["storage"]
+        keep_storage(f, storage)
+        store_element(storages, first + loop.index, storage)

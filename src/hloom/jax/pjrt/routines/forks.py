@@ -1,0 +1,18 @@
+"""Children of a fork, which have only the thread that forked."""
+
+from __future__ import annotations
+
+from hloom.codegen.llvm import I8, Function
+from hloom.codegen.llvm.memory import fill_bytes
+from hloom.codegen.llvm.routines import routine
+from hloom.jax.pjrt.routines.buffers import unlock_pool
+from hloom.jax.pjrt.routines.events import EVENTS
+from hloom.jax.pjrt.routines.executables import SWEEPER
+
+
+@routine(exported=True)
+def pjrt_unlock_all(f: Function) -> None:
+    """Free the locks that threads of the parent held."""
+    unlock_pool(f)
+    for lock in (EVENTS(f).nested("lock"), EVENTS(f).nested("changed"), SWEEPER(f).nested("lock")):
+        fill_bytes(lock.pointer, f.constant(I8, 0), lock.struct.size)

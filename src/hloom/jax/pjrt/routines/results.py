@@ -1,0 +1,197 @@
+"""Results of an execution, and arguments that are donated to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I1, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element, store_element
+from hloom.codegen.llvm.routines import State, routine
+from hloom.codegen.llvm.structured import Variable, is_null, is_zero, null
+from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.routines.buffers import (
+    keep_storage,
+    pjrt_buffer,
+    pjrt_delete,
+    pjrt_storage,
+    release_inline,
+    release_pooled,
+)
+from hloom.jax.pjrt.routines.c_library import free
+from hloom.jax.pjrt.routines.events import drop_event, keep_event
+from hloom.jax.pjrt.routines.functions import pointee
+from hloom.jax.pjrt.structs import BUFFER, DEVICE, EVENT, EXECUTABLE, OUTPUT, STORAGE
+
+ARGS: Final = abi.arguments("LoadedExecutable_Execute")
+_DONATIONS: Final = State("donations", calls=I64)
+"""The number of calls that donated arguments."""
+
+
+def arguments_of(f: Function, args: Fields, device: Value) -> Value:
+    """Return the table of a device's arguments."""
+    return load_element(PTR, args["argument_lists"], device)
+
+
+@routine(PTR, args=ARGS, device=I64)
+def results_of(f: Function, args: Fields, device: Value) -> Value:
+    """Return the table of a device's results; null if there is none."""
+    lists = args["output_lists"]
+    f.return_if(is_null(lists), 0)
+    return load_element(PTR, lists, device)
+
+
+# -- donation
+
+
+@routine(I1, args=ARGS, index=I64)
+def is_excepted(f: Function, args: Fields, index: Value) -> Value:
+    """Return whether the options except an argument from donation."""
+    f.return_if(is_null(args["options"]), 0)
+    options = pointee(args, "options")
+    with f.loop(0, options["num_non_donatable_input_indices"]) as loop:
+        excepted = load_element(I64, options["non_donatable_input_indices"], loop.index)
+        f.return_if(excepted.compare("eq", index), 1)
+    return f.constant(I1, 0)
+
+
+@routine(I1, executable=EXECUTABLE, args=ARGS, arguments=PTR)
+def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: Value) -> Value:
+    """Return whether a donated argument is another argument as well.
+
+    Donated arguments bear the number of this call; one has it already, or more arguments have it than were
+    donated.
+    """
+    call = _DONATIONS(f).atomic("calls").add(1, "monotonic") + 1
+    donated, bearers = Variable(f, I64, 0), Variable(f, I64, 0)
+    with f.loop(0, executable["num_donated"]) as loop:
+        index = load_element(I64, executable["donated"], loop.index)
+        with f.when(~is_excepted(f, args, index)):
+            buffer = Fields(BUFFER, load_element(PTR, arguments, index))
+            f.return_if(buffer["donation"].compare("eq", call), 1)
+            buffer["donation"] = call
+            donated.set(donated.get() + 1)
+    with f.loop(0, executable["num_inputs"]) as loop:
+        buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
+        bearers.set(bearers.get() + buffer["donation"].compare("eq", call).cast("zext", I64))
+    return bearers.get().compare("ne", donated.get())
+
+
+@routine(executable=EXECUTABLE, args=ARGS, arguments=PTR)
+def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> None:
+    """Mark the donated arguments of a device as deleted, which drops their storage."""
+    with f.loop(0, executable["num_donated"]) as loop:
+        index = load_element(I64, executable["donated"], loop.index)
+        with f.when(~is_excepted(f, args, index)):
+            pjrt_delete(f, load_element(PTR, arguments, index))
+
+
+@routine(executable=EXECUTABLE, args=ARGS)
+def donate_all(f: Function, executable: Fields, args: Fields) -> None:
+    """Mark the donated arguments of all devices as deleted."""
+    f.return_if(is_zero(executable["num_donated"]))
+    with f.loop(0, executable["num_devices"]) as loop:
+        donate(f, executable, args, arguments_of(f, args, loop.index))
+
+
+# -- results
+
+
+@routine(PTR, args=ARGS, arguments=PTR, index=I64)
+def donated_storage(f: Function, args: Fields, arguments: Value, index: Value) -> Value:
+    """Return the storage of a donated argument with a reference for a result.
+
+    Null if there is none (-1), if it is excepted from donation, or if others have references of it or own its
+    memory.
+    """
+    f.return_if(index.compare("slt", 0), 0)
+    f.return_if(is_excepted(f, args, index), 0)
+    storage = pointee(Fields(BUFFER, load_element(PTR, arguments, index)), "storage")
+    is_alone = storage.atomic("references").load("acquire").compare("eq", 1)
+    release = storage["release"]
+    is_inline = release.compare("eq", release_inline.address(f))
+    is_pooled = release.compare("eq", release_pooled.address(f))
+    f.return_if(~(is_alone & (is_inline | is_pooled)), 0)
+    keep_storage(f, storage)
+    return storage.pointer
+
+
+@routine(
+    I1, executable=EXECUTABLE, args=ARGS, arguments=PTR, results=PTR, targets=PTR, device=DEVICE, event=EVENT
+)
+def make_results(
+    f: Function,
+    executable: Fields,
+    args: Fields,
+    arguments: Value,
+    results: Value,
+    targets: Value,
+    device: Fields,
+    event: Fields,
+) -> Value:
+    """Make the buffers of a device's results, with a reference of the event each.
+
+    Write the addresses of their data to the targets. Return whether there is memory for all.
+    """
+    with f.loop(0, executable["num_outputs"]) as loop:
+        output = Fields(OUTPUT, executable["outputs"]).at(loop.index)
+        storage = Variable(f, PTR, donated_storage(f, args, arguments, output["donor"]))
+        with f.when(is_null(storage.get())):
+            storage.set(pjrt_storage(f, output["bytes"]))
+            with f.when(is_null(storage.get())):
+                destroy_results(f, results, loop.index)
+                f.return_value(0)
+        buffer = Fields(BUFFER, _buffer_of(f, output, storage.get(), device, event))
+        buffer["layout"] = output["layout"]
+        store_element(results, loop.index, buffer.pointer)
+        store_element(targets, loop.index, Fields(STORAGE, storage.get())["data"])
+    return f.constant(I1, 1)
+
+
+def _buffer_of(f: Function, output: Fields, storage: Value, device: Fields, event: Fields) -> Value:
+    memory = load_element(PTR, device["memories"], output["memory"])
+    event_of_buffer = keep_event(f, event)
+    return pjrt_buffer(
+        f, storage, device, memory, event_of_buffer,
+        output["bytes"], output["type"], output["rank"], output["dimensions"],
+    )  # fmt: skip
+
+
+@routine(results=PTR, count=I64)
+def destroy_results(f: Function, results: Value, count: Value) -> None:
+    """Destroy the first results of a device."""
+    with f.loop(0, count) as loop:
+        buffer = Fields(BUFFER, load_element(PTR, results, loop.index))
+        pjrt_delete(f, buffer)
+        drop_event(f, buffer["event"])
+        free(f, buffer)
+        store_element(results, loop.index, null(f))
+
+
+@routine(executable=EXECUTABLE, args=ARGS, devices=I64)
+def destroy_all_results(f: Function, executable: Fields, args: Fields, devices: Value) -> None:
+    """Destroy the results of the first devices."""
+    with f.loop(0, devices) as loop:
+        destroy_results(f, results_of(f, args, loop.index), executable["num_outputs"])
+
+
+def device_of(f: Function, executable: Fields, args: Fields, number: Value | int) -> Value:
+    """Return a device of an executable by its number; the one of the arguments, if they state one."""
+    device = args["execute_device"]
+    return is_null(device).select(load_element(PTR, executable["devices"], number), device)
+
+
+@routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
+def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
+    """Make the results of all devices; return whether there is memory for all."""
+    arguments = Variable(f, PTR, 0)
+    with f.loop(0, executable["num_devices"]) as loop:
+        with f.when(~is_zero(executable["num_inputs"])):
+            arguments.set(arguments_of(f, args, loop.index))
+        results, device = results_of(f, args, loop.index), device_of(f, executable, args, loop.index)
+        first = f.offset(targets, loop.index * executable["num_outputs"], PTR)
+        made = make_results(f, executable, args, arguments.get(), results, first, device, event)
+        with f.when(~made):
+            destroy_all_results(f, executable, args, loop.index)
+            f.return_value(0)
+    return f.constant(I1, 1)

@@ -1,0 +1,96 @@
+"""Runs of programs, and their errors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, PTR, VOID, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.routines import External, State, routine
+from hloom.codegen.llvm.structured import Variable, is_null, is_zero
+from hloom.cpu.runtime.device_structs import ENDED
+from hloom.jax.pjrt.errors import CANCELLED
+from hloom.jax.pjrt.routines.buffers import pjrt_give, pjrt_take
+from hloom.jax.pjrt.routines.errors import refusal
+from hloom.jax.pjrt.routines.run_time import run_gang
+from hloom.jax.pjrt.structs import EXECUTABLE, NO_ARENA
+
+PYTHON: Final = State("python_execution", execute=PTR, run_error=PTR, kept_error=PTR)
+"""Functions of Python; see `pjrt_set_execute`."""
+PyGILState_Ensure: Final = External("PyGILState_Ensure", I32)
+PyGILState_Release: Final = External("PyGILState_Release", VOID, I32)
+PyErr_Occurred: Final = External("PyErr_Occurred", PTR)
+PyErr_Clear: Final = External("PyErr_Clear", VOID)
+PyErr_SetInterrupt: Final = External("PyErr_SetInterrupt", VOID)
+
+
+@routine(exported=True, execute=PTR, run_error=PTR, kept_error=PTR)
+def pjrt_set_execute(f: Function, execute: Value, run_error: Value, kept_error: Value) -> None:
+    """Set the functions of Python.
+
+    One runs what native code does not, one returns the error of an executable and a status, and one the error
+    of a callback in this thread, or null.
+    """
+    python = PYTHON(f)
+    python["execute"], python["run_error"], python["kept_error"] = execute, run_error, kept_error
+
+
+@routine(PTR, executable=EXECUTABLE, status=I32)
+def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
+    """Return the error of a gang's status, or of memory that lacks."""
+    return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
+
+
+@routine(PTR)
+def error_of_interruption(f: Function) -> Value:
+    """Return the error of a program that ended early.
+
+    Either a function that the program called raised an exception, which Python has recorded. Or the handler
+    of a signal raised one in this thread, which has no Python frame: the signal is handled again where Python
+    runs next. Or the program was stopped.
+    """
+    gil = PyGILState_Ensure(f)
+    with f.when(~is_null(PyErr_Occurred(f))):
+        PyErr_Clear(f)
+        error = f.call_pointer(PTR, PYTHON(f)["kept_error"])
+        with f.when(~is_null(error)):
+            PyGILState_Release(f, gil)
+            f.return_value(error)
+        PyErr_SetInterrupt(f)
+    PyGILState_Release(f, gil)
+    return refusal(f, CANCELLED, "the program was ended by a signal")
+
+
+@routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR)
+def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
+    """Run a program, whose gang the thread has taken; return its error.
+
+    The addresses of inputs follow one another at the sources, of outputs at the targets.
+    """
+    with f.when(~is_null(executable["gang"])):
+        status = _run_together(f, executable, sources, targets)
+        f.return_if(is_zero(status), 0)
+        with f.when(status.compare("ne", ENDED)):
+            f.return_value(error_of_run(f, executable, status))
+        f.return_value(error_of_interruption(f))
+    f.return_if(is_zero(_run_alone(f, executable, sources, targets)), 0)
+    return error_of_interruption(f)
+
+
+def _run_together(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
+    inputs, outputs = executable["num_inputs"], executable["num_outputs"]
+    return run_gang(f, executable["gang"], sources, inputs, targets, outputs)
+
+
+def _run_alone(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
+    """Return the status of a program on one device, with an arena if it needs one."""
+    bytes, arena = executable["arena_bytes"], Variable(f, PTR, 0)
+    with f.when(~is_zero(bytes)):
+        arena.set(pjrt_take(f, bytes))
+        with f.when(is_null(arena.get())):
+            f.return_value(error_of_run(f, executable, NO_ARENA))
+    program, context = executable["program"], executable["context"]
+    status = f.call_pointer(I32, program, sources, targets, arena.get(), context)
+    with f.when(~is_null(arena.get())):
+        pjrt_give(f, arena.get())
+    return status

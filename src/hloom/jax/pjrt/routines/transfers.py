@@ -1,0 +1,149 @@
+"""Transfers between the host and buffers.
+
+Python answers for other layouts, and for elements of less than a byte.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import copy_bytes, load_element
+from hloom.codegen.llvm.routines import State, routine
+from hloom.codegen.llvm.structured import Section, Variable, choose, is_null, is_zero, null, repeat, section
+from hloom.jax.pjrt.element_types import TYPES
+from hloom.jax.pjrt.errors import INVALID_ARGUMENT
+from hloom.jax.pjrt.routines.buffers import (
+    drop_storage,
+    foreign,
+    keep_storage,
+    living,
+    pjrt_buffer,
+    pjrt_storage,
+    release_foreign,
+    release_host,
+)
+from hloom.jax.pjrt.routines.errors import copy_of_error, refusal
+from hloom.jax.pjrt.routines.events import pjrt_await, pjrt_event, ready_event
+from hloom.jax.pjrt.routines.functions import function, pointee
+from hloom.jax.pjrt.structs import DEVICE, MEMORY, STORAGE
+
+_PYTHON: Final = State("python_transfers", from_host=PTR, to_host=PTR)
+"""Functions of Python that do what native code does not."""
+_LEAST_BORROWED: Final = 2048
+"""Bytes from which memory of the host is worth using in place."""
+_BORROWED_ALIGNMENT: Final = 16
+_IMMUTABLE_UNTIL_TRANSFER: Final = 2
+"""The first of the host buffer semantics with data that stay unchanged until the caller hears of the end."""
+
+
+@routine(exported=True, from_host=PTR, to_host=PTR)
+def pjrt_set_transfers(f: Function, from_host: Value, to_host: Value) -> None:
+    """Set the functions of Python."""
+    _PYTHON(f)["from_host"], _PYTHON(f)["to_host"] = from_host, to_host
+
+
+@function("Buffer_ToHostBuffer")
+def to_host(f: Function, args: Fields) -> Value:
+    """Wait for the buffer, and copy it, row-major."""
+    with f.when(~is_null(args["host_layout"])):
+        f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
+    buffer, target = living(f, args, "src"), args["dst"]
+    size, storage = buffer["bytes"], pointee(buffer, "storage")
+    with f.when(is_null(target)):
+        args["dst_size"] = size
+        f.return_value(0)
+    with f.when(size.compare("ugt", args["dst_size"])):
+        f.return_value(refusal(f, INVALID_ARGUMENT, "the destination is smaller than the buffer's elements"))
+    keep_storage(f, storage)
+    error = pjrt_await(f, buffer["event"])
+    with f.when(~is_null(error)):
+        drop_storage(f, storage)
+        f.return_value(copy_of_error(f, error))
+    copy_bytes(target, storage["data"], size)
+    drop_storage(f, storage)
+    args["event"] = ready_event(f)
+    return null(f)
+
+
+@function("Client_BufferFromHostBuffer")
+def from_host(f: Function, args: Fields) -> Value:
+    """Make a buffer of row-major data; Python answers for others, and if memory lacks."""
+    with section(f) as native:
+        width = _width_of(f, args["type"])
+        native.leave_if(is_zero(width) | ~is_null(args["device_layout"]))
+        size = _row_major_size(f, args, width, native)
+        device, memory = Variable(f, PTR, args["device"]), Variable(f, PTR, args["memory"])
+        with choose(f, is_null(memory.get())) as choice:
+            memory.set(Fields(DEVICE, device.get())["memory"])
+            choice.otherwise()
+            device.set(Fields(MEMORY, memory.get())["device"])
+        storage, event = _host_storage(f, args, size, native)
+        args["done_with_host_buffer"] = event
+        type, rank, dimensions = args["type"], args["num_dims"], args["dims"]
+        args["buffer"] = pjrt_buffer(f, storage, device.get(), memory.get(), 0, size, type, rank, dimensions)
+        f.return_value(0)
+    return f.call_pointer(PTR, _PYTHON(f)["from_host"], args.pointer)
+
+
+def _width_of(f: Function, type: Value) -> Value:
+    """Return the bytes of an element; 0 if it has less than one, or of unknown types."""
+    widths = [TYPES[n].bits // 8 if n in TYPES else 0 for n in range(max(TYPES) + 1)]
+    f.module.constant_bytes("widths", bytes(widths), align=I8.size)
+    row = type.compare("ult", len(widths)).select(type, 0)
+    return load_element(I8, f.address("widths"), row.cast("zext", I64)).cast("zext", I64)
+
+
+def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
+    """Return the bytes of the array; leave the section if its strides are not those of a row-major one."""
+    dimension, size = Variable(f, I64, args["num_dims"]), Variable(f, I64, width)
+    is_strided = ~is_zero(args["num_byte_strides"])
+    with repeat(f) as loop:
+        loop.leave_if(is_zero(dimension.get()))
+        dimension.set(dimension.get() - 1)
+        extent = load_element(I64, args["dims"], dimension.get())
+        with f.when(is_strided):
+            stride = load_element(I64, args["byte_strides"], dimension.get())
+            native.leave_if(stride.compare("ne", size.get()) & extent.compare("ne", 1))
+        size.set(size.get() * extent)
+    return size.get()
+
+
+def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tuple[Value, Value]:
+    """Return storage with the host's data, and the event of the end of their use.
+
+    The storage is the host's memory itself if that stays unchanged and is worth it, else it has a copy.
+    """
+    data, storage, event = args["data"], Variable(f, PTR), Variable(f, PTR, ready_event(f))
+    is_lasting = args["host_buffer_semantics"].compare("uge", _IMMUTABLE_UNTIL_TRANSFER)
+    is_aligned = is_zero(data.cast("ptrtoint", I64) & (_BORROWED_ALIGNMENT - 1))
+    with choose(f, is_lasting & size.compare("uge", _LEAST_BORROWED) & is_aligned) as choice:
+        event.set(pjrt_event(f, 2))
+        storage.set(foreign(f, data, release_host.address(f), event.get(), 0))
+        choice.otherwise()
+        storage.set(pjrt_storage(f, size))
+        native.leave_if(is_null(storage.get()))
+        copy_bytes(Fields(STORAGE, storage.get())["data"], data, size)
+    return storage.get(), event.get()
+
+
+@routine(
+    PTR, exported=True,
+    data=PTR, bytes=I64, type=I32, rank=I64, dimensions=PTR, device=PTR, memory=PTR, callee=PTR, argument=PTR,
+)  # fmt: skip
+def pjrt_view(
+    f: Function,
+    data: Value,
+    bytes: Value,
+    type: Value,
+    rank: Value,
+    dimensions: Value,
+    device: Value,
+    memory: Value,
+    callee: Value,
+    argument: Value,
+) -> Value:
+    """Return a buffer of memory of another owner, which is told by its function when it is no longer used."""
+    storage = foreign(f, data, release_foreign.address(f), callee, argument)
+    return pjrt_buffer(f, storage, device, memory, 0, bytes, type, rank, dimensions)

@@ -1,0 +1,150 @@
+"""Workers: threads with a queue of runs, one for each device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.llvm import I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element
+from hloom.codegen.llvm.routines import routine
+from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero, null, repeat, section
+from hloom.jax.pjrt.routines.buffers import drop_storage
+from hloom.jax.pjrt.routines.c_library import (
+    free,
+    locked,
+    pthread_cond_broadcast,
+    pthread_cond_wait,
+    pthread_create,
+    pthread_detach,
+)
+from hloom.jax.pjrt.routines.errors import copy_of_error
+from hloom.jax.pjrt.routines.events import drop_event, pjrt_await, pjrt_complete
+from hloom.jax.pjrt.routines.functions import pointee
+from hloom.jax.pjrt.routines.run_time import leave_gang, wait_for_gang
+from hloom.jax.pjrt.routines.runs import run
+from hloom.jax.pjrt.structs import DEVICE, TASK, WORKER
+
+_MOST_UNFINISHED: Final = 32
+"""Tasks that a worker may have, because each holds memory for its results."""
+
+
+def all_inputs(executable: Fields) -> Value:
+    """Return the number of inputs of all devices."""
+    return executable["num_inputs"] * executable["num_devices"]
+
+
+def all_outputs(executable: Fields) -> Value:
+    """Return the number of outputs of all devices."""
+    return executable["num_outputs"] * executable["num_devices"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAddresses:
+    """The tables of addresses in a task.
+
+    Attributes:
+        sources, targets: the data of inputs and outputs.
+        storages: of the inputs, then of the outputs.
+        events: of the inputs.
+        count: number of all addresses.
+    """
+
+    sources: Value
+    targets: Value
+    storages: Value
+    events: Value
+    count: Value
+
+    @staticmethod
+    def of(f: Function, task: Fields, inputs: Value, outputs: Value) -> TaskAddresses:
+        """Return the tables of a task with a number of inputs and outputs."""
+        sources, arrays = task.address("addresses"), inputs + outputs
+        targets = f.offset(sources, inputs, PTR)
+        storages = f.offset(targets, outputs, PTR)
+        return TaskAddresses(sources, targets, storages, f.offset(storages, arrays, PTR), arrays * 2 + inputs)
+
+
+@routine(task=TASK)
+def execute_task(f: Function, task: Fields) -> None:
+    """Wait for the events of the inputs, run the program, drop the references, and complete the event."""
+    executable, event = pointee(task, "executable"), task["event"]
+    inputs, outputs = all_inputs(executable), all_outputs(executable)
+    addresses = TaskAddresses.of(f, task, inputs, outputs)
+    error = Variable(f, PTR, 0)
+    with section(f) as ready:
+        with f.loop(0, inputs) as loop:
+            failure = pjrt_await(f, load_element(PTR, addresses.events, loop.index))
+            with f.when(~is_null(failure)):
+                error.set(copy_of_error(f, failure))
+                ready.leave()
+        error.set(_run_in_turn(f, executable, addresses))
+    with f.loop(0, inputs + outputs) as loop:
+        drop_storage(f, load_element(PTR, addresses.storages, loop.index))
+    with f.loop(0, inputs) as loop:
+        drop_event(f, load_element(PTR, addresses.events, loop.index))
+    executable.atomic("queued").subtract(1, "release")
+    pjrt_complete(f, event, error.get())
+    drop_event(f, event)
+    free(f, task)
+
+
+def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> Value:
+    """Run a program, when no other thread has its gang."""
+    gang = executable["gang"]
+    with f.when(~is_null(gang)):
+        wait_for_gang(f, gang)
+    error = run(f, executable, addresses.sources, addresses.targets)
+    with f.when(~is_null(gang)):
+        leave_gang(f, gang)
+    return error
+
+
+@routine(PTR, worker=WORKER)
+def work(f: Function, worker: Fields) -> None:
+    """Run the tasks of a worker, for ever."""
+    lock, changed, task = worker.nested("lock"), worker.nested("changed"), Variable(f, PTR)
+    with repeat(f):
+        with locked(f, lock):
+            with repeat(f) as loop:
+                task.set(worker["first"])
+                loop.leave_if(~is_null(task.get()))
+                pthread_cond_wait(f, changed, lock)
+            worker["first"] = Fields(TASK, task.get())["next"]
+        execute_task(f, task.get())
+        with locked(f, lock):
+            worker["unfinished"] = worker["unfinished"] - 1
+            pthread_cond_broadcast(f, changed)
+
+
+@routine(exported=True, device=DEVICE)
+def pjrt_drain(f: Function, device: Fields) -> None:
+    """Wait until the worker of a device has finished its tasks."""
+    worker = device.nested("worker")
+    with locked(f, worker.nested("lock")), repeat(f) as loop:
+        loop.leave_if(is_zero(worker["unfinished"]))
+        pthread_cond_wait(f, worker.nested("changed"), worker.nested("lock"))
+
+
+@routine(worker=WORKER, task=TASK)
+def enqueue(f: Function, worker: Fields, task: Fields) -> None:
+    """Queue a task; wait while the worker has as many as it may have."""
+    lock, changed = worker.nested("lock"), worker.nested("changed")
+    task["next"] = 0
+    with locked(f, lock):
+        with repeat(f) as loop:
+            loop.leave_if(worker["unfinished"].compare("ult", _MOST_UNFINISHED))
+            pthread_cond_wait(f, changed, lock)
+        with choose(f, is_null(worker["first"])) as choice:
+            worker["first"] = task
+            choice.otherwise()
+            Fields(TASK, worker["last"])["next"] = task
+        worker["last"] = task
+        worker["unfinished"] = worker["unfinished"] + 1
+        with f.when(is_zero(worker["is_started"])):
+            worker["is_started"] = 1
+            thread = Variable(f, I64)
+            pthread_create(f, thread.pointer, null(f), work.address(f), worker)
+            pthread_detach(f, thread.get())
+        pthread_cond_broadcast(f, changed)
