@@ -13,7 +13,7 @@ import pytest
 from hloom.tools.cli import main
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")] + sorted(
     path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "operations"
 )
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -65,7 +65,7 @@ def test_links_lead_to_files(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_named_commands_exist(document: Path) -> None:
     code = "\n".join(_code(document))
-    targets = set(re.findall(r"^make ([\w-]+)", code, re.M))
+    targets = set(re.findall(r"^make ([a-z][\w-]*)", code, re.M))
     assert targets <= set(re.findall(r"^([\w-]+):", MAKEFILE, re.M))
     modules = set(re.findall(r"python -m ([\w.]+)", code)) - {"pip"}
     assert not [name for name in modules if not _exists(f"{name.replace('.', '/')}*.py")]
