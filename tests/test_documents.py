@@ -13,9 +13,9 @@ import pytest
 from hloom.tools.cli import main
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")] + sorted(
-    path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "operations"
-)
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+] + sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "operations")
 MAKEFILE = (ROOT / "Makefile").read_text()
 FILE = re.compile(r"[\w./*-]+\.(?:py|ll|c|md|hlo|toml|proto|json)|(?:[\w.-]+/)+")
 FILES_OF_EXAMPLES = {"NAME.hlo", "passes/utils.py"}
