@@ -17,9 +17,16 @@ a = jnp.arange(9.0).reshape(3, 3)
 print(jax.tree.map(lambda v: v.tolist(), step(a, a.T)))
 """
 HEAVY = (
-    "hloom.ir.module", "hloom.operations", "hloom.passes", "hloom.text", "hloom.codegen.llvm",
-    "hloom.jax.pjrt.routines", "google", "llvmlite", "scipy",
-)  # fmt: skip
+    "hloom.ir.module",
+    "hloom.operations",
+    "hloom.passes",
+    "hloom.text",
+    "hloom.codegen.llvm",
+    "hloom.jax.pjrt.routines",
+    "google",
+    "llvmlite",
+    "scipy",
+)
 LOADED = f"import sys\nprint([name for name in {HEAVY} if name in sys.modules])\n"
 
 

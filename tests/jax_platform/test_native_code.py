@@ -78,9 +78,12 @@ def test_an_event_fails_with_a_copy_of_its_error_for_each_callback() -> None:
     assert (answer("Event_IsReady", event=event)[0]["is_ready"], EVENT.record(event)["state"]) == (0, PENDING)
     text = ctypes.create_string_buffer(b"no room")
     answer(
-        "Event_Set", event=event, error_code=RESOURCE_EXHAUSTED,
-        error_message=ctypes.addressof(text), error_message_size=7,
-    )  # fmt: skip
+        "Event_Set",
+        event=event,
+        error_code=RESOURCE_EXHAUSTED,
+        error_message=ctypes.addressof(text),
+        error_message_size=7,
+    )
     assert answer("Event_IsReady", event=event)[0]["is_ready"] == 1
     answer("Event_OnReady", event=event, callback=address, user_arg=3)
     errors = [error for error, _ in heard]

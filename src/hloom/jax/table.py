@@ -22,9 +22,6 @@ from hloom.jax.programs.layouts import layouts_extension
 from hloom.jax.programs.profiler import profiler_extension
 from hloom.jax.programs.profiler import release as release_profiler
 
-_HEAD_WORDS: Final = 5
-"""The table begins with its size, its extensions, and a struct of three words for the version."""
-_VERSION_BYTES: Final = 24
 _LATER_FUNCTIONS: Final = 64
 """Functions beyond the size that the table states: callers of later versions that call one get an error."""
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
@@ -39,38 +36,39 @@ class Table:
 
     def __init__(self, version: int, extension: int) -> None:
         """Build the table for a minor version of the interface, with the address of its first extension."""
-        count = _HEAD_WORDS + len(abi.FUNCTIONS)
-        self._words = (ctypes.c_uint64 * (count + _LATER_FUNCTIONS))()
-        self.address = ctypes.addressof(self._words)
-        self._words[0] = 8 * count
-        self._words[1] = extension
-        self._words[2] = _VERSION_BYTES
-        versions = (ctypes.c_int32 * 2).from_address(self.address + 32)
-        versions[:] = (abi.MAJOR_VERSION, version)
+        self._api = abi.API.allocate(len(abi.FUNCTIONS) + _LATER_FUNCTIONS, extension=extension)
+        self.address = self._api.address
+        self._api["struct_size"] = self._api.location("functions", len(abi.FUNCTIONS)) - self.address
+        version_record = self._api.nested("version")
+        version_record["struct_size"] = version_record.struct.size
+        version_record["major"], version_record["minor"] = abi.MAJOR_VERSION, version
         self._callbacks: dict[str, Any] = {}
         symbols = native().symbols
-        for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
-            self._words[number] = symbols.get(f"PJRT_{name}") or self._python(name)
+        for number, name in enumerate(abi.FUNCTIONS):
+            self._api.store("functions", number, symbols.get(f"PJRT_{name}") or self._python(name))
         self._later = callback_of(_refuse_later, abi.HEAD.ctypes_class)
-        later = ctypes.cast(self._later, ctypes.c_void_p).value or 0
-        self._words[count:] = [later] * _LATER_FUNCTIONS
+        self._set_later(ctypes.cast(self._later, ctypes.c_void_p).value or 0)
 
     def _python(self, name: str) -> int:
         self._callbacks[name] = callback(implementation(name), name)
         return ctypes.cast(self._callbacks[name], ctypes.c_void_p).value or 0
+
+    def _set_later(self, function: int) -> None:
+        for number in range(_LATER_FUNCTIONS):
+            self._api.store("functions", len(abi.FUNCTIONS) + number, function)
 
     def release(self) -> None:
         """Replace Python functions by native ones that do nothing: call this before the interpreter ends."""
         stop()
         native().call("pjrt_set_sweeper", None)
         symbols = native().symbols
-        for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
+        for number, name in enumerate(abi.FUNCTIONS):
             if name in self._callbacks:
                 ends = name.endswith(("_Destroy", "_Delete"))
-                self._words[number] = symbols["pjrt_nothing" if ends else "pjrt_gone"]
+                self._api.store("functions", number, symbols["pjrt_nothing" if ends else "pjrt_gone"])
         gone = symbols["pjrt_gone"]
         release_profiler()
-        self._words[-_LATER_FUNCTIONS:] = [gone] * _LATER_FUNCTIONS
+        self._set_later(gone)
         native().call("pjrt_set_transfers", gone, gone)
         native().call("pjrt_set_execute", gone, gone, symbols["pjrt_nothing"])
 
@@ -95,6 +93,6 @@ def table() -> Table:
     install_transfers()
     install_execution()
     extensions = custom_partitioner_extension(profiler_extension(layouts_extension()), callback_of)
-    made = Table(abi.CLAIMED_VERSION, extensions)
-    atexit.register(made.release)
-    return made
+    table = Table(abi.CLAIMED_VERSION, extensions)
+    atexit.register(table.release)
+    return table

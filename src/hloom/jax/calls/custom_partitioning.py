@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.errors import INTERNAL, PjrtError
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def custom_partitioner_extension(following: int, as_c: Callable[..., Any]) -> in
     """Return the address of the extension, before another one; ``as_c`` makes C functions of Python's."""
     functions = [as_c(function, _Registration) for function in (_register, _register_batch)]
     addresses = [ctypes.cast(function, _POINTER).value or 0 for function in functions]
-    words = (ctypes.c_uint64 * 5)(40, _EXTENSION, following, *addresses)
-    _held.extend((functions, words))
-    return ctypes.addressof(words)
+    extension = abi.extension(_EXTENSION, following, addresses)
+    _held.extend((functions, extension))
+    return extension.address
 
 
 def _register(args: Any) -> None:

@@ -41,9 +41,13 @@ class Memory(Handle):
         self.id = len(MEMORY_KINDS) * device.id + number
         self.kind = MEMORY_KINDS[number]
         self.set(
-            device=device.handle, devices=Words([device.handle]), id=self.id, kind_number=number,
-            kind=Text(self.kind), text=Text(f"{self.kind} memory of device {device.id}"),
-        )  # fmt: skip
+            device=device.handle,
+            devices=Words([device.handle]),
+            id=self.id,
+            kind_number=number,
+            kind=Text(self.kind),
+            text=Text(f"{self.kind} memory of device {device.id}"),
+        )
 
 
 class Device(Handle):
@@ -62,13 +66,19 @@ class Device(Handle):
         self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))]
         self.description = Handle(DESCRIPTION)
         self.description.set(
-            id=number, process=process, kind=Text(platform), debug_text=Text(f"{platform}:{number}"),
+            id=number,
+            process=process,
+            kind=Text(platform),
+            debug_text=Text(f"{platform}:{number}"),
             text=Text(f"{'Cpu' if platform == 'cpu' else 'Hloom'}Device(id={number})"),
-        )  # fmt: skip
+        )
         self.set(
-            memory=self.memories[0].handle, memories=Words([m.handle for m in self.memories]),
-            description=self.description.handle, local_id=local_id, is_own=is_own,
-        )  # fmt: skip
+            memory=self.memories[0].handle,
+            memories=Words([m.handle for m in self.memories]),
+            description=self.description.handle,
+            local_id=local_id,
+            is_own=is_own,
+        )
 
 
 class Client(Handle):
@@ -93,12 +103,14 @@ class Client(Handle):
         self.own_devices = self.own(self.devices)
         self.topology = _topology(self)
         self.set(
-            platform=Text(platform), version=Text(version()), process=processes.rank,
+            platform=Text(platform),
+            version=Text(version()),
+            process=processes.rank,
             devices=Words([d.handle for d in self.devices]),
             own_devices=Words([d.handle for d in self.own_devices]),
             memories=Words([m.handle for d in self.own_devices for m in d.memories]),
             topology=self.topology.handle,
-        )  # fmt: skip
+        )
         clients.append(self)
         keep_for_ever(self)  # its workers' threads use their structs until the process has ended
 
@@ -117,10 +129,12 @@ def _topology(client: Client) -> Handle:
     text = f"{version()}, {len(client.devices)} devices"
     topology = Handle(TOPOLOGY)
     topology.set(
-        client=client.handle, text=Text(text), memory_kinds=Words(range(len(MEMORY_KINDS)), ctypes.c_int32),
+        client=client.handle,
+        text=Text(text),
+        memory_kinds=Words(range(len(MEMORY_KINDS)), ctypes.c_int32),
         descriptions=Words([d.description.handle for d in client.devices]),
         fingerprint=int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"),
-    )  # fmt: skip
+    )
     return topology
 
 

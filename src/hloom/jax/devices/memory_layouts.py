@@ -33,8 +33,7 @@ def row_major(rank: int) -> tuple[int, ...]:
 
 def canonical(order: Sequence[int]) -> tuple[int, ...]:
     """Return an order of dimensions, empty if it is that of a row-major array."""
-    given = tuple(order)
-    return () if given == row_major(len(given)) else given
+    return () if tuple(order) == row_major(len(order)) else tuple(order)
 
 
 def handle_of(order: tuple[int, ...]) -> int:

@@ -40,10 +40,10 @@ def dimensions_of(buffer: Record) -> tuple[int, ...]:
 
 def dtype_of(number: int) -> np.dtype[Any]:
     """Return numpy's type of an element type; raises PjrtError for an unknown one."""
-    found = TYPES.get(number)
-    if found is None:
+    element_type = TYPES.get(number)
+    if element_type is None:
         raise PjrtError(UNIMPLEMENTED, f"element type {number} of PJRT is none of hloom's")
-    return np.dtype(found.numpy_dtype)
+    return np.dtype(element_type.numpy_dtype)
 
 
 def elements_of(handle: int) -> Array:
@@ -120,18 +120,25 @@ def _allocate(
     words = (ctypes.c_int64 * max(1, len(dimensions)))(*dimensions)
     where = (memory or device.memories[0]).handle
     return native().call(
-        "pjrt_buffer", storage, device.handle, where, event, size, number, len(dimensions),
+        "pjrt_buffer",
+        storage,
+        device.handle,
+        where,
+        event,
+        size,
+        number,
+        len(dimensions),
         ctypes.addressof(words),
-    )  # fmt: skip
+    )
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[Device, Memory]:
     """Return device and memory for handles of which one may be null."""
     if memory:
-        found = object_at(memory, Memory)
-        return object_at(found.record["device"], Device), found
-    where = object_at(device, Device)
-    return where, where.memories[0]
+        target = object_at(memory, Memory)
+        return object_at(target.record["device"], Device), target
+    owner = object_at(device, Device)
+    return owner, owner.memories[0]
 
 
 def from_host(args: Any) -> None:
@@ -181,10 +188,10 @@ def to_host(args: Any) -> None:
     order = _order_of(args.host_layout)
     if len(order) != array.ndim or sorted(order) != list(range(array.ndim)):
         raise PjrtError(INVALID_ARGUMENT, f"{order} is no order of {array.ndim} dimensions")
-    found = np.ascontiguousarray(array.transpose(order[::-1]))
-    if found.nbytes > args.dst_size:
-        raise PjrtError(INVALID_ARGUMENT, f"no room for {found.nbytes} bytes in {args.dst_size}")
-    ctypes.memmove(args.dst, found.ctypes.data, found.nbytes)
+    elements = np.ascontiguousarray(array.transpose(order[::-1]))
+    if elements.nbytes > args.dst_size:
+        raise PjrtError(INVALID_ARGUMENT, f"no room for {elements.nbytes} bytes in {args.dst_size}")
+    ctypes.memmove(args.dst, elements.ctypes.data, elements.nbytes)
     args.event = native().call("pjrt_ready_event")
 
 
@@ -215,10 +222,17 @@ def _view(args: Any) -> None:
     dimensions = tuple(words_at(args.dims, args.num_dims))
     order = canonical(_order_of(args.layout)) if args.layout else ()
     args.buffer = native().call(
-        "pjrt_view", args.device_buffer_ptr, _size_of(dimensions, args.element_type), args.element_type,
-        len(dimensions), args.dims, device.handle, memory.handle, args.on_delete_callback,
+        "pjrt_view",
+        args.device_buffer_ptr,
+        _size_of(dimensions, args.element_type),
+        args.element_type,
+        len(dimensions),
+        args.dims,
+        device.handle,
+        memory.handle,
+        args.on_delete_callback,
         args.on_delete_callback_arg,
-    )  # fmt: skip
+    )
     BUFFER.record(args.buffer)["layout"] = handle_of(order)
 
 

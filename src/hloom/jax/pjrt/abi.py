@@ -7,10 +7,11 @@ and fields are only ever appended to it, so that an older caller reads a prefix.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from hloom.codegen.structs import I8, I32, I64, PTR, Struct
+from hloom.codegen.structs import I8, I32, I64, PTR, Array, Record, Struct, size_of
 
 MAJOR_VERSION: Final = 0
 MINOR_VERSION: Final = 116
@@ -224,14 +225,14 @@ extension for layouts, in order."""
 
 
 def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {}
+    structs: dict[str, list[tuple[str, str]]] = {}
     fields: list[tuple[str, str]] = []
     for line in table.strip().splitlines():
         words = line.split()
         if not line.startswith(" "):
-            fields = found[words.pop(0)] = []
+            fields = structs[words.pop(0)] = []
         fields += [(name, code) for name, _, code in (word.partition(":") for word in words)]
-    return found
+    return structs
 
 
 _functions: Final = _parsed(_FUNCTIONS)
@@ -246,6 +247,25 @@ LAYOUTS_EXTENSION: Final = 4
 
 HEAD: Final = Struct("Head", struct_size=I64, extension=PTR)
 """The beginning of every struct of the interface."""
+API: Final = Struct(
+    "Api",
+    struct_size=I64,
+    extension=PTR,
+    version=Struct("Version", struct_size=I64, extension=PTR, major=I32, minor=I32),
+    functions=Array(PTR),
+)
+"""The table of the functions."""
+EXTENSION: Final = Struct("Extension", struct_size=I64, type=I32, next=PTR, functions=Array(PTR))
+"""A table of further functions, in a list."""
+
+
+def extension(type: int, next: int, functions: Sequence[int]) -> Record:
+    """Return an extension of a type, before another one, with the addresses of its functions."""
+    size = EXTENSION.size + len(functions) * size_of(PTR)
+    record = EXTENSION.allocate(len(functions), struct_size=size, type=type, next=next)
+    for number, function in enumerate(functions):
+        record.store("functions", number, function)
+    return record
 
 
 @cache

@@ -49,13 +49,13 @@ keep_for_ever(Handle._alive)  # pyright: ignore[reportPrivateUsage]
 """Threads without Python run programs until the process has ended."""
 
 
-def object_at(handle: int | None, wanted: type[T]) -> T:
+def object_at(handle: int | None, type: type[T]) -> T:
     """Return the object of a handle; raises PjrtError if it has another type."""
-    found = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
-    if not isinstance(found, wanted):
-        message = f"{wanted.__name__}: no such handle, or one that was destroyed"
+    thing = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
+    if not isinstance(thing, type):
+        message = f"{type.__name__}: no such handle, or one that was destroyed"
         raise PjrtError(INVALID_ARGUMENT, message)
-    return found
+    return thing
 
 
 class Text:

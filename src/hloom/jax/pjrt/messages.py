@@ -73,12 +73,12 @@ def _integers(content: bytes | int) -> list[int]:
     """Return repeated integers: one, or several that are packed."""
     if isinstance(content, int):
         return [content]
-    found: list[int] = []
+    integers: list[int] = []
     position = 0
     while position < len(content):
         value, position = _varint_at(content, position)
-        found.append(value)
-    return found
+        integers.append(value)
+    return integers
 
 
 def _varint_at(message: bytes, position: int) -> tuple[int, int]:

@@ -74,18 +74,24 @@ class LoadedExecutable(Handle):
         self.gang = gang = compiled.gang if is_local else None
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         self._inputs = INPUT.table([_input(leaf) for leaf in self.inputs])
-        self._outputs = OUTPUT.table([
-            {**_output(leaf), "dimensions": dimensions.address, "donor": reuses.get(number, -1)}
-            for number, (leaf, dimensions) in enumerate(zip(self.outputs, self._dimensions, strict=True))
-        ])  # fmt: skip
+        self._outputs = OUTPUT.table(
+            [
+                {**_output(leaf), "dimensions": dimensions.address, "donor": reuses.get(number, -1)}
+                for number, (leaf, dimensions) in enumerate(zip(self.outputs, self._dimensions, strict=True))
+            ]
+        )
         self.set(
-            name=Text(interface.name), devices=Words([device.handle for device in self.devices]),
-            num_replicas=interface.num_replicas, num_partitions=interface.num_partitions,
-            inputs=_address_of(self._inputs), num_inputs=len(self.inputs),
-            outputs=_address_of(self._outputs), num_outputs=len(self.outputs),
+            name=Text(interface.name),
+            devices=Words([device.handle for device in self.devices]),
+            num_replicas=interface.num_replicas,
+            num_partitions=interface.num_partitions,
+            inputs=_address_of(self._inputs),
+            num_inputs=len(self.inputs),
+            outputs=_address_of(self._outputs),
+            num_outputs=len(self.outputs),
             donated=Words(interface.donated, ctypes.c_int64),
             is_native=native is not None or gang is not None,
-        )  # fmt: skip
+        )
         if gang is not None:
             self.set(gang=gang.address, is_long=gang.work >= LONG_WORK or not gang.is_bounded)
         if native is not None:
@@ -189,8 +195,12 @@ def _output(leaf: Leaf) -> dict[str, int]:
     """Return the fields of a result, but for its dimensions and donor."""
     layout = handle_of(leaf.order)
     return {
-        "bytes": leaf.bytes, "type": leaf.number, "rank": leaf.rank, "memory": leaf.memory, "layout": layout,
-    }  # fmt: skip
+        "bytes": leaf.bytes,
+        "type": leaf.number,
+        "rank": leaf.rank,
+        "memory": leaf.memory,
+        "layout": layout,
+    }
 
 
 _dying: Final[dict[int, LoadedExecutable]] = {}
@@ -223,10 +233,10 @@ native().call("pjrt_set_sweeper", ctypes.cast(_SWEEPER, ctypes.c_void_p).value)
 
 def executable_at(handle: int | None) -> LoadedExecutable:
     """Return the executable of a handle; raises PjrtError for any other handle."""
-    found = object_at(handle, LoadedExecutable)
-    if found.record["is_deleted"]:
-        raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")
-    return found
+    executable = object_at(handle, LoadedExecutable)
+    if executable.record["is_deleted"]:
+        raise PjrtError(INVALID_ARGUMENT, f"the executable {executable.interface.name} was deleted")
+    return executable
 
 
 @implements("LoadedExecutable_AddressableDeviceLogicalIds")

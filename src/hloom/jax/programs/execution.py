@@ -186,11 +186,12 @@ def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
 
 def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
     """Return the numbers of the arguments that a call gives away."""
-    kept: Sequence[int] = ()
+    excepted: Sequence[int] = ()
     if options:
-        given = abi.struct("ExecuteOptions").from_address(options)
-        kept = words_at(given.non_donatable_input_indices, given.num_non_donatable_input_indices)
-    return [number for number in executable.interface.donated if number not in kept]
+        record = abi.arguments("ExecuteOptions").record(options)
+        count = record["num_non_donatable_input_indices"]
+        excepted = words_at(record["non_donatable_input_indices"], count)
+    return [number for number in executable.interface.donated if number not in excepted]
 
 
 def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) -> None:

@@ -15,8 +15,6 @@ from hloom.jax.pjrt.native import native
 from hloom.jax.programs.compiled import Leaf
 from hloom.jax.programs.executables import executable_at
 
-_HEAD_WORDS: Final = 3
-"""The extension begins with its size, its type, and the next extension."""
 _RANKS: Final = 65
 """Arrays of JAX have at most 64 dimensions."""
 
@@ -53,7 +51,6 @@ def layouts_extension() -> int:
         native().symbols.get(f"PJRT_{name}") or ctypes.cast(functions[name], ctypes.c_void_p).value or 0
         for name in abi.LAYOUT_FUNCTIONS
     ]
-    words = (ctypes.c_uint64 * (_HEAD_WORDS + len(addresses)))(0, abi.LAYOUTS_EXTENSION, 0, *addresses)
-    words[0] = ctypes.sizeof(words)
-    _held.extend((table, functions, words))
-    return ctypes.addressof(words)
+    extension = abi.extension(abi.LAYOUTS_EXTENSION, 0, addresses)
+    _held.extend((table, functions, extension))
+    return extension.address

@@ -13,6 +13,8 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from hloom.codegen.structs import I64, PTR, Record, Struct
+from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.handles import Text
 from hloom.jax.pjrt.native import native
 from hloom.jax.programs.xspace import space
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 _EXTENSION: Final = 1
 """The extension's number among the types of extensions."""
+_ERROR_FUNCTIONS: Final = ("destroy_error", "message", "code")
+_FUNCTIONS: Final = ("create", "destroy", "start", "stop", "collect")
+_API: Final = Struct(
+    "ProfilerApi", struct_size=I64, private=PTR, **dict.fromkeys((*_ERROR_FUNCTIONS, *_FUNCTIONS), PTR)
+)
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
 _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
@@ -117,25 +124,26 @@ def _collect(address: int) -> None:
 
 
 @cache
-def _api() -> ctypes.Array[ctypes.c_uint64]:
+def _api() -> Record:
     """Return the table of the profiler's functions; they never fail, so there are no errors to describe."""
     functions = [_FUNCTION(function) for function in (_create, _destroy, _start, _stop, _collect)]
-    addresses = [ctypes.cast(function, _POINTER).value or 0 for function in functions]
+    _held.append(functions)
     nothing = native().symbols["pjrt_nothing"]
-    words = (ctypes.c_uint64 * 10)(80, 0, nothing, nothing, nothing, *addresses)
-    _held.extend((functions, words))
-    return words
+    api = _API.allocate(struct_size=_API.size, **dict.fromkeys(_ERROR_FUNCTIONS, nothing))
+    for name, function in zip(_FUNCTIONS, functions, strict=True):
+        api[name] = ctypes.cast(function, _POINTER).value or 0
+    return api
 
 
 @cache
 def profiler_extension(following: int) -> int:
     """Return the address of the extension, before another one."""
-    words = (ctypes.c_uint64 * 5)(40, _EXTENSION, following, ctypes.addressof(_api()), 0)
-    _held.append(words)
-    return ctypes.addressof(words)
+    extension = abi.extension(_EXTENSION, following, [_api().address, 0])
+    _held.append(extension)
+    return extension.address
 
 
 def release() -> None:
     """Replace the functions by native ones that do nothing, because the interpreter ends."""
-    words = _api()
-    words[5:] = [native().symbols["pjrt_nothing"]] * 5
+    nothing = native().symbols["pjrt_nothing"]
+    _api().update(dict.fromkeys(_FUNCTIONS, nothing))

@@ -127,9 +127,14 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
     """Return storage of memory that another owner frees."""
     return allocate(
-        f, STORAGE, references=1, data=data, release=release,
-        argument=argument, second_argument=second_argument,
-    )  # fmt: skip
+        f,
+        STORAGE,
+        references=1,
+        data=data,
+        release=release,
+        argument=argument,
+        second_argument=second_argument,
+    )
 
 
 @routine(storage=STORAGE, inline=True)
@@ -150,9 +155,17 @@ def drop_storage(f: Function, storage: Fields) -> None:
 
 
 @routine(
-    PTR, exported=True,
-    storage=STORAGE, device=PTR, memory=PTR, event=PTR, bytes=I64, type=I32, rank=I64, dimensions=PTR,
-)  # fmt: skip
+    PTR,
+    exported=True,
+    storage=STORAGE,
+    device=PTR,
+    memory=PTR,
+    event=PTR,
+    bytes=I64,
+    type=I32,
+    rank=I64,
+    dimensions=PTR,
+)
 def pjrt_buffer(
     f: Function,
     storage: Fields,
@@ -166,9 +179,21 @@ def pjrt_buffer(
 ) -> Fields:
     """Return a buffer that takes a reference of the storage and one of the event."""
     buffer = allocate(
-        f, BUFFER, rank, storage=storage, data=storage["data"], device=device, memory=memory, event=event,
-        bytes=bytes, rank=rank, type=type, deleted=0, layout=0, donation=0,
-    )  # fmt: skip
+        f,
+        BUFFER,
+        rank,
+        storage=storage,
+        data=storage["data"],
+        device=device,
+        memory=memory,
+        event=event,
+        bytes=bytes,
+        rank=rank,
+        type=type,
+        deleted=0,
+        layout=0,
+        donation=0,
+    )
     with f.loop(0, rank) as loop:
         buffer.store("dimensions", loop.index, load_element(I64, dimensions, loop.index))
     return buffer

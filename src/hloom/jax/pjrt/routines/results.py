@@ -152,9 +152,16 @@ def _buffer_of(f: Function, output: Fields, storage: Value, device: Fields, even
     memory = load_element(PTR, device["memories"], output["memory"])
     event_of_buffer = keep_event(f, event)
     return pjrt_buffer(
-        f, storage, device, memory, event_of_buffer,
-        output["bytes"], output["type"], output["rank"], output["dimensions"],
-    )  # fmt: skip
+        f,
+        storage,
+        device,
+        memory,
+        event_of_buffer,
+        output["bytes"],
+        output["type"],
+        output["rank"],
+        output["dimensions"],
+    )
 
 
 @routine(results=PTR, count=I64)
@@ -190,8 +197,8 @@ def make_all_results(f: Function, executable: Fields, args: Fields, targets: Val
             arguments.set(arguments_of(f, args, loop.index))
         results, device = results_of(f, args, loop.index), device_of(f, executable, args, loop.index)
         first = f.offset(targets, loop.index * executable["num_outputs"], PTR)
-        made = make_results(f, executable, args, arguments.get(), results, first, device, event)
-        with f.when(~made):
+        is_complete = make_results(f, executable, args, arguments.get(), results, first, device, event)
+        with f.when(~is_complete):
             destroy_all_results(f, executable, args, loop.index)
             f.return_value(0)
     return f.constant(I1, 1)

@@ -129,9 +129,18 @@ def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tu
 
 
 @routine(
-    PTR, exported=True,
-    data=PTR, bytes=I64, type=I32, rank=I64, dimensions=PTR, device=PTR, memory=PTR, callee=PTR, argument=PTR,
-)  # fmt: skip
+    PTR,
+    exported=True,
+    data=PTR,
+    bytes=I64,
+    type=I32,
+    rank=I64,
+    dimensions=PTR,
+    device=PTR,
+    memory=PTR,
+    callee=PTR,
+    argument=PTR,
+)
 def pjrt_view(
     f: Function,
     data: Value,
