@@ -13,7 +13,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
 from hloom.shape.shape import Shape
-from hloom.sharding.tiling.coordinates import column_along
+from hloom.sharding.tiling.coordinates import coordinate_along
 from hloom.sharding.tiling.tiling import Tiling
 
 KEPT = 0.3
@@ -52,5 +52,5 @@ def _random(shape: Shape, mesh: Sequence[int], random: np.random.Generator) -> S
         if rank and random.random() > KEPT:
             cuts[int(random.integers(rank))].append(axis)
     tiles = tuple(math.prod(mesh[axis] for axis in axes) for axes in cuts)
-    columns = tuple(column_along(axes, mesh) for axes in cuts)
-    return Tiling(tiles, columns, math.prod(mesh)).to_sharding()
+    coordinates = tuple(coordinate_along(axes, mesh) for axes in cuts)
+    return Tiling(tiles, coordinates, math.prod(mesh)).to_sharding()

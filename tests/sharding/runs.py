@@ -22,9 +22,9 @@ def tile_of(array: Array, tiling: Tiling, device: int) -> Array:
     missing = [(0, n * t - d) for n, t, d in zip(extents, tiling.tiles, array.shape, strict=True)]
     strange = np.array(77).astype(array.dtype)
     padded = np.pad(array, missing, constant_values=strange) if missing else array
-    place = tiling.places[device]
+    place = tiling.tile_indices[device]
     tile = padded[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))]
-    return np.zeros_like(tile) if tiling.summands and tiling.summands[device] else tile
+    return np.zeros_like(tile) if tiling.unreduced and tiling.unreduced[device] else tile
 
 
 def joined(tiles: Sequence[Array], tiling: Tiling, dimensions: Sequence[int]) -> Array:
@@ -35,15 +35,15 @@ def joined(tiles: Sequence[Array], tiling: Tiling, dimensions: Sequence[int]) ->
     extents = tiles[0].shape
     whole = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], tiles[0].dtype)
     seen: dict[tuple[tuple[int, ...], int], Array] = {}
-    for device, (tile, place) in enumerate(zip(tiles, tiling.places, strict=True)):
+    for device, (tile, place) in enumerate(zip(tiles, tiling.tile_indices, strict=True)):
         part = tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))
         real = tuple(slice(0, max(0, d - s.start)) for d, s in zip(dimensions, part, strict=True))
-        summand = tiling.summands[device] if tiling.summands is not None else 0
+        summand = tiling.unreduced[device] if tiling.unreduced is not None else 0
         first = seen.setdefault((place, summand), tile)
         if first is not tile:
             assert first[real].tobytes() == tile[real].tobytes(), f"device {device} has another replica"
         else:
-            whole[part] = whole[part] + tile if tiling.summands is not None else tile
+            whole[part] = whole[part] + tile if tiling.unreduced is not None else tile
     return whole[tuple(slice(0, d) for d in dimensions)]
 
 

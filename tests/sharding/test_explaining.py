@@ -8,10 +8,10 @@ import pytest
 
 from hloom.ir.module import HloModule
 from hloom.sharding import report
-from hloom.sharding.reading.meshes import cut_text, tiling_text
+from hloom.sharding.reading.meshes import coordinate_text, tiling_text
 from hloom.sharding.reporting.explanations import Why
 from hloom.sharding.reporting.report import Report
-from hloom.sharding.tiling.coordinates import Column
+from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
 MESH = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>}}
@@ -42,7 +42,7 @@ def test_a_contraction_of_cut_operands_gives_partial_results() -> None:
     assert (why.kind, why.instruction, why.opcode) == ("reduction", "d", "dot")
     assert (why.op_name, why.source) == ("jit(f)/dot", "model.py:7")
     assert why.reason == (
-        "devices hold partial results: the contracting dimension of %d is cut over model as in %x"
+        "devices hold partial results: the contracting dimension of %d is sharded over model like %x"
     )
     assert why.origins == ("model: the annotation of %x",)
     # 2 * 128 / 2 bytes of sums; gathering both operands costs at least 16 * 4 / 2 elements more.
@@ -58,7 +58,7 @@ def test_elements_of_tuples_have_the_origin_of_what_the_tuple_was_made_of() -> N
       y = f32[8,16] get-tuple-element(b), index=1
       ROOT d = f32[8,4] dot(y, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
     assert why.reason == (
-        "devices hold partial results: the contracting dimension of %d is cut over model as in %x"
+        "devices hold partial results: the contracting dimension of %d is sharded over model like %x"
     )
 
 
@@ -71,7 +71,7 @@ def test_an_operation_that_needs_a_dimension_whole() -> None:
         ROOT s = f32[8] sort(y), dimensions={{0}}, to_apply=less }}""")
     assert (why.kind, why.instruction, why.value) == ("operand", "s", "y")
     assert (why.before, why.after) == ("[data]", "[-]")
-    assert why.reason == "sort needs dimension 0 whole"
+    assert why.reason == "sort needs dimension 0 replicated"
     assert why.origins == ("data: the annotation of %x, forward through 1 operations",)
 
 
@@ -146,7 +146,7 @@ def test_branches_give_their_results_in_one_tiling() -> None:
         q = f32[8] parameter(2)
         ROOT c = f32[8] conditional(p, x, q), true_computation=one, false_computation=other }}""")
     assert (why.kind, why.instruction) == ("branches", "c")
-    assert why.reason == "a conditional gives [data], one of its branches [model]; its selector is whole"
+    assert why.reason == "a conditional gives [data], one of its branches [model]; its selector is replicated"
 
 
 def test_neighbors_send_halos() -> None:
@@ -156,7 +156,7 @@ def test_neighbors_send_halos() -> None:
     assert {row.why.kind for row in found.collectives} == {"halo"}
     assert {row.opcode for row in found.collectives} == {"collective-permute"}
     why = found.collectives[0].why
-    assert why.reason == "pad reads elements of other tiles: dimension 0 of %p is cut over data as in %x"
+    assert why.reason == "pad reads elements of other tiles: dimension 0 of %p is sharded over data like %x"
 
 
 def test_a_call_on_one_device_and_a_collective_of_the_program() -> None:
@@ -183,7 +183,7 @@ def test_a_dimension_that_an_axis_cuts_already() -> None:
       ROOT d = f32[64,4] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
     (row,) = found.collectives
     assert row.why.value == "w" and (row.why.before, row.why.after) == ("[-, data]", "[-, -]")
-    assert row.why.reason == "data is taken: dimension 0 of %d is cut over data as in %x"
+    assert row.why.reason == "data is used already: dimension 0 of %d is sharded over data like %x"
     (conflict,) = found.conflicts
     assert conflict.kept == ("%x: dimension 0 of %d over data", "%d: dimension 0 of %d over data")
     assert conflict.lost == ("%w: dimension 1 of %d over data",)
@@ -236,13 +236,13 @@ def test_reports_are_json_data() -> None:
     ],
 )
 def test_cuts_are_named_by_axes(digits: list[tuple[int, int]], text: str) -> None:
-    assert cut_text(Column.along(digits, 8), {"x": 4, "y": 2}) == text
+    assert coordinate_text(Coordinate.along(digits, 8), {"x": 4, "y": 2}) == text
 
 
 def test_tilings_without_axes_are_in_hlo_notation() -> None:
-    tiling = Tiling((2, 1), (Column.along([(1, 2)], 2), Column(2)), 2)
+    tiling = Tiling((2, 1), (Coordinate.along([(1, 2)], 2), Coordinate(2)), 2)
     assert tiling_text(tiling, {}) == "{devices=[2,1]<=[2]}"
     assert tiling_text(tiling, {"x": 2}) == "[x, -]"
-    assert tiling_text(Tiling((1,), (Column(2),), 2, Column.along([(1, 2)], 2)), {"x": 2}) == (
-        "[-], summands over x"
+    assert tiling_text(Tiling((1,), (Coordinate(2),), 2, Coordinate.along([(1, 2)], 2)), {"x": 2}) == (
+        "[-], partial sums over x"
     )

@@ -16,11 +16,13 @@ from hloom.sharding.tiling.ranges import Halo
 TILES = "{devices=[4]<=[4]}"
 
 
-def test_pieces_of_many_distances_share_a_permutation() -> None:
+def test_segments_of_many_distances_share_a_permutation() -> None:
     """Tiles of 3: range 0 takes one element of tile 1, range 2 one of tile 1, range 3 two of tile 2."""
     halo = Halo(12, (1, 3, 5, 7), 3, (3, 3, 3, 3))
-    kept, *sent = [{p: (n.source, n.low, n.high) for p, n in part.pieces.items()} for part in halo.parts()]
-    assert kept == {0: (0, 1, 3), 1: (1, 3, 6), 2: (2, 6, 8), 3: (3, 9, 10)}
+    local, *sent = [
+        {p: (n.source, n.low, n.high) for p, n in exchange.segments.items()} for exchange in halo.rounds()
+    ]
+    assert local == {0: (0, 1, 3), 1: (1, 3, 6), 2: (2, 6, 8), 3: (3, 9, 10)}
     assert sent == [{3: (2, 7, 9), 2: (1, 5, 6)}, {0: (1, 3, 4)}]
     assert halo.sent() == 2 + 1
 

@@ -62,10 +62,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str
         lambda t, n: t[n], (cut("model"), cut("data")), (array(64, 8), array(16, kind=np.int32)),
         "devices hold partial results",
     ),
-    "sort": (ordered, (cut("data"),), (array(64),), "sort needs dimension 0 whole"),
-    "fft": (transformed, (cut("data", "model"),), (array(8, 8),), "fft needs dimension 1 whole"),
+    "sort": (ordered, (cut("data"),), (array(64),), "sort needs dimension 0 replicated"),
+    "fft": (transformed, (cut("data", "model"),), (array(8, 8),), "fft needs dimension 1 replicated"),
     "transposed product": (
-        lambda x: x @ x.T, (cut("data"),), (array(8, 8),), "data is taken",
+        lambda x: x @ x.T, (cut("data"),), (array(8, 8),), "data is used already",
     ),
 }  # fmt: skip
 """A function, the shardings of its arguments, the arguments, and a part of a reason."""

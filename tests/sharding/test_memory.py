@@ -1,4 +1,4 @@
-"""Memory of a device over the schedule, what lives at the peak, and whether it fits."""
+"""MemoryUsage of a device over the schedule, what lives at the peak, and whether it fits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding import report
-from hloom.sharding.reporting.memory import Memory
+from hloom.sharding.reporting.memory import MemoryUsage
 from hloom.sharding.reporting.topologies import TOPOLOGIES, parse_memory
 from hloom.tools.cli import main
 from hloom.tools.commands.shard import DOES_NOT_FIT
 
 
-def of(body: str, head: str = "HloModule m", computations: str = "") -> Memory:
+def of(body: str, head: str = "HloModule m", computations: str = "") -> MemoryUsage:
     found = report(HloModule.from_text(f"{head}\n{computations}\nENTRY e {{ {body} }}")).memory
     # The list at the peak, the peak and the timeline say the same.
     assert sum(array.bytes for array in found.peak) == found.peak_bytes
@@ -25,7 +25,7 @@ def of(body: str, head: str = "HloModule m", computations: str = "") -> Memory:
     return found
 
 
-def names(found: Memory) -> set[str]:
+def names(found: MemoryUsage) -> set[str]:
     return {array.name for array in found.peak}
 
 

@@ -17,5 +17,5 @@ def test_a_mesh_that_the_module_does_not_have() -> None:
 
 def test_tiles_on_unequal_numbers_of_devices() -> None:
     with pytest.raises(HloError) as caught:
-        Tiling.of_places((2,), ((0,), (0,), (1,))).groups([0], [])
+        Tiling.from_tile_indices((2,), ((0,), (0,), (1,))).groups([0], [])
     assert caught.value.rule == "sharding.uneven-replicas"

@@ -26,7 +26,7 @@ TYPES = ("pred", "s4", "u8", "s64", "f16", "bf16", "f8e4m3fn", "f8e5m2", "f32", 
 def tiled(*tiles: int, copies: int = 1) -> Tiling:
     """Return the tiling in which devices have the tiles in row-major order, each tile on some devices."""
     places = [np.unravel_index(n // copies, tiles) for n in range(math.prod(tiles) * copies)]
-    return Tiling.of_places(tiles, [[int(p) for p in place] for place in places])
+    return Tiling.from_tile_indices(tiles, [[int(p) for p in place] for place in places])
 
 
 def array(shape: Shape, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -206,8 +206,8 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert rule_of(tmp_path / "nowhere") == "stored.not-found"
 
 
-def test_summands_are_not_stored(tmp_path: Path) -> None:
-    tiling = Tiling.of_places((1,), [(0,), (0,)], summands=(0, 1))
+def test_partial_sums_are_not_stored(tmp_path: Path) -> None:
+    tiling = Tiling.from_tile_indices((1,), [(0,), (0,)], unreduced=(0, 1))
     with pytest.raises(HloError) as caught:
         store(tmp_path / "state", np.zeros(2, np.float32), Shape.parse("f32[2]"), [tiling])
-    assert caught.value.rule == "stored.summands"
+    assert caught.value.rule == "stored.unreduced"

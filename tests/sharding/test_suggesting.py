@@ -123,16 +123,21 @@ def test_arrays_that_are_silently_whole() -> None:
         metadata={{op_name="jit(f)/tile" source_file="a.py" source_line=9}}
       ROOT d = f32[64,3,3] dot(s, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}} }}"""
     )
-    by_name = {array.name: array for array in found.whole}
-    assert by_name["x"].is_stated and not by_name["w"].is_stated
+    by_name = {array.name: array for array in found.replicated_arrays}
+    assert by_name["x"].is_annotated and not by_name["w"].is_annotated
     assert (by_name["w"].axis, by_name["w"].dimension) == ("model", 0)
     assert (by_name["w"].bytes, by_name["w"].saved) == (768, 768 * 3 // 4)
     assert (by_name["s"].op_name, by_name["s"].source) == ("jit(f)/tile", "a.py:9")
-    assert [array.bytes for array in found.whole] == sorted((a.bytes for a in found.whole), reverse=True)
+    assert [array.bytes for array in found.replicated_arrays] == sorted(
+        (a.bytes for a in found.replicated_arrays), reverse=True
+    )
 
 
 def test_one_device_has_everything() -> None:
-    assert report(HloModule.from_text("HloModule m\nENTRY e { ROOT x = f32[9] parameter(0) }")).whole == ()
+    assert (
+        report(HloModule.from_text("HloModule m\nENTRY e { ROOT x = f32[9] parameter(0) }")).replicated_arrays
+        == ()
+    )
 
 
 def test_the_command_prints_suggestions(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import click
 from hloom.debug.agreement import Comparison
 from hloom.debug.checking import Check, Culprit
 from hloom.sharding.reporting.explanations import Conflict, Why
-from hloom.sharding.reporting.memory import LiveArray, Memory
-from hloom.sharding.reporting.replication import WholeArray
+from hloom.sharding.reporting.memory import LiveArray, MemoryUsage
+from hloom.sharding.reporting.replication import ReplicatedArray
 from hloom.sharding.reporting.report import Report, Row
 from hloom.sharding.reporting.suggestions import Suggestion
 from hloom.tools.commands.check import report
@@ -25,8 +25,8 @@ OTHER = Row(
     "ar", "all-reduce", "jit(f)/sum", "a.py:9", "", 2, 500, 1, 2e-7, Why("reduction", reason="summed")
 )
 ARRAY = LiveArray("x", "parameter", "x", "a.py:3", "f32[1000]", 4096, 96)
-MEMORY = Memory(8000, 2_000_000, 500, 3_456_789, 192, "dot", (ARRAY, replace(ARRAY, name="z")), ())
-WHOLE = WholeArray("w", "parameter", "w", "a.py:4", "f32[8,8]", 256, False, "data", 1, 192)
+MEMORY = MemoryUsage(8000, 2_000_000, 500, 3_456_789, 192, "dot", (ARRAY, replace(ARRAY, name="z")), ())
+WHOLE = ReplicatedArray("w", "parameter", "w", "a.py:4", "f32[8,8]", 256, False, "data", 1, 192)
 SUGGESTION = Suggestion(
     "sharding", "cut %w over data", ("w",), "w", "a.py:4", "[-, -]", "[-, data]", 3000, -192,
     "partitioned again",
@@ -42,7 +42,7 @@ FULL = Report(
     capacity=3_000_000,
     unknown_loops=1,
     conflicts=(CONFLICT,),
-    whole=(WHOLE, replace(WHOLE, name="v", op_name="", source="", is_stated=True, saved=0)),
+    replicated_arrays=(WHOLE, replace(WHOLE, name="v", op_name="", source="", is_annotated=True, saved=0)),
     suggestions=(SUGGESTION,),
 )  # fmt: skip
 
@@ -62,13 +62,13 @@ def test_a_sharding_report() -> None:
         "",
         "why",
         "  1 %x [data, -] to [-, -] by dot %dot: its rows are summed",
-        "    sends 4 KB; the next cheapest way 6 KB",
+        "    sends 4 KB; the second cheapest assignment 6 KB",
         "    data of %x: its annotation",
         "  2 reduction: summed",
         "",
-        "conflicts: cuts that exclude each other",
+        "conflicts: incompatible shardings",
         "  %dot (jit(f)/dot, a.py:7): kept %x: rows over data; not %y: rows over data: sends 10 B, "
-        "another way 20 B",
+        "the second cheapest assignment 20 B",
         "",
         "memory of a device",
         "8 KB arguments, 2 MB results (500 B in the memory of donated arguments), 3.457 MB at the peak, "
@@ -78,9 +78,9 @@ def test_a_sharding_report() -> None:
         "  array           number  shape      bytes     from",
         "  %x (parameter)  2       f32[1000]  8.192 KB  x, a.py:3",
         "",
-        "whole on every device",
-        "  %w f32[8,8]: 256 B, not stated; dimension 1 over data saves 192 B (w, a.py:4)",
-        "  %v f32[8,8]: 256 B as the program states",
+        "replicated",
+        "  %w f32[8,8]: 256 B, not annotated; dimension 1 over data saves 192 B (w, a.py:4)",
+        "  %v f32[8,8]: 256 B, annotated",
         "",
         "to consider, each by itself",
         "  cut %w over data",
@@ -89,7 +89,7 @@ def test_a_sharding_report() -> None:
 
 
 def test_a_sharding_report_of_nothing() -> None:
-    nothing = Memory(0, 0, 0, 0, 0, "", (), ())
+    nothing = MemoryUsage(0, 0, 0, 0, 0, "", (), ())
     assert shown(Report(2, {}, (), nothing, capacity=10)) == [
         "2 devices",
         "0 B sent by each device in a step, about 0.0 us (estimate)",
@@ -116,7 +116,7 @@ def test_long_lists_are_cut_unless_all_is_asked_for() -> None:
         collectives=tuple(replace(ROW, bytes=1000 + n) for n in range(count)),
         memory=replace(MEMORY, peak=tuple(replace(ARRAY, shape=f"f32[{n}]") for n in range(count))),
         conflicts=FULL.conflicts * count,
-        whole=FULL.whole * (count // 2),
+        replicated_arrays=FULL.replicated_arrays * (count // 2),
         suggestions=FULL.suggestions * count,
     )
     cut = [line for line in shown(long) if line.startswith("...")]

@@ -23,19 +23,27 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 
-class Writer:
-    """Adds instructions to the computation of an instruction that they replace."""
+class Inserter:
+    """Adds instructions to the computation of an instruction.
 
-    def __init__(self, replaced: HloInstruction) -> None:
-        assert replaced.parent is not None and replaced.parent.module is not None
-        self.replaced = replaced
-        self.computation: HloComputation = replaced.parent
-        self.module: HloModule = replaced.parent.module
+    Attributes:
+        source: the instruction, whose metadata the new ones get.
+        computation, module: where it is.
+    """
+
+    def __init__(self, source: HloInstruction) -> None:
+        assert source.parent is not None and source.parent.module is not None
+        self.source = source
+        self.computation: HloComputation = source.parent
+        self.module: HloModule = source.parent.module
 
     def op(
-        self, operation: Operation, *operands: HloInstruction, shape: Shape | None = None,
+        self,
+        operation: Operation,
+        *operands: HloInstruction,
+        shape: Shape | None = None,
         computations: Sequence[HloComputation] = (),
-    ) -> HloInstruction:  # fmt: skip
+    ) -> HloInstruction:
         """Add an instruction; infer its shape from the operands unless it is stated."""
         made = HloInstruction(
             self.module.unique_name(operation.opcode),
@@ -46,15 +54,8 @@ class Writer:
         )
         if shape is None:
             made.shape = made.infer_shape()
-        made.metadata = self.replaced.metadata
+        made.metadata = self.source.metadata
         return self.computation.add(made)
-
-    def replace(self, new: HloInstruction) -> None:
-        """Replace all uses of the replaced instruction by ``new`` and remove it."""
-        old = self.replaced
-        old.hand_over_control_dependencies(new)
-        old.replace_all_uses_with(new)
-        self.computation.remove(old)
 
     # -- frequent instructions
 
@@ -132,3 +133,14 @@ class Writer:
         root = HloInstruction(name, operation, Shape(element_type), parameters)
         computation.add(root, root=True)
         return self.module.add(computation)
+
+
+class Writer(Inserter):
+    """Adds instructions that replace an instruction, the source."""
+
+    def replace(self, new: HloInstruction) -> None:
+        """Replace all uses of the source by ``new`` and remove it."""
+        old = self.source
+        old.hand_over_control_dependencies(new)
+        old.replace_all_uses_with(new)
+        self.computation.remove(old)

@@ -1,6 +1,6 @@
-"""Sharding: programs of one device's view, made of programs with shardings.
+"""Sharding: partitions programs with sharding annotations.
 
-A partitioner rewrites a program on whole arrays into the program that every device runs on its tiles
+The partitioner rewrites a program on global arrays into the program that every device runs on its tiles
 (SPMD: single program, multiple data). Source of the idea: Xu et al., "GSPMD", arXiv:2105.04663.
 """
 

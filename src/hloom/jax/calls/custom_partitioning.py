@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
     from hloom.ir.module import HloModule
     from hloom.shape.shape import Shape
-    from hloom.sharding.partitioning.custom_calls import Cut, Piece
+    from hloom.sharding.partitioning.custom_calls import LocalProgram, ShardedShape
     from hloom.sharding.tiling.tiling import Tiling
 
 _EXTENSION: Final = 2
@@ -111,15 +111,15 @@ def _partition(
     callbacks: int,
     convert: Callable[[bytes], HloModule],
     call: HloInstruction,
-    operands: Sequence[Cut],
-    results: Sequence[Cut],
-) -> Piece:
+    operands: Sequence[ShardedShape],
+    results: Sequence[ShardedShape],
+) -> LocalProgram:
     """Call a client's partitioner. Raises PjrtError with what it says."""
-    from hloom.sharding.partitioning.custom_calls import Piece
+    from hloom.sharding.partitioning.custom_calls import LocalProgram
 
     table = _Callbacks.from_address(callbacks)
     kept: list[Any] = []
-    values = (_Value * max(1, len(operands)))(*(_value([cut], False, kept) for cut in operands))
+    values = (_Value * max(1, len(operands)))(*(_value([operand], False, kept) for operand in operands))
     result = _value(results, call.shape.is_tuple, kept)
     config = _string(call.backend_config.encode("utf-8", "surrogateescape"), kept)
     args = _PartitionArguments(num_operands=len(operands), operands=ctypes.addressof(values), result=result)
@@ -130,18 +130,21 @@ def _partition(
             raise PjrtError(args.code or INTERNAL, _bytes(args.error).decode("utf-8", "replace"))
         shardings = (_String * len(operands)).from_address(args.operand_shardings) if operands else ()
         devices = operands[0][1].devices if operands else results[0][1].devices
-        return Piece(
+        return LocalProgram(
             convert(_bytes(args.module)),
-            [_tilings(_bytes(s), [cut[0]], devices)[0] for s, cut in zip(shardings, operands, strict=True)],
-            _tilings(_bytes(args.result_sharding), [cut[0] for cut in results], devices),
+            [
+                _tilings(_bytes(s), [shape], devices)[0]
+                for s, (shape, _) in zip(shardings, operands, strict=True)
+            ],
+            _tilings(_bytes(args.result_sharding), [shape for shape, _ in results], devices),
         )
     finally:
         if args.free:
             ctypes.CFUNCTYPE(None, _POINTER)(args.free)(args.scratch)
 
 
-def _inspect(call: HloInstruction, operands: Sequence[Cut], results: Sequence[Cut]) -> None:
-    """Tell the client how a value is cut. The call names a function in C and its data. Raises PjrtError."""
+def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Sequence[ShardedShape]) -> None:
+    """Tell the client the sharding of a value. The call names a C function and its data. Raises PjrtError."""
     function, data = (
         int.from_bytes(call.backend_config.encode("utf-8", "surrogateescape")[at : at + 8], "little")
         for at in (0, 8)
@@ -157,14 +160,14 @@ def _inspect(call: HloInstruction, operands: Sequence[Cut], results: Sequence[Cu
         raise PjrtError(INTERNAL, message)
 
 
-def _value(cuts: Sequence[Cut], is_tuple: bool, kept: list[Any]) -> _Value:
+def _value(arrays: Sequence[ShardedShape], is_tuple: bool, kept: list[Any]) -> _Value:
     """Return an array or a tuple of arrays with its sharding."""
     from hloom.proto.shape import shape_bytes
     from hloom.shape.shape import Shape
 
-    shapes = [shape for shape, _ in cuts]
+    shapes = [shape for shape, _ in arrays]
     shape = Shape.tuple_(shapes) if is_tuple else shapes[0]
-    sharding = _serialized([tiling for _, tiling in cuts], is_tuple)
+    sharding = _serialized([tiling for _, tiling in arrays], is_tuple)
     return _Value(_string(shape_bytes(shape), kept), True, _string(sharding, kept))
 
 

@@ -65,14 +65,14 @@ class DynamicWriter(Writer):
     def __init__(self, owner: Computations, old: HloComputation, new: HloComputation, result: Shape) -> None:
         self.owner, self.old, self.root_shape = owner, old, result
         self.computation, self.module = new, owner.module
-        self.replaced = old.root
+        self.source = old.root
         self.values: dict[HloInstruction, Carried] = {}
 
     def run(self) -> None:
         """Add the static form of every instruction and set the root."""
         made: dict[HloInstruction, HloInstruction] = {}
         for i in self.old.post_order():
-            self.replaced = i
+            self.source = i
             count = len(self.computation)
             self.values[i] = self.instruction(i)
             written = list(self.computation)[count:]

@@ -106,8 +106,8 @@ def elementwise_of_broadcasts(i: HloInstruction, operation: Operation) -> HloIns
 
 def _again(w: Writer, operands: Sequence[HloInstruction], sizes: Sequence[int]) -> HloInstruction:
     """Add the replaced elementwise operation on operands of other dimensions."""
-    shape = Shape(w.replaced.shape.element_type, sizes)
-    made = w.replaced.clone(w.module.unique_name(w.replaced.opcode), operands=operands, shape=shape)
+    shape = Shape(w.source.shape.element_type, sizes)
+    made = w.source.clone(w.module.unique_name(w.source.opcode), operands=operands, shape=shape)
     made.sharding = None
     return w.computation.add(made)
 

@@ -1,6 +1,6 @@
-"""Custom calls that can be cut: by partitioners of their targets, by rules of Shardy, along batches.
+"""Shardable custom calls: partitioners of targets, Shardy's sharding rules, batch dimensions.
 
-A rule names the factors of every dimension, major first; ``ij`` is a dimension that two factors make up::
+A rule names the factors of each dimension, major first; ``ij`` is a dimension of two factors::
 
     xla.sdy.sharding_rule   #sdy.op_sharding_rule<([ij, k], [ijk])->([ijk]) {i=2, j=2, k=2}
                             need_replication={j}, custom>
@@ -23,32 +23,34 @@ from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.tiling import Tiling
 
-Cut: TypeAlias = "tuple[Shape, Tiling]"
-"""The shape of a whole array, and how it is cut."""
-CallPartitioner: TypeAlias = "Callable[[HloInstruction, Sequence[Cut], Sequence[Cut]], Piece | None]"
-"""Takes a call with its operands and its results, as their cuts are proposed."""
+ShardedShape: TypeAlias = "tuple[Shape, Tiling]"
+"""A global shape and its tiling."""
+CallPartitioner: TypeAlias = (
+    "Callable[[HloInstruction, Sequence[ShardedShape], Sequence[ShardedShape]], LocalProgram | None]"
+)
+"""Takes a call and proposed tilings of operands and results; returns None to remove the call."""
 
 CALL_PARTITIONERS: Final[dict[str, CallPartitioner]] = {}
-"""Partitioners of calls, by target."""
+"""Partitioners by call target."""
 BATCH_PARTITIONABLE: Final[set[str]] = set()
-"""Targets whose calls treat the elements of a batch alike: ``num_batch_dims`` says how many dimensions."""
+"""Call targets with leading batch dimensions, whose number is the attribute ``num_batch_dims``."""
 TILEWISE: Final[set[str]] = set()
-"""Targets whose calls each device makes with its tiles of the operands."""
+"""Call targets that each device calls with its tiles."""
 
 _RULE: Final = re.compile(r"#sdy\.op_sharding_rule<\((.*)\)->\((.*)\) \{([^{}]*)\}(.*)>")
 _VALUE: Final = re.compile(r"\[([^\[\]]*)\]")
 _FACTOR: Final = re.compile(r"[a-z](?:_\d+)?")
 _SIZE: Final = re.compile(r"([a-z](?:_\d+)?)=(\d+)")
-_WHOLE: Final = re.compile(r"(?:need_replication|permutation)=\{([^{}]*)\}")
+_REPLICATED: Final = re.compile(r"(?:need_replication|permutation)=\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LocalProgram:
     """The program that each device runs in place of a call.
 
     Attributes:
-        module: its program, of tiles.
-        operands, results: how operands and results are cut.
+        module: the program, on tiles.
+        operands, results: their tilings.
     """
 
     module: HloModule
@@ -58,51 +60,51 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RuleFactor:
-    """A factor of a rule, with its dimension in each result that has it, by the result's number."""
+    """A factor of a sharding rule, and the dimension that it indexes in each result, by result number."""
 
     factor: Factor
     results: Mapping[int, int]
 
 
 def rule_of(call: HloInstruction) -> list[RuleFactor]:
-    """Return the factors that a call may be cut along; a factor must be the major one of its dimensions.
+    """Return the factors of a call that may be sharded: those that are major in all of their dimensions.
 
-    Raises HloError by the rule ``sharding.rule`` for a rule that cannot be read.
+    Raises HloError by the rule ``sharding.rule`` for a malformed rule.
     """
     text = (call.frontend_attributes or {}).get("xla.sdy.sharding_rule")
     if text is None:
         return []
-    found = _RULE.fullmatch(text)
-    if found is None:
+    rule = _RULE.fullmatch(text)
+    if rule is None:
         message = f"expected ([i, ...], ...)->([i, ...], ...) {{i=SIZE, ...}}, got {text}"
         raise HloError(message, rule="sharding.rule", instruction=call.name)
-    sizes = {name: int(size) for name, size in _SIZE.findall(found[3])}
+    sizes = {name: int(size) for name, size in _SIZE.findall(rule[3])}
     values = [
         [_FACTOR.findall(d) for d in dimensions.split(",")]
-        for side in (found[1], found[2])
+        for side in (rule[1], rule[2])
         for dimensions in _VALUE.findall(side)
     ]
     minor = {name for dimensions in values for factors in dimensions for name in factors[1:]}
-    whole = {name for group in _WHOLE.findall(found[4]) for name in _FACTOR.findall(group)}
+    replicated = {name for group in _REPLICATED.findall(rule[4]) for name in _FACTOR.findall(group)}
     count = len(call.operands)
     factors: list[RuleFactor] = []
     for name, size in sizes.items():
-        if name in minor | whole:
+        if name in minor | replicated:
             continue
-        places = {
+        dimension_of = {
             number: d
             for number, dimensions in enumerate(values)
             for d, parts in enumerate(dimensions)
             if parts[:1] == [name]
         }
-        operands = {number: d for number, d in places.items() if number < count}
-        results = {number - count: d for number, d in places.items() if number >= count}
+        operands = {number: d for number, d in dimension_of.items() if number < count}
+        results = {number - count: d for number, d in dimension_of.items() if number >= count}
         factors.append(RuleFactor(Factor(size, operands, results.get(0)), results))
     return factors
 
 
 def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]:
-    """Return a factor for each dimension of the batch of a call; none if its target was not registered."""
+    """Return a factor for each batch dimension of a call; none unless its target is batch partitionable."""
     operation = cast("CustomCall", call.operation)
     if operation.custom_call_target not in BATCH_PARTITIONABLE:
         return []
@@ -116,34 +118,34 @@ def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]
 
 
 def with_local_operands(call: HloInstruction) -> CustomCall:
-    """Return the operation of a call for the shapes that its operands have now."""
+    """Return the operation of a call, with operand layouts for the current shapes of the operands."""
     operation = cast("CustomCall", call.operation)
-    stated = operation.operand_layout_constraints
-    if stated is None:
+    constraints = operation.operand_layout_constraints
+    if constraints is None:
         return operation
     local = tuple(
         Shape(shape.element_type, o.shape.dimensions).with_layout(shape.layout) if shape.is_array else shape
-        for shape, o in zip(stated, call.operands, strict=True)
+        for shape, o in zip(constraints, call.operands, strict=True)
     )
     return replace(operation, operand_layout_constraints=local)
 
 
-def adopt(module: HloModule, piece: HloModule, channel: Callable[[], int]) -> None:
-    """Prepare a piece for a module: what its entry calls becomes part of it, under names of its own."""
-    CallInliner().run(piece)
-    FlattenCallGraph().run(piece)
-    called = {c for i in piece.instructions() for c in i.called_computations}
+def adopt(module: HloModule, program: HloModule, channel: Callable[[], int]) -> None:
+    """Move the computations that the entry of a program calls to a module, with unique names and channels."""
+    CallInliner().run(program)
+    FlattenCallGraph().run(program)
+    called = {c for i in program.instructions() for c in i.called_computations}
     channels: dict[int, int] = {}
-    for computation in (*called, piece.entry):
+    for computation in (*called, program.entry):
         for i in computation.instructions:
             i.name = module.unique_name(i.name)
             if i.metadata is not None and i.metadata.stack_frame_id:
-                i.metadata = replace(i.metadata, stack_frame_id=0)  # a frame of the piece's own tables
+                i.metadata = replace(i.metadata, stack_frame_id=0)  # an index into the program's own tables
             number = getattr(i.operation, "channel_id", None)
             if number:
                 operation: Any = i.operation
                 i.operation = replace(operation, channel_id=channels.setdefault(number, channel()))
-        if computation is not piece.entry:
-            piece.remove(computation)
+        if computation is not program.entry:
+            program.remove(computation)
             computation.name = module.unique_name(computation.name)
             module.add(computation)

@@ -1,7 +1,7 @@
-"""Local operations: what a device computes to get its tile of a result, where the same operation will not do.
+"""Local operations: how a device computes its tile, for operations that do not simply apply to tiles.
 
-Windows, slices, paddings and concatenations along a cut dimension fetch halos; attributes that state extents
-are adapted; indices are moved to the tile's place.
+Windows, slices, pads and concatenations along a sharded dimension exchange halos; attributes with extents are
+adapted; indices become relative to the tile.
 """
 
 from __future__ import annotations
@@ -24,30 +24,35 @@ from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Iota
 from hloom.operations.window_reduction import ReduceWindow
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Inserter
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
-from hloom.sharding.partitioning.communication import Communication, Region, fixed
-from hloom.sharding.partitioning.halos import cropped, halo
+from hloom.sharding.partitioning.collectives import CollectiveWriter
+from hloom.sharding.partitioning.device_constants import device_constant, device_coordinate
+from hloom.sharding.partitioning.extents import cropped, padded
+from hloom.sharding.partitioning.halos import exchange_halo
+from hloom.sharding.planning.decisions import ShardedFactor
 from hloom.sharding.planning.fetches import Fetch, fetches
+from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.ranges import by_device
 from hloom.sharding.tiling.tiling import Tiling
 
-Accepted: TypeAlias = "Sequence[tuple[Factor, Tiling]]"
 Skipped: TypeAlias = "tuple[int, Tiling, Sequence[int]]"
-"""A dimension of a result, its cut, and how many elements before those of each tile are computed as well."""
+"""A dimension of the result, its tiling, and the number of leading elements that each device drops."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocalOperation:
     """An instruction that is to compute a tile.
 
     Attributes:
-        i: the instruction; its operands are tiles.
-        shapes, result: shapes of the whole operands and of the whole result.
-        tilings: the tiles of the operands.
-        tiling: the tiles of the result.
-        accepted: the factors that are cut.
+        i: the instruction, on tiles of its operands.
+        shapes, result: the global shapes of the operands and of the result.
+        tilings: of the operands.
+        tiling: of the result.
+        sharded: the sharded factors.
+        collectives: writes halo exchanges.
+        fixed: coordinates in which the devices of a group must agree.
     """
 
     i: HloInstruction
@@ -55,390 +60,391 @@ class Place:
     result: Shape
     tilings: Sequence[Tiling | None]
     tiling: Tiling
-    accepted: Accepted
-    resharder: Communication
-    region: Region
+    sharded: Sequence[ShardedFactor]
+    collectives: CollectiveWriter
+    fixed: Sequence[Coordinate]
 
     @property
-    def writer(self) -> Writer:
-        """Return a writer of instructions beside this one."""
-        return Writer(self.i)
+    def inserter(self) -> Inserter:
+        """Adds instructions next to this one."""
+        return Inserter(self.i)
 
     @property
-    def local(self) -> Shape:
-        """Return the shape of a tile of the result."""
+    def tile(self) -> Shape:
+        """The shape of a tile of the result."""
         return Shape(self.result.element_type, self.tiling.local(self.result.dimensions))
 
-    def with_kind(self, kind: str) -> list[tuple[Factor, Tiling]]:
-        """Return the accepted factors of a kind."""
-        return [(f, cut) for f, cut in self.accepted if f.kind == kind]
+    def of_kind(self, kind: str) -> list[ShardedFactor]:
+        """Return the sharded factors of a kind."""
+        return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
-    def fetch(self, factor: Factor, cut: Tiling, fills: Callable[[int], HloInstruction]) -> list[Fetch]:
-        """Replace operands by their halos."""
-        found = fetches(self.i, self.shapes, self.result, factor, cut) or []
-        for one in found:
-            tiling = self.tilings[one.operand]
-            assert tiling is not None
-            value, wanted, d = self.i.operands[one.operand], one.window.halo, one.dimension
-            if not tiling.same_cut(d, cut, 0):
-                wanted = by_device(wanted, tiling, d, cut.column(0), fixed(self.region)) or wanted
-            fill = fills(one.operand)
-            made = halo(value, d, tiling, wanted, fill, self.resharder, self.region)
-            self.i.replace_operand(one.operand, made)
-        return found
+    def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
+        """Replace operands by halos; ``fill`` returns the scalar out of bounds of an operand, by number."""
+        fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
+        for fetch in fetched:
+            current = self.tilings[fetch.operand]
+            assert current is not None
+            value, ranges, d = self.i.operands[fetch.operand], fetch.window.halo, fetch.dimension
+            if not current.is_sharded_like(d, tiling, 0):
+                ranges = by_device(ranges, current, d, tiling.coordinates[0], self.fixed) or ranges
+            scalar = fill(fetch.operand)
+            halo = exchange_halo(value, d, current, ranges, scalar, self.collectives, self.fixed)
+            self.i.replace_operand(fetch.operand, halo)
+        return fetched
 
-    def skipping(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
-        """Let the instruction compute an operation; of more elements where devices skip some of them."""
+    def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
+        """Compute an operation, of more elements than a tile if devices drop leading elements."""
         self.i.operation = operation
-        more = {d: (cut, skips) for d, cut, skips in skipped if any(skips)}
-        if not more:
+        skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}
+        if not skips_of:
             return self.i
-        writer, local = self.writer, self.local
-        extents = [n + (max(more[d][1]) if d in more else 0) for d, n in enumerate(local.dimensions)]
-        made = writer.op(
+        inserter, tile = self.inserter, self.tile
+        extents = [n + (max(skips_of[d][1]) if d in skips_of else 0) for d, n in enumerate(tile.dimensions)]
+        extended = inserter.op(
             operation,
             *self.i.operands,
-            shape=Shape(local.element_type, tuple(extents)),
+            shape=Shape(tile.element_type, tuple(extents)),
             computations=self.i.called_computations,
         )
-        starts = [writer.scalar(0, S32)] * local.rank
-        for d, (cut, skips) in more.items():
-            starts[d] = self.resharder.of_device(writer, [skips[p] for p in cut.column(0).indices])
-        return writer.op(DynamicSlice(dynamic_slice_sizes=local.dimensions), made, *starts, shape=local)
+        starts = [inserter.scalar(0, S32)] * tile.rank
+        for d, (tiling, skips) in skips_of.items():
+            starts[d] = device_constant(inserter, [skips[p] for p in tiling.coordinates[0].indices])
+        return inserter.op(DynamicSlice(dynamic_slice_sizes=tile.dimensions), extended, *starts, shape=tile)
 
     def zero(self, number: int) -> HloInstruction:
-        """Return a zero of an operand's type."""
-        return self.writer.scalar(0, self.shapes[number].element_type)
+        """Return a zero of the type of an operand."""
+        return self.inserter.scalar(0, self.shapes[number].element_type)
 
-    def first(self, cut: Tiling, extent: int) -> HloInstruction:
-        """Return the index of the first element of this device's tile of a dimension."""
-        local = -(-extent // cut.tiles[0])
-        return self.resharder.of_column(self.writer, cut.column(0), local)
-
-
-def localized(place: Place) -> HloInstruction:
-    """Return the instruction that computes a tile: the given one, adapted, or one that replaces it."""
-    rule = _RULES.get(type(place.i.operation))
-    if rule is None:
-        return place.i
-    return rule(place)
+    def first(self, tiling: Tiling, extent: int) -> HloInstruction:
+        """Return the global index of the first element of this device's tile of a dimension."""
+        local = -(-extent // tiling.tiles[0])
+        return device_coordinate(self.inserter, tiling.coordinates[0], local)
 
 
-def _slice(place: Place) -> HloInstruction:
-    operation = place.i.operation
+def localized(local: LocalOperation) -> HloInstruction:
+    """Return the instruction that computes a tile: the given one, modified, or its replacement."""
+    rule = _RULES.get(type(local.i.operation))
+    return local.i if rule is None else rule(local)
+
+
+def _slice(local: LocalOperation) -> HloInstruction:
+    operation = local.i.operation
     assert isinstance(operation, Slice)
     ranges = list(operation.slice)
-    for factor, _ in place.accepted:
+    for factor, _ in local.sharded:
         d = factor.operands[0]
-        ranges[d] = SliceDimension(0, place.local.dimensions[d])
-    halos = place.with_kind("halo")
+        ranges[d] = SliceDimension(0, local.tile.dimensions[d])
+    halos = local.of_kind("halo")
     for d in set(range(len(ranges))) - {factor.operands[0] for factor, _ in halos}:
         if halos and ranges[d].stride == 1:
-            operand = cropped(place.i.operands[0], d, ranges[d].start, ranges[d].limit)
-            place.i.replace_operand(0, operand)
-            ranges[d] = SliceDimension(0, place.local.dimensions[d])
-    for factor, cut in halos:
+            operand = cropped(local.i.operands[0], d, ranges[d].start, ranges[d].limit)
+            local.i.replace_operand(0, operand)
+            ranges[d] = SliceDimension(0, local.tile.dimensions[d])
+    for factor, tiling in halos:
         d = factor.operands[0]
-        (fetch,) = place.fetch(factor, cut, place.zero)
+        (fetch,) = local.fetch(factor, tiling, local.zero)
         ranges[d] = SliceDimension(0, fetch.window.halo.length, operation.slice[d].stride)
-    place.i.operation = replace(operation, slice=tuple(ranges))
-    return place.i
+    local.i.operation = replace(operation, slice=tuple(ranges))
+    return local.i
 
 
-def _custom_call(place: Place) -> HloInstruction:
-    """Return the range of a rotated array that is the tile; other calls are made with tiles."""
-    if rotation_of(place.i) is None or not place.with_kind("halo"):
-        return place.i
-    _fetch_only(place)
-    return place.i.operands[0]
+def _custom_call(local: LocalOperation) -> HloInstruction:
+    """Return the tile of a rotated array, which is a halo; other calls take tiles."""
+    if rotation_of(local.i) is None or not local.of_kind("halo"):
+        return local.i
+    _fetch_only(local)
+    return local.i.operands[0]
 
 
-def _fetch_only(place: Place) -> HloInstruction:
-    """Compute the same operation on halos."""
-    for factor, cut in place.with_kind("halo"):
-        place.fetch(factor, cut, place.zero)
-    return place.i
+def _fetch_only(local: LocalOperation) -> HloInstruction:
+    """Apply the same operation to halos."""
+    for factor, tiling in local.of_kind("halo"):
+        local.fetch(factor, tiling, local.zero)
+    return local.i
 
 
-def _pad(place: Place) -> HloInstruction:
-    operation = place.i.operation
+def _pad(local: LocalOperation) -> HloInstruction:
+    operation = local.i.operation
     assert isinstance(operation, Pad)
     padding = list(operation.padding)
     skipped: list[Skipped] = []
-    for factor, cut in place.with_kind("halo"):
+    for factor, tiling in local.of_kind("halo"):
         d = factor.operands[0]
-        (fetch,) = place.fetch(factor, cut, lambda _: place.i.operands[1])
+        (fetch,) = local.fetch(factor, tiling, lambda _: local.i.operands[1])
         padding[d] = PaddingDimension(fetch.window.low, fetch.window.high, padding[d].interior)
-        skipped.append((d, cut, fetch.window.skips))
-    return place.skipping(replace(operation, padding=tuple(padding)), skipped)
+        skipped.append((d, tiling, fetch.window.skips))
+    return local.compute(replace(operation, padding=tuple(padding)), skipped)
 
 
-def _reduce_window(place: Place) -> HloInstruction:
-    operation = place.i.operation
+def _reduce_window(local: LocalOperation) -> HloInstruction:
+    operation = local.i.operation
     assert isinstance(operation, ReduceWindow)
     window = list(operation.window)
     skipped: list[Skipped] = []
-    half = len(place.shapes) // 2
-    for factor, cut in place.with_kind("halo"):
+    half = len(local.shapes) // 2
+    for factor, tiling in local.of_kind("halo"):
         d = factor.operands[0]
-        found = place.fetch(factor, cut, lambda number: place.i.operands[half + number])
-        w = found[0].window
+        w = local.fetch(factor, tiling, lambda number: local.i.operands[half + number])[0].window
         window[d] = replace(window[d], padding_low=w.low, padding_high=w.high)
-        skipped.append((d, cut, [skip // window[d].stride for skip in w.skips]))
-    return place.skipping(replace(operation, window=tuple(window)), skipped)
+        skipped.append((d, tiling, [skip // window[d].stride for skip in w.skips]))
+    return local.compute(replace(operation, window=tuple(window)), skipped)
 
 
-def _concatenate(place: Place) -> HloInstruction:
-    halos = place.with_kind("halo")
+def _concatenate(local: LocalOperation) -> HloInstruction:
+    halos = local.of_kind("halo")
     if not halos:
-        return place.i
-    ((factor, cut),) = halos
-    place.fetch(factor, cut, place.zero)
-    writer, shape = place.writer, place.local
+        return local.i
+    ((factor, tiling),) = halos
+    local.fetch(factor, tiling, local.zero)
+    inserter, shape = local.inserter, local.tile
     d = factor.operands[0]
-    first = place.first(cut, place.result.dimensions[d])
-    index = writer.op(Iota(iota_dimension=d), shape=Shape(S32, shape.dimensions))
-    index = writer.op(Add(), index, writer.broadcast(first, shape.dimensions), shape=index.shape)
-    result = place.i.operands[0]
+    first = local.first(tiling, local.result.dimensions[d])
+    index = inserter.op(Iota(iota_dimension=d), shape=Shape(S32, shape.dimensions))
+    index = inserter.op(Add(), index, inserter.broadcast(first, shape.dimensions), shape=index.shape)
+    result = local.i.operands[0]
     offset = 0
-    for number in range(1, len(place.shapes)):
-        offset += place.shapes[number - 1].dimensions[d]
-        limit = writer.full(offset, Shape(S32, shape.dimensions))
-        behind = writer.compare(index, "GE", limit)
-        result = writer.op(Select(), behind, place.i.operands[number], result, shape=shape)
+    for number in range(1, len(local.shapes)):
+        offset += local.shapes[number - 1].dimensions[d]
+        limit = inserter.full(offset, Shape(S32, shape.dimensions))
+        is_behind = inserter.compare(index, "GE", limit)
+        result = inserter.op(Select(), is_behind, local.i.operands[number], result, shape=shape)
     return result
 
 
-def _convolution(place: Place) -> HloInstruction:
-    operation = place.i.operation
+def _convolution(local: LocalOperation) -> HloInstruction:
+    operation = local.i.operation
     assert isinstance(operation, Convolution)
     labels = operation.dim_labels
     window = list(operation.window)
     skipped: list[Skipped] = []
-    for factor, cut in place.with_kind("halo"):
+    for factor, tiling in local.of_kind("halo"):
         number = labels.input_spatial_dimensions.index(factor.operands[0])
-        (fetch,) = place.fetch(factor, cut, place.zero)
+        (fetch,) = local.fetch(factor, tiling, local.zero)
         w = window[number]
         window[number] = replace(w, padding_low=fetch.window.low, padding_high=fetch.window.high)
         if factor.result is None:
-            window[number] = replace(window[number], size=-(-w.size // cut.tiles[0]))
+            window[number] = replace(window[number], size=-(-w.size // tiling.tiles[0]))
         else:
-            skipped.append((factor.result, cut, [skip // w.stride for skip in fetch.window.skips]))
+            skipped.append((factor.result, tiling, [skip // w.stride for skip in fetch.window.skips]))
     changes: dict[str, int] = {}
-    for factor, cut in place.with_kind("grouped"):
+    for factor, tiling in local.of_kind("grouped"):
         if factor.result in labels.output_spatial_dimensions:
             number = labels.output_spatial_dimensions.index(factor.result)
-            made = batch_window if 0 in factor.operands else free_window
-            window[number] = made(window[number].size // cut.tiles[0])
+            window_of = batch_window if 0 in factor.operands else free_window
+            window[number] = window_of(window[number].size // tiling.tiles[0])
             continue
         name = "feature_group_count" if operation.feature_group_count > 1 else "batch_group_count"
-        changes[name] = getattr(operation, name) // cut.tiles[0]
-    return place.skipping(replace(operation, window=tuple(window), **changes), skipped)
+        changes[name] = getattr(operation, name) // tiling.tiles[0]
+    return local.compute(replace(operation, window=tuple(window), **changes), skipped)
 
 
-def _iota(place: Place) -> HloInstruction:
-    operation = place.i.operation
+def _iota(local: LocalOperation) -> HloInstruction:
+    operation = local.i.operation
     assert isinstance(operation, Iota)
     d = operation.iota_dimension
-    cuts = [cut for factor, cut in place.accepted if factor.result == d]
-    if not cuts:
-        return place.i
-    writer, shape = place.writer, place.local
-    numbers = writer.op(operation, shape=Shape(S32, shape.dimensions))
-    first = writer.broadcast(place.first(cuts[0], place.result.dimensions[d]), shape.dimensions)
-    total = writer.op(Add(), numbers, first, shape=numbers.shape)
-    return writer.convert(total, shape.element_type)
+    tiling = next((tiling for factor, tiling in local.sharded if factor.result == d), None)
+    if tiling is None:
+        return local.i
+    inserter, shape = local.inserter, local.tile
+    numbers = inserter.op(operation, shape=Shape(S32, shape.dimensions))
+    first = inserter.broadcast(local.first(tiling, local.result.dimensions[d]), shape.dimensions)
+    total = inserter.op(Add(), numbers, first, shape=numbers.shape)
+    return inserter.convert(total, shape.element_type)
 
 
-def _as_s32(writer: Writer, indices: HloInstruction) -> HloInstruction:
-    """Convert indices to s32; what s32 does not hold is out of the bounds of any array, and stays so."""
+def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
+    """Convert indices to s32, saturating: what s32 cannot represent is out of bounds of every array."""
     kind = indices.shape.element_type
     if kind.bits > 32 or (kind.bits == 32 and kind.is_unsigned):
         low = -(1 << 31) if kind.is_signed else 0
-        bounds = [writer.full(n, indices.shape) for n in (low, (1 << 31) - 1)]
-        indices = writer.op(Clamp(), bounds[0], indices, bounds[1], shape=indices.shape)
-    return writer.convert(indices, S32)
+        bounds = [inserter.full(n, indices.shape) for n in (low, (1 << 31) - 1)]
+        indices = inserter.op(Clamp(), bounds[0], indices, bounds[1], shape=indices.shape)
+    return inserter.convert(indices, S32)
 
 
-def _clamped(place: Place, index: HloInstruction, most: int) -> HloInstruction:
-    """Return a scalar index as s32, between 0 and a limit."""
-    writer = place.writer
-    bounds = writer.scalar(0, S32), writer.scalar(most, S32)
-    return writer.op(Clamp(), bounds[0], _as_s32(writer, index), bounds[1], shape=Shape(S32, ()))
+def _clamped(local: LocalOperation, index: HloInstruction, most: int) -> HloInstruction:
+    """Convert a scalar index to s32, and clamp it between 0 and a limit."""
+    inserter = local.inserter
+    bounds = inserter.scalar(0, S32), inserter.scalar(most, S32)
+    return inserter.op(Clamp(), bounds[0], _as_s32(inserter, index), bounds[1], shape=Shape(S32, ()))
 
 
-def _dynamic_slice(place: Place) -> HloInstruction:
-    """Slice the tile between neutral elements, which devices add to what one or two of them have."""
-    i, resharder = place.i, place.resharder
-    sizes = list(place.local.dimensions)
-    for factor, cut in place.with_kind("indexed"):
+def _dynamic_slice(local: LocalOperation) -> HloInstruction:
+    """Slice the tile, padded with the identity of the sum over devices; one or two devices have elements."""
+    i = local.i
+    sizes = list(local.tile.dimensions)
+    for factor, tiling in local.of_kind("indexed"):
         d = factor.operands[0]
-        size, extent = sizes[d], place.shapes[0].dimensions[d]
-        writer = place.writer
-        local = i.operands[0].shape.dimensions[d]
-        value = resharder.window(i.operands[0], d, size, size, _neutral(place, factor))
-        start = _clamped(place, i.operands[1 + d], extent - size)
-        start = writer.op(Subtract(), start, place.first(cut, extent), shape=start.shape)
-        start = writer.op(Add(), start, writer.scalar(size, S32), shape=start.shape)
-        zero, limit = writer.scalar(0, S32), writer.scalar(local + size, S32)
-        start = writer.op(Clamp(), zero, start, limit, shape=start.shape)
+        size, extent = sizes[d], local.shapes[0].dimensions[d]
+        inserter = local.inserter
+        tile_extent = i.operands[0].shape.dimensions[d]
+        value = padded(i.operands[0], d, size, size, _identity(local, factor))
+        start = _clamped(local, i.operands[1 + d], extent - size)
+        start = inserter.op(Subtract(), start, local.first(tiling, extent), shape=start.shape)
+        start = inserter.op(Add(), start, inserter.scalar(size, S32), shape=start.shape)
+        zero, limit = inserter.scalar(0, S32), inserter.scalar(tile_extent + size, S32)
+        start = inserter.op(Clamp(), zero, start, limit, shape=start.shape)
         i.replace_operand(0, value)
-        _same_types(place, 1)
+        _same_types(local, 1)
         i.replace_operand(1 + d, start)
     i.operation = replace(i.operation, dynamic_slice_sizes=tuple(sizes))  # type: ignore[call-arg]
     return i
 
 
-def _same_types(place: Place, first: int) -> None:
-    """Convert all start indices to s32; those of dimensions that are whole stay clamped."""
-    for number in range(first, len(place.i.operands)):
-        index = place.i.operands[number]
+def _same_types(local: LocalOperation, first: int) -> None:
+    """Convert all start indices to s32; those of replicated dimensions are clamped as before."""
+    for number in range(first, len(local.i.operands)):
+        index = local.i.operands[number]
         if index.shape.element_type is not S32:
-            place.i.replace_operand(number, _as_s32(place.writer, index))
+            local.i.replace_operand(number, _as_s32(local.inserter, index))
 
 
-def _dynamic_update(place: Place) -> HloInstruction:
-    """Update the tile between elements that are dropped afterwards."""
-    i, resharder = place.i, place.resharder
-    indexed = place.with_kind("indexed")
-    for factor, cut in indexed:
+def _dynamic_update(local: LocalOperation) -> HloInstruction:
+    """Update the padded tile, and crop the padding afterwards."""
+    i = local.i
+    indexed = local.of_kind("indexed")
+    for factor, tiling in indexed:
         d = factor.operands[0]
-        size, extent = place.shapes[1].dimensions[d], place.shapes[0].dimensions[d]
-        writer = place.writer
-        local = i.operands[0].shape.dimensions[d]
-        i.replace_operand(0, resharder.window(i.operands[0], d, size, size))
-        start = _clamped(place, i.operands[2 + d], extent - size)
-        start = writer.op(Subtract(), start, place.first(cut, extent), shape=start.shape)
-        start = writer.op(Add(), start, writer.scalar(size, S32), shape=start.shape)
-        zero, limit = writer.scalar(0, S32), writer.scalar(local + size, S32)
-        _same_types(place, 2)
-        i.replace_operand(2 + d, writer.op(Clamp(), zero, start, limit, shape=start.shape))
+        size, extent = local.shapes[1].dimensions[d], local.shapes[0].dimensions[d]
+        inserter = local.inserter
+        tile_extent = i.operands[0].shape.dimensions[d]
+        i.replace_operand(0, padded(i.operands[0], d, size, size))
+        start = _clamped(local, i.operands[2 + d], extent - size)
+        start = inserter.op(Subtract(), start, local.first(tiling, extent), shape=start.shape)
+        start = inserter.op(Add(), start, inserter.scalar(size, S32), shape=start.shape)
+        zero, limit = inserter.scalar(0, S32), inserter.scalar(tile_extent + size, S32)
+        _same_types(local, 2)
+        i.replace_operand(2 + d, inserter.op(Clamp(), zero, start, limit, shape=start.shape))
     if not indexed:
         return i
-    value = place.writer.op(i.operation, *i.operands, shape=i.operands[0].shape)
+    value = local.inserter.op(i.operation, *i.operands, shape=i.operands[0].shape)
     for factor, _ in indexed:
         d = factor.operands[0]
-        size = place.shapes[1].dimensions[d]
+        size = local.shapes[1].dimensions[d]
         value = cropped(value, d, size, value.shape.dimensions[d] - size)
     return value
 
 
-def _neutral(place: Place, factor: Factor) -> HloInstruction:
+def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
+    """Return the identity of the combiner of a factor, in the type of the result."""
     assert factor.combiner is not None
-    kind = place.result.element_type
+    kind = local.result.element_type
     value = factor.combiner.neutral_element(kind)
     assert value is not None
-    return place.writer.scalar(value, kind)
+    return local.inserter.scalar(value, kind)
 
 
-def _gather(place: Place) -> HloInstruction:
-    """Gather what is in the tile; devices add what others have."""
-    i = place.i
+def _gather(local: LocalOperation) -> HloInstruction:
+    """Gather from the tile, and mask indices out of its bounds with the identity of the sum over devices."""
+    i = local.i
     operation = i.operation
     assert isinstance(operation, Gather)
     sizes = list(operation.slice_sizes)
-    for factor, _ in place.accepted:
-        if factor.kind == "plain" and 0 in factor.operands and factor.operands[0] not in _batching(operation):
-            d = factor.operands[0]
+    for factor, _ in local.sharded:
+        d = factor.operands.get(0)
+        if factor.kind == "plain" and d is not None and d not in operation.operand_batching_dims:
             sizes[d] = i.operands[0].shape.dimensions[d]
     i.operation = replace(operation, slice_sizes=tuple(sizes))
-    for factor, cut in place.with_kind("parallel"):
+    for factor, tiling in local.of_kind("parallel"):
         component = operation.start_index_map.index(factor.operands[0])
-        axis, extent = operation.index_vector_dim, place.shapes[0].dimensions[factor.operands[0]]
-        i.replace_operand(1, _moved(place, 1, axis, component, cut, extent, clamp=False))
-    indexed = place.with_kind("indexed")
+        axis, extent = operation.index_vector_dim, local.shapes[0].dimensions[factor.operands[0]]
+        i.replace_operand(1, _relative_indices(local, 1, axis, component, tiling, extent, clamp=False))
+    indexed = local.of_kind("indexed")
     if not indexed:
         return i
-    writer = place.writer
+    inserter = local.inserter
     inside: HloInstruction | None = None
-    for factor, cut in indexed:
+    for factor, tiling in indexed:
         d = factor.operands[0]
-        extent, local = place.shapes[0].dimensions[d], i.operands[0].shape.dimensions[d]
+        extent, tile_extent = local.shapes[0].dimensions[d], i.operands[0].shape.dimensions[d]
         component = operation.start_index_map.index(d)
-        indices = _moved(place, 1, operation.index_vector_dim, component, cut, extent, clamp=True)
+        indices = _relative_indices(
+            local, 1, operation.index_vector_dim, component, tiling, extent, clamp=True
+        )
         i.replace_operand(1, indices)
-        one = _component(place, indices, operation.index_vector_dim, component)
-        shape = Shape(PRED, one.shape.dimensions)
-        low = writer.compare(one, "GE", writer.full(0, one.shape))
-        high = writer.compare(one, "LT", writer.full(local, one.shape))
-        found = writer.op(And(), low, high, shape=shape)
-        inside = found if inside is None else writer.op(And(), inside, found, shape=shape)
+        index = _component(local, indices, operation.index_vector_dim, component)
+        shape = Shape(PRED, index.shape.dimensions)
+        low = inserter.compare(index, "GE", inserter.full(0, index.shape))
+        high = inserter.compare(index, "LT", inserter.full(tile_extent, index.shape))
+        in_bounds = inserter.op(And(), low, high, shape=shape)
+        inside = in_bounds if inside is None else inserter.op(And(), inside, in_bounds, shape=shape)
     assert inside is not None
-    shape = place.local
-    taken = writer.op(i.operation, *i.operands, shape=shape)
+    shape = local.tile
+    gathered = inserter.op(i.operation, *i.operands, shape=shape)
     batch = [d for d in range(shape.rank) if d not in operation.offset_dims]
-    chosen = writer.broadcast(inside, shape.dimensions, batch)
-    neutral = writer.broadcast(_neutral(place, indexed[0][0]), shape.dimensions)
-    return writer.op(Select(), chosen, taken, neutral, shape=shape)
+    mask = inserter.broadcast(inside, shape.dimensions, batch)
+    identity = inserter.broadcast(_identity(local, indexed[0][0]), shape.dimensions)
+    return inserter.op(Select(), mask, gathered, identity, shape=shape)
 
 
-def _batching(operation: Gather) -> tuple[int, ...]:
-    return operation.operand_batching_dims
-
-
-def _component(place: Place, indices: HloInstruction, axis: int, component: int) -> HloInstruction:
+def _component(local: LocalOperation, indices: HloInstruction, axis: int, component: int) -> HloInstruction:
     """Return one component of all index vectors."""
     if axis == indices.shape.rank:
         return indices
-    one = cropped(indices, axis, component, component + 1)
+    column = cropped(indices, axis, component, component + 1)
     dimensions = indices.shape.dimensions
-    return place.writer.reshape(one, (*dimensions[:axis], *dimensions[axis + 1 :]))
+    return local.inserter.reshape(column, (*dimensions[:axis], *dimensions[axis + 1 :]))
 
 
-def _moved(
-    place: Place, number: int, axis: int, component: int, cut: Tiling, extent: int, *, clamp: bool
+def _relative_indices(
+    local: LocalOperation, number: int, axis: int, component: int, tiling: Tiling, extent: int, *, clamp: bool
 ) -> HloInstruction:
-    """Return indices into a tile: the first index of the tile is subtracted from one component."""
-    writer = place.writer
-    indices = _as_s32(writer, place.i.operands[number])
+    """Return index vectors with one component relative to the first element of the tile."""
+    inserter = local.inserter
+    indices = _as_s32(inserter, local.i.operands[number])
     shape = indices.shape
     if clamp:
-        bounds = [writer.full(n, shape) for n in (0, extent - 1)]
-        limited = writer.op(Clamp(), bounds[0], indices, bounds[1], shape=shape)
-        indices = _only(place, limited, indices, axis, component)
-    first = writer.broadcast(place.first(cut, extent), shape.dimensions)
-    moved = writer.op(Subtract(), indices, first, shape=shape)
-    return _only(place, moved, indices, axis, component)
+        bounds = [inserter.full(n, shape) for n in (0, extent - 1)]
+        limited = inserter.op(Clamp(), bounds[0], indices, bounds[1], shape=shape)
+        indices = _with_component(local, limited, indices, axis, component)
+    first = inserter.broadcast(local.first(tiling, extent), shape.dimensions)
+    relative = inserter.op(Subtract(), indices, first, shape=shape)
+    return _with_component(local, relative, indices, axis, component)
 
 
-def _only(
-    place: Place, new: HloInstruction, old: HloInstruction, axis: int, component: int
+def _with_component(
+    local: LocalOperation, new: HloInstruction, old: HloInstruction, axis: int, component: int
 ) -> HloInstruction:
-    """Return index vectors of which one component is new."""
+    """Return index vectors with one component replaced."""
     if axis == old.shape.rank or old.shape.dimensions[axis] == 1:
         return new
-    writer = place.writer
-    number = writer.op(Iota(iota_dimension=axis), shape=Shape(S32, old.shape.dimensions))
-    chosen = writer.compare(number, "EQ", writer.full(component, number.shape))
-    return writer.op(Select(), chosen, new, old, shape=old.shape)
+    inserter = local.inserter
+    number = inserter.op(Iota(iota_dimension=axis), shape=Shape(S32, old.shape.dimensions))
+    is_component = inserter.compare(number, "EQ", inserter.full(component, number.shape))
+    return inserter.op(Select(), is_component, new, old, shape=old.shape)
 
 
-def _scatter(place: Place) -> HloInstruction:
-    """Scatter into the tile: updates outside of it are dropped. Operands of summands are neutral but one."""
-    i = place.i
+def _scatter(local: LocalOperation) -> HloInstruction:
+    """Scatter into the tile; updates out of its bounds are dropped.
+
+    For partial sums, the operand is the identity on all devices but the first.
+    """
+    i = local.i
     operation = i.operation
     assert isinstance(operation, Scatter)
-    count = len(place.shapes) // 2
-    writer = place.writer
-    for factor, cut in (*place.with_kind("parallel"), *place.with_kind("indexed")):
+    count = len(local.shapes) // 2
+    inserter = local.inserter
+    for factor, tiling in (*local.of_kind("parallel"), *local.of_kind("indexed")):
         if factor.result is not None:
             component = operation.scatter_dims_to_operand_dims.index(factor.operands[0])
-            axis, extent = operation.index_vector_dim, place.shapes[0].dimensions[factor.operands[0]]
-            i.replace_operand(count, _moved(place, count, axis, component, cut, extent, clamp=False))
+            axis, extent = operation.index_vector_dim, local.shapes[0].dimensions[factor.operands[0]]
+            i.replace_operand(
+                count, _relative_indices(local, count, axis, component, tiling, extent, clamp=False)
+            )
             continue
         assert factor.combiner is not None
-        number = place.resharder.of_column(writer, cut.column(0))
+        number = device_coordinate(inserter, tiling.coordinates[0])
         operand = i.operands[0]
-        first = writer.compare(number, "EQ", writer.scalar(0, S32))
+        is_first = inserter.compare(number, "EQ", inserter.scalar(0, S32))
         value = factor.combiner.neutral_element(operand.shape.element_type)
         assert value is not None
-        neutral = writer.full(value, operand.shape)
-        chosen = writer.broadcast(first, operand.shape.dimensions)
-        i.replace_operand(0, writer.op(Select(), chosen, operand, neutral, shape=operand.shape))
+        identity = inserter.full(value, operand.shape)
+        mask = inserter.broadcast(is_first, operand.shape.dimensions)
+        i.replace_operand(0, inserter.op(Select(), mask, operand, identity, shape=operand.shape))
     return i
 
 
-_RULES: Final[dict[type[Operation], Callable[[Place], HloInstruction]]] = {
+_RULES: Final[dict[type[Operation], Callable[[LocalOperation], HloInstruction]]] = {
     Slice: _slice,
     Pad: _pad,
     Reverse: _fetch_only,

@@ -1,4 +1,4 @@
-"""Calls that one device makes for all: custom calls with a maximal sharding, such as callbacks."""
+"""Custom calls with a maximal sharding, such as callbacks: one device calls and broadcasts the results."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Conditional
 from hloom.operations.device_ids import PartitionId
 from hloom.operations.structure import AfterAll, GetTupleElement, Parameter, Tuple
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Inserter
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
-from hloom.sharding.partitioning.communication import Communication
+from hloom.sharding.partitioning.collectives import CollectiveWriter
 
 
 def device_of(i: HloInstruction) -> int | None:
-    """Return the only device that is to run an instruction; None if all are."""
+    """Return the device of a maximal sharding; None for any other."""
     sharding = i.sharding
     if sharding is not None and sharding.kind == "tuple" and sharding.elements:
         sharding = sharding.elements[0]
@@ -25,60 +25,62 @@ def device_of(i: HloInstruction) -> int | None:
     return sharding.device if sharding.kind == "maximal" else None
 
 
-def run_on(i: HloInstruction, device: int, devices: int, resharder: Communication) -> HloInstruction:
-    """Return the value of an instruction that one device computes and sends to the others."""
-    writer = Writer(i)
-    number = writer.op(PartitionId(), shape=Shape(U32, ()))
-    here = writer.compare(number, "EQ", writer.scalar(device, U32))
-    argument = writer.op(Tuple(), *i.operands, shape=Shape.tuple_([o.shape for o in i.operands]))
+def run_on(i: HloInstruction, device: int, devices: int, collectives: CollectiveWriter) -> HloInstruction:
+    """Run an instruction on one device, and broadcast its value to the others."""
+    inserter = Inserter(i)
+    number = inserter.op(PartitionId(), shape=Shape(U32, ()))
+    is_device = inserter.compare(number, "EQ", inserter.scalar(device, U32))
+    argument = inserter.op(Tuple(), *i.operands, shape=Shape.tuple_([o.shape for o in i.operands]))
     branches = [_call(i, argument.shape), _zeros(i, argument.shape)]
-    chosen = writer.op(Conditional(), here, argument, argument, shape=i.shape, computations=branches)
-    return _sent(chosen, device, devices, resharder)
+    result = inserter.op(Conditional(), is_device, argument, argument, shape=i.shape, computations=branches)
+    return _broadcast(result, device, devices, collectives)
 
 
-def _sent(value: HloInstruction, device: int, devices: int, resharder: Communication) -> HloInstruction:
-    """Send the arrays of a value from one device to all."""
-    writer = Writer(value)
+def _broadcast(
+    value: HloInstruction, device: int, devices: int, collectives: CollectiveWriter
+) -> HloInstruction:
+    """Broadcast the arrays of a value from one device to all."""
+    inserter = Inserter(value)
     if not value.shape.is_tuple:
-        return resharder.broadcast(value, device, devices) if value.shape.is_array else value
+        return collectives.broadcast_from(value, device, devices) if value.shape.is_array else value
     parts = [
-        _sent(writer.op(GetTupleElement(index=n), value, shape=shape), device, devices, resharder)
+        _broadcast(inserter.op(GetTupleElement(index=n), value, shape=shape), device, devices, collectives)
         for n, shape in enumerate(value.shape.tuple_shapes)
     ]
-    return writer.op(Tuple(), *parts, shape=value.shape)
+    return inserter.op(Tuple(), *parts, shape=value.shape)
 
 
 def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInstruction]:
-    """Return a new computation with its parameter."""
-    module = Writer(i).module
+    """Return a new computation of one parameter, and the parameter."""
+    module = Inserter(i).module
     computation = module.add(HloComputation(module.unique_name(f"{i.name}.branch")))
     parameter = HloInstruction(module.unique_name("operands"), Parameter(parameter_number=0), argument)
     return computation, computation.add(parameter)
 
 
 def _call(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the computation of the device that runs the instruction."""
+    """Return the branch of the device that runs the instruction."""
     computation, parameter = _branch(i, argument)
-    writer = Writer(parameter)
+    inserter = Inserter(parameter)
     operands = [
-        writer.op(GetTupleElement(index=n), parameter, shape=shape)
+        inserter.op(GetTupleElement(index=n), parameter, shape=shape)
         for n, shape in enumerate(argument.tuple_shapes)
     ]
-    call = i.clone(writer.module.unique_name(i.name), operands=operands)
+    call = i.clone(inserter.module.unique_name(i.name), operands=operands)
     call.sharding = None
     computation.add(call, root=True)
     return computation
 
 
 def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the computation of the other devices."""
+    """Return the branch of the other devices."""
     computation, parameter = _branch(i, argument)
-    computation.root = _zero(Writer(parameter), i.shape)
+    computation.root = _zero(Inserter(parameter), i.shape)
     return computation
 
 
-def _zero(writer: Writer, shape: Shape) -> HloInstruction:
+def _zero(inserter: Inserter, shape: Shape) -> HloInstruction:
     if shape.is_tuple:
-        parts = [_zero(writer, part) for part in shape.tuple_shapes]
-        return writer.op(Tuple(), *parts, shape=shape)
-    return writer.full(0, shape) if shape.is_array else writer.op(AfterAll(), shape=shape)
+        parts = [_zero(inserter, part) for part in shape.tuple_shapes]
+        return inserter.op(Tuple(), *parts, shape=shape)
+    return inserter.full(0, shape) if shape.is_array else inserter.op(AfterAll(), shape=shape)

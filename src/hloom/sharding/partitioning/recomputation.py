@@ -1,8 +1,8 @@
-"""Recomputation: tiles that devices compute from other tiles of the operands, instead of receiving them.
+"""Recomputation: devices compute a tile from tiles of the operands instead of receiving it.
 
-A device that has ``x`` whole computes any tile of ``-x``; to gather ``broadcast(x)`` sends more than to
-gather ``x``. Operations that take a constant time for each element are recomputed where that sends fewer
-bytes: memory and arithmetic are faster than links between devices.
+A device with a full copy of ``x`` computes any tile of ``-x``; an all-gather of ``broadcast(x)`` sends more
+than one of ``x``. Operations with constant cost per element are recomputed where that sends fewer bytes:
+memory and arithmetic are faster than links between devices.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from hloom.ir.traits import Family
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import Iota
 from hloom.shape.shape import Shape
-from hloom.sharding.planning.assignment import is_complete, is_divided, operand_tiling
-from hloom.sharding.planning.decisions import Cut
+from hloom.sharding.planning.assignment import is_divided, operand_tiling, tilings_are_independent
+from hloom.sharding.planning.decisions import ShardedFactor
 from hloom.sharding.tiling.tiling import Tiling
 
 DEEPEST: Final = 8
-"""The most operations that are recomputed one after the other."""
+"""The greatest depth of recomputed operations."""
 _FAMILIES: Final = (Family.ELEMENTWISE, Family.MOVEMENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The operation on whole arrays that a value is the result of.
+    """The operation on global arrays that computes a value.
 
     Attributes:
         operation: the operation.
-        computations: those that it calls.
-        operands: the values that it takes.
-        factors: its factors.
-        shapes: the shapes of the whole operands.
-        result: the shape of the whole result.
+        computations: that it calls.
+        operands: the values of the operands.
+        factors: of the operation.
+        shapes, result: the global shapes of the operands and of the result.
     """
 
     operation: Operation
@@ -49,26 +48,27 @@ class Origin:
     shapes: tuple[Shape, ...]
     result: Shape
 
-    def cuts(self, want: Tiling) -> list[Cut] | None:
-        """Return the cuts of factors that give tiles of the result; None if tiles need halos or sums."""
-        found: list[Cut] = []
-        for d, tiles in enumerate(want.tiles):
+    def sharded_factors(self, tiling: Tiling) -> list[ShardedFactor] | None:
+        """Return the factors to shard for a tiling of the result; None if that takes halos or reductions."""
+        sharded: list[ShardedFactor] = []
+        for d, tiles in enumerate(tiling.tiles):
             if tiles == 1:
                 continue
-            cut = want.select([d])
-            plain = [f for f in self.factors if f.result == d and f.kind == "plain"]
-            if not plain or not is_divided(plain[0], cut, self.shapes, self.result):
+            factor_tiling = tiling.select([d])
+            factor = next((f for f in self.factors if f.result == d and f.kind == "plain"), None)
+            if factor is None or not is_divided(factor, factor_tiling, self.shapes, self.result):
                 return None
-            found.append((plain[0], cut))
-        return found if is_complete([cut for _, cut in found]) or not found else None
+            sharded.append((factor, factor_tiling))
+        independent = not sharded or tilings_are_independent([factor_tiling for _, factor_tiling in sharded])
+        return sharded if independent else None
 
-    def needs(self, cuts: Sequence[Cut], devices: int) -> list[Tiling]:
-        """Return the tiles of the operands that tiles of the result are computed from."""
-        return [operand_tiling(cuts, number, shape, devices) for number, shape in enumerate(self.shapes)]
+    def operand_tilings(self, sharded: Sequence[ShardedFactor], devices: int) -> list[Tiling]:
+        """Return the tilings of the operands for some sharded factors."""
+        return [operand_tiling(sharded, number, shape, devices) for number, shape in enumerate(self.shapes)]
 
 
 def is_cheap(i: HloInstruction) -> bool:
-    """Return true if an operation makes an array of arrays in a constant time for each element."""
+    """Return true if an operation on arrays has constant cost per element and no side effect."""
     arrays = i.shape.is_array and all(operand.shape.is_array for operand in i.operands)
     ordered = i.control_predecessors or i.control_successors
     cheap = i.operation.family in _FAMILIES or isinstance(i.operation, (Iota, Scatter))

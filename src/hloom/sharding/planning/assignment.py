@@ -1,4 +1,4 @@
-"""Assignments: which factors of an operation are cut, and how; the cheapest in bytes is taken."""
+"""Assignments: which factors of an operation are sharded, and how. The cheapest one in bytes is chosen."""
 
 from __future__ import annotations
 
@@ -12,166 +12,186 @@ from hloom.ir.traits import Family
 from hloom.shape.element_type import F32, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding.planning import plans
-from hloom.sharding.planning.decisions import Choice, Cut
-from hloom.sharding.planning.fetches import elements_at, fetches, from_own_tiles
-from hloom.sharding.planning.partial_sums import are_left, scattered_dimension
-from hloom.sharding.tiling.coordinates import Column, are_independent
+from hloom.sharding.planning.decisions import FactorAssignment, ShardedFactor
+from hloom.sharding.planning.fetches import Fetch, elements_at, fetches, halo_of_current_tiles
+from hloom.sharding.planning.partial_sums import scattered_dimension, stay_unreduced
+from hloom.sharding.tiling.coordinates import Coordinate, are_independent
 from hloom.sharding.tiling.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The input of the choice of an assignment: an instruction, its factors, and tiles.
+class AssignmentProblem:
+    """An instruction whose factors are to be sharded.
 
     Attributes:
         i: the instruction.
         factors: its factors.
-        shapes: the shapes of the whole operands.
-        result: the shape of the whole result, or of its first leaf.
-        have: the tiles of the operands; None for those that are no arrays.
-        target: the wanted tiles of the result; None if any will do.
-        fixed: columns in which devices that work together must agree.
+        shapes: the global shapes of the operands.
+        result: the global shape of the result, or of its first leaf.
+        operand_tilings: None for operands that are not arrays.
+        target: the preferred tiling of the result; None if any will do.
+        fixed: coordinates in which the devices of a group must agree.
         devices: the number of devices.
-        fit: returns the bytes that a device sends to give an operand, by its number, other tiles.
+        bytes_to_reshard: returns the bytes that a device sends to reshard an operand, by number.
     """
 
     i: HloInstruction
     factors: Sequence[Factor]
     shapes: Sequence[Shape]
     result: Shape
-    have: Sequence[Tiling | None]
+    operand_tilings: Sequence[Tiling | None]
     target: Tiling | None
-    fixed: tuple[Column, ...]
+    fixed: tuple[Coordinate, ...]
     devices: int
-    fit: Callable[[int, Tiling], float]
+    bytes_to_reshard: Callable[[int, Tiling], float]
+
+    def fetches(self, factor: Factor, tiling: Tiling) -> list[Fetch] | None:
+        """Return the halos that a sharded factor needs; None if they are not representable."""
+        return fetches(self.i, self.shapes, self.result, factor, tiling)
 
 
-def cheapest(question: Question) -> Choice:
-    """Return the factors to cut that send the fewest bytes, among those the most tiles."""
-    found: list[tuple[float, int, int, list[Cut]]] = []
-    for number, accepted in enumerate(_candidates(question)):
-        work = -math.prod(cut.tiles[0] for _, cut in accepted)
-        found.append((bytes_sent(question, accepted), work, number, accepted))
-    found.sort(key=lambda one: one[:3])
-    amount, _, _, best = found[0]
-    second = next(((cuts, more) for more, _, _, cuts in found if not _same(cuts, best)), None)
-    staying = frozenset(n for n in range(len(question.have)) if _bytes_to_operand(question, best, n)[1])
-    return Choice(best, amount, second, staying)
+def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
+    """Return the assignment that sends the fewest bytes; among equals the one with the most tiles."""
+    ranked: list[tuple[float, int, int, list[ShardedFactor]]] = []
+    for number, sharded in enumerate(_candidates(problem)):
+        work = -math.prod(tiling.tiles[0] for _, tiling in sharded)
+        ranked.append((bytes_sent(problem, sharded), work, number, sharded))
+    ranked.sort(key=lambda candidate: candidate[:3])
+    amount, _, _, best = ranked[0]
+    others = ((sharded, sent) for sent, _, _, sharded in ranked if not _same(sharded, best))
+    operands = range(len(problem.operand_tilings))
+    unmoved = frozenset(n for n in operands if _bytes_to_operand(problem, best, n)[1])
+    return FactorAssignment(best, amount, next(others, None), unmoved)
 
 
-def _same(some: Sequence[Cut], others: Sequence[Cut]) -> bool:
-    """Return true if two assignments cut the same factors in the same way, in any order."""
-    return len(some) == len(others) and all(one in others for one in some)
+def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> bool:
+    """Return true if two assignments shard the same factors in the same way, in any order."""
+    return len(some) == len(others) and all(sharded in others for sharded in some)
 
 
-def _candidates(question: Question) -> Iterator[list[Cut]]:
-    """Return assignments that follow an operand or the target first, then the others, and the empty one."""
-    sources = _sources(question) or [[]]
-    seen: list[list[Cut]] = []
+def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
+    """Yield assignments that give priority to the target or to one operand; the empty one last."""
+    sources = _sources(problem) or [[]]
+    seen: list[list[ShardedFactor]] = []
     for first in range(len(sources)):
         order = [sources[first], *sources[:first], *sources[first + 1 :]]
         for kinds in (("plain", "grouped", "parallel", "halo", "indexed"), ("plain", "grouped", "parallel")):
             for reduces in (True, False):
-                accepted = _greedy(question, order, kinds, reduces)
-                for more in (accepted, _moved(question, accepted, order)):
-                    if more not in seen:
-                        seen.append(more)
-                        yield more
+                greedy = _greedy(problem, order, kinds, reduces)
+                for candidate in (greedy, _with_unused_tilings(problem, greedy)):
+                    if candidate not in seen:
+                        seen.append(candidate)
+                        yield candidate
     yield []
 
 
-def _sources(question: Question) -> list[list[Cut]]:
-    """Return the cuts of the target, then of each operand, large ones first."""
-    found: list[tuple[int, list[Cut]]] = []
-    if question.target is not None:
-        target = question.target
-        cuts = [
+def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
+    """Return the sharded factors of the target, then of each operand, large operands first."""
+    sources: list[tuple[int, list[ShardedFactor]]] = []
+    if problem.target is not None:
+        target = problem.target
+        sharded = [
             (f, target.select([f.result]))
-            for f in question.factors
-            if f.result is not None and f.result < len(target.tiles) and target.cuts(f.result)
+            for f in problem.factors
+            if f.result is not None and f.result < len(target.tiles) and target.is_sharded(f.result)
         ]
-        found.append((-(1 << 62), cuts))
-    for number, tiling in enumerate(question.have):
+        sources.append((-(1 << 62), sharded))
+    for number, tiling in enumerate(problem.operand_tilings):
         if tiling is None:
             continue
-        cuts = [
+        sharded = [
             (f, tiling.select([f.operands[number]]))
-            for f in question.factors
-            if number in f.operands and tiling.cuts(f.operands[number])
+            for f in problem.factors
+            if number in f.operands and tiling.is_sharded(f.operands[number])
         ]
-        found.append((-question.shapes[number].element_count, cuts))
-    return [cuts for _, cuts in sorted(found, key=lambda pair: pair[0]) if cuts]
+        sources.append((-problem.shapes[number].element_count, sharded))
+    return [sharded for _, sharded in sorted(sources, key=lambda source: source[0]) if sharded]
 
 
-def _greedy(question: Question, order: Sequence[list[Cut]], kinds: Sequence[str], reduces: bool) -> list[Cut]:
-    accepted: list[Cut] = []
-    for cuts in order:
-        for factor, cut in cuts:
-            wanted = factor.kind in kinds and (reduces or factor.result is not None)
-            if wanted and _fits(question, accepted, factor, cut):
-                accepted.append((factor, cut))
+def _greedy(
+    problem: AssignmentProblem, order: Sequence[list[ShardedFactor]], kinds: Sequence[str], reduces: bool
+) -> list[ShardedFactor]:
+    """Return the factors that can be sharded together, in an order of priority.
+
+    Args:
+        problem: the instruction.
+        order: the sharded factors of the target and of operands, by priority.
+        kinds: the kinds of factors to shard.
+        reduces: shard reduced factors too.
+    """
+    accepted: list[ShardedFactor] = []
+    for source in order:
+        for factor, tiling in source:
+            allowed = factor.kind in kinds and (reduces or factor.result is not None)
+            if allowed and _can_shard(problem, accepted, factor, tiling):
+                accepted.append((factor, tiling))
     return accepted
 
 
-def _moved(question: Question, accepted: list[Cut], order: Sequence[list[Cut]]) -> list[Cut]:
-    """Cut other factors where the ones that are cut cannot be used."""
-    made = list(accepted)
-    columns = [
+def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor]) -> list[ShardedFactor]:
+    """Shard other factors with those tilings of operands that an assignment does not use."""
+    extended = list(sharded)
+    operand_tilings = [
         tiling.select([d])
-        for tiling in question.have
+        for tiling in problem.operand_tilings
         if tiling is not None
         for d in range(len(tiling.tiles))
-        if tiling.cuts(d)
+        if tiling.is_sharded(d)
     ]
-    large = [f for f in question.factors if f.kind == "plain" and f.result is not None and f.operands]
+    large = [f for f in problem.factors if f.kind == "plain" and f.result is not None and f.operands]
     large.sort(key=lambda f: -f.size)
-    for cut in columns:
-        if any(cut.column(0) == used.column(0) for _, used in made):
-            continue  # two factors cannot have one cut
+    for tiling in operand_tilings:
+        if any(tiling.coordinates[0] == used.coordinates[0] for _, used in extended):
+            continue
         for factor in large:
-            if factor.size % cut.tiles[0] == 0 and _fits(question, made, factor, cut):
-                made.append((factor, cut))
+            if factor.size % tiling.tiles[0] == 0 and _can_shard(problem, extended, factor, tiling):
+                extended.append((factor, tiling))
                 break
-    return made
+    return extended
 
 
-def _fits(question: Question, accepted: Sequence[Cut], factor: Factor, cut: Tiling) -> bool:
-    """Return true if a factor can be cut beside those that are cut already."""
-    if any(factor is other for other, _ in accepted) or factor.size == 0:
+def _can_shard(
+    problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor, tiling: Tiling
+) -> bool:
+    """Return true if a factor can be sharded in addition to others."""
+    if any(factor is other for other, _ in sharded) or factor.size == 0:
         return False
-    if factor.combiner is not None and not _combines(question, accepted, factor):
+    if factor.combiner is not None and not _can_combine(problem, sharded, factor):
         return False
-    if not is_divided(factor, cut, question.shapes, question.result):
+    if not is_divided(factor, tiling, problem.shapes, problem.result):
         return False
-    shared = [other for other, _ in accepted if _share(other, factor)]
-    if shared or not is_complete([*(c for _, c in accepted), cut]):
+    if any(_share(other, factor) for other, _ in sharded):
         return False
-    return fetches(question.i, question.shapes, question.result, factor, cut) is not None
+    if not tilings_are_independent([*(other for _, other in sharded), tiling]):
+        return False
+    return problem.fetches(factor, tiling) is not None
 
 
 def _share(a: Factor, b: Factor) -> bool:
-    """Return true if two factors are the same dimension of an array."""
+    """Return true if two factors index the same dimension of an array."""
     if a.result is not None and a.result == b.result:
         return True
     return any(b.operands.get(number) == d for number, d in a.operands.items())
 
 
-def _combines(question: Question, accepted: Sequence[Cut], factor: Factor) -> bool:
-    kinds = {type(f.combiner) for f, _ in accepted if f.combiner is not None}
-    assert factor.combiner is not None
-    neutral = factor.combiner.neutral_element(question.result.element_type)
-    is_known = neutral is not None and not question.result.element_type.is_predicate
-    own = factor.combiner.opcode != "add" or not question.result.element_type.is_predicate
-    return kinds <= {type(factor.combiner)} and own and (is_known or neutral is not None)
+def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor) -> bool:
+    """Return true if partial results of a factor can be combined by an all-reduce with an identity."""
+    combiner, kind = factor.combiner, problem.result.element_type
+    assert combiner is not None
+    same = {type(f.combiner) for f, _ in sharded if f.combiner is not None} <= {type(combiner)}
+    adds_predicates = combiner.opcode == "add" and kind.is_predicate
+    return same and not adds_predicates and combiner.neutral_element(kind) is not None
 
 
-def is_divided(factor: Factor, cut: Tiling, shapes: Sequence[Shape], result: Shape) -> bool:
-    """Return true if tiles divide a factor evenly, where they must.
+def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: Shape) -> bool:
+    """Return true if tiles divide a factor evenly, where that is required.
 
     Args:
-        shapes, result: the shapes of the whole operands and of the whole result.
+        factor: the factor.
+        tiling: of the factor.
+        shapes, result: the global shapes of the operands and of the result.
     """
-    if factor.size % cut.tiles[0] == 0:
+    if factor.size % tiling.tiles[0] == 0:
         return True
     sums_parts = factor.kind == "indexed" and factor.result is None and len(factor.operands) > 1
     if factor.kind == "grouped" or sums_parts:
@@ -182,114 +202,117 @@ def is_divided(factor: Factor, cut: Tiling, shapes: Sequence[Shape], result: Sha
     return factor.kind == "halo" or extents <= {factor.size}
 
 
-def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
-    """Return the bytes that a device sends to fit operands, to combine, and to reach the target."""
-    total = sum(_bytes_to_operand(question, accepted, number)[0] for number in range(len(question.have)))
-    if not question.result.is_array:
-        return total
-    return total + _after(question, accepted)
+def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
+    """Return the bytes that a device sends to reshard operands, to reduce, and to reach the target."""
+    operands = range(len(problem.operand_tilings))
+    total = sum(_bytes_to_operand(problem, sharded, number)[0] for number in operands)
+    return total + _bytes_to_result(problem, sharded) if problem.result.is_array else total
 
 
-def _bytes_to_operand(question: Question, accepted: Sequence[Cut], number: int) -> tuple[float, bool]:
-    """Return the bytes that a device sends for an operand, and whether it stays in its tiles."""
-    have, shape = question.have[number], question.shapes[number]
-    if have is None:
+def _bytes_to_operand(
+    problem: AssignmentProblem, sharded: Sequence[ShardedFactor], number: int
+) -> tuple[float, bool]:
+    """Return the bytes that a device sends for an operand, and whether its current tiles are kept."""
+    current, shape = problem.operand_tilings[number], problem.shapes[number]
+    if current is None:
         return 0.0, False
-    halos = [factor.operands[0] for factor, _ in accepted if factor.kind == "halo"]
-    want = operand_tiling(accepted, number, shape, question.devices)
-    found = [
-        (one, cut)
-        for factor, cut in accepted
-        for one in fetches(question.i, question.shapes, question.result, factor, cut) or ()
-        if one.operand == number
+    halos = [factor.operands[0] for factor, _ in sharded if factor.kind == "halo"]
+    required = operand_tiling(sharded, number, shape, problem.devices)
+    fetched = [
+        (fetch, tiling)
+        for factor, tiling in sharded
+        for fetch in problem.fetches(factor, tiling) or ()
+        if fetch.operand == number
     ]
-    total, width, local = (
-        question.fit(number, want),
-        shape.element_type.bits / 8,
-        want.local(shape.dimensions),
-    )
-    for one, _ in found:
-        rest = elements_at(question.i, local, one, halos)
-        total += width * rest * one.window.halo.sent()
-    if len(found) != 1 or total == 0:
+    width, local = shape.element_type.bits / 8, required.local(shape.dimensions)
+    total = problem.bytes_to_reshard(number, required)
+    for fetch, _ in fetched:
+        total += width * elements_at(problem.i, local, fetch, halos) * fetch.window.halo.sent()
+    if len(fetched) != 1 or total == 0:
         return total, False
-    ((one, cut),) = found
-    own = from_own_tiles(one, have, want, cut, question.fixed)
-    if own is None:
+    ((fetch, tiling),) = fetched
+    halo = halo_of_current_tiles(fetch, current, required, tiling, problem.fixed)
+    if halo is None:
         return total, False
-    direct = width * own.sent() * elements_at(question.i, local, one, halos)
+    direct = width * halo.sent() * elements_at(problem.i, local, fetch, halos)
     return (direct, True) if direct < total else (total, False)
 
 
-def _after(question: Question, accepted: Sequence[Cut]) -> float:
-    """Return the bytes sent after the local operation."""
-    dimensions = question.result.dimensions
-    made = result_tiling(accepted, question.result, question.devices)
-    width = (summed_in(question.i, question.result) or question.result.element_type).bits / 8
-    count = math.prod(cut.tiles[0] for f, cut in accepted if f.result is None)
-    size = width * math.prod(made.local(dimensions))
-    if count > 1 and question.target is not None:
-        found = scattered(made, question.target, dimensions, accepted)
-        if found is not None:
-            return size * (count - 1) / count
-    total = 2 * size * (count - 1) / count
-    if are_left(made, question.target, accepted):
+def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
+    """Return the bytes that a device sends after the local operation."""
+    target, dimensions = problem.target, problem.result.dimensions
+    tiling = result_tiling(sharded, problem.result, problem.devices)
+    width = (accumulation_type(problem.i, problem.result) or problem.result.element_type).bits / 8
+    count = math.prod(reduced.tiles[0] for factor, reduced in sharded if factor.result is None)
+    size = width * math.prod(tiling.local(dimensions))
+    if count > 1 and target is not None and scattered(tiling, target, dimensions, sharded) is not None:
+        return size * (count - 1) / count
+    if stay_unreduced(tiling, target, sharded):
         return 0.0
-    if question.target is not None and question.target.summands is None:
-        total += width * plans.sent(dimensions, made, question.target, question.fixed)
+    total = 2 * size * (count - 1) / count
+    if target is not None and target.unreduced is None:
+        total += width * plans.sent(dimensions, tiling, target, problem.fixed)
     return total
 
 
-def summed_in(i: HloInstruction, result: Shape) -> ElementType | None:
-    """Return the type in which devices add up products if it is not the result's: f32 for narrow floats."""
+def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
+    """Return the type in which devices add partial products: f32 for narrow floats; None for the result's."""
     kind = result.element_type
     narrow = kind.is_floating and kind.bits < 32
     return F32 if narrow and i.operation.family is Family.CONTRACTION else None
 
 
-def scattered(made: Tiling, target: Tiling, dimensions: Sequence[int], accepted: Sequence[Cut]) -> int | None:
-    """Return the dimension along which a reduce-scatter of partial sums gives the target; None if none."""
-    reduced = [cut.column(0) for f, cut in accepted if f.result is None]
-    return scattered_dimension(made, reduced, target, dimensions)
+def scattered(
+    tiling: Tiling, target: Tiling, dimensions: Sequence[int], sharded: Sequence[ShardedFactor]
+) -> int | None:
+    """Return the dimension along which a reduce-scatter yields the target; None if there is none."""
+    reduced = [reduced_tiling.coordinates[0] for factor, reduced_tiling in sharded if factor.result is None]
+    return scattered_dimension(tiling, reduced, target, dimensions)
 
 
-def operand_tiling(accepted: Sequence[Cut], number: int, shape: Shape, devices: int) -> Tiling:
-    """Return the tiles of an operand that an assignment needs."""
-    columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
-    return joined(shape, columns, devices)
+def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, devices: int) -> Tiling:
+    """Return the tiling of an operand that an assignment requires."""
+    by_dimension = {f.operands[number]: tiling for f, tiling in sharded if number in f.operands}
+    return from_dimensions(shape, by_dimension, devices)
 
 
-def result_tiling(accepted: Sequence[Cut], shape: Shape, devices: int) -> Tiling:
-    """Return the tiles of the result that an assignment makes."""
-    columns = {f.result: cut for f, cut in accepted if f.result is not None}
-    return joined(shape, columns, devices)
+def result_tiling(sharded: Sequence[ShardedFactor], shape: Shape, devices: int) -> Tiling:
+    """Return the tiling of the result of an assignment."""
+    by_dimension = {f.result: tiling for f, tiling in sharded if f.result is not None}
+    return from_dimensions(shape, by_dimension, devices)
 
 
-def joined(shape: Shape, columns: dict[int, Tiling], devices: int) -> Tiling:
-    """Return the tiling of an array some of whose dimensions are cut by tilings of rank 1."""
-    whole = Tiling.replicated(1, devices)
-    cuts = [columns.get(d, whole) for d in range(shape.rank if shape.is_array else 0)]
-    return product(cuts) if cuts else Tiling.replicated(0, devices)
+def from_dimensions(shape: Shape, by_dimension: dict[int, Tiling], devices: int) -> Tiling:
+    """Return the tiling of an array from tilings of rank 1 by dimension; other dimensions are replicated."""
+    replicated = Tiling.replicated(1, devices)
+    tilings = [by_dimension.get(d, replicated) for d in range(shape.rank if shape.is_array else 0)]
+    return product(tilings) if tilings else Tiling.replicated(0, devices)
 
 
-def product(cuts: Sequence[Tiling]) -> Tiling:
-    """Return the tiling whose dimensions are cut by tilings of rank 1."""
-    tiles = tuple(cut.tiles[0] for cut in cuts)
-    return Tiling(tiles, tuple(cut.column(0) for cut in cuts), cuts[0].devices)
+def product(tilings: Sequence[Tiling]) -> Tiling:
+    """Return the tiling whose dimensions have the given tilings of rank 1."""
+    tiles = tuple(tiling.tiles[0] for tiling in tilings)
+    return Tiling(tiles, tuple(tiling.coordinates[0] for tiling in tilings), tilings[0].devices)
 
 
 def extended(tiling: Tiling, have: Tiling, dimensions: Iterable[int]) -> Tiling:
-    """Return a tiling that also has the cuts of ``have`` along whole dimensions, if they are independent."""
-    columns = [tiling.select([d]) for d in range(len(tiling.tiles))]
-    if have.summands is not None or tiling.summands is not None:
+    """Shard replicated dimensions of a tiling like those of another one, where that is independent.
+
+    Args:
+        tiling: the tiling to extend.
+        have: the other tiling.
+        dimensions: that may be sharded.
+    """
+    by_dimension = [tiling.select([d]) for d in range(len(tiling.tiles))]
+    if have.unreduced is not None or tiling.unreduced is not None:
         return tiling
     for d in dimensions:
-        added = [*columns[:d], have.select([d]), *columns[d + 1 :]]
-        if not tiling.cuts(d) and have.cuts(d) and is_complete(added):
-            columns = added
-    return product(columns) if columns else tiling
+        added = [*by_dimension[:d], have.select([d]), *by_dimension[d + 1 :]]
+        if not tiling.is_sharded(d) and have.is_sharded(d) and tilings_are_independent(added):
+            by_dimension = added
+    return product(by_dimension) if by_dimension else tiling
 
 
-def is_complete(cuts: Sequence[Tiling]) -> bool:
-    """Return true if every combination of tiles is on equally many devices: the cuts are independent."""
-    return are_independent([cut.column(0) for cut in cuts])
+def tilings_are_independent(tilings: Sequence[Tiling]) -> bool:
+    """Return true if every combination of tiles is on equally many devices, for tilings of rank 1."""
+    return are_independent([tiling.coordinates[0] for tiling in tilings])

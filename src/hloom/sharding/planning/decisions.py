@@ -1,6 +1,6 @@
-"""Decisions: how values came to be cut and which operations need collectives, recorded by the partitioner.
+"""Decisions of the partitioner: why values are sharded as they are, and why collectives are needed.
 
-`hloom.sharding.reporting.explanations` puts them into words.
+`reporting/explanations.py` puts them into words.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from hloom.shape.shape import Shape
 from hloom.sharding.planning.flow import Flow, Leaf
 from hloom.sharding.tiling.tiling import Tiling
 
-Cut: TypeAlias = "tuple[Factor, Tiling]"
-"""A factor, and the tiling of its index."""
+ShardedFactor: TypeAlias = "tuple[Factor, Tiling]"
+"""A factor of an operation, and the tiling of rank 1 of its index."""
 
-Decided: TypeAlias = "Decision | tuple[Decided, ...]"
-"""The decision about an array or a token, or those about the elements of a tuple."""
+Decisions: TypeAlias = "Decision | tuple[Decisions, ...]"
+"""The decision about an array or a token, or the decisions about the elements of a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """An assignment that was chosen.
+class FactorAssignment:
+    """The sharded factors of an operation.
 
     Attributes:
-        cuts: the factors that are cut.
-        bytes: what a device sends, by the model.
-        other: the cuts and bytes of the next cheapest assignment; None if there is no other.
-        staying: the operands whose halos are fetched from the tiles in which they are.
+        sharded: the factors that are sharded.
+        bytes: sent by a device, according to the cost model.
+        runner_up: factors and bytes of the second cheapest assignment; None if there is only one.
+        unmoved: operands whose halos are fetched from their current tiles, without resharding.
     """
 
-    cuts: Sequence[Cut]
+    sharded: Sequence[ShardedFactor]
     bytes: float
-    other: tuple[Sequence[Cut], float] | None = None
-    staying: frozenset[int] = frozenset()
+    runner_up: tuple[Sequence[ShardedFactor], float] | None = None
+    unmoved: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A step of a cut from value to value.
+class PropagationStep:
+    """The propagation of a sharding from one value to another.
 
     Attributes:
-        through: the instruction along whose factor it went.
-        value, dimension: the class of the array that had the cut.
-        is_elementwise: it was made in the first round, through operations that compute element by element.
+        through: the instruction whose factor connects them.
+        value, dimension: the source: the class of an array, and its dimension.
+        is_elementwise: made in the first pass, through elementwise operations.
     """
 
     through: HloInstruction
@@ -56,72 +56,78 @@ class Step:
 
 
 @dataclass(slots=True)
-class Steps:
-    """The spread of stated tilings.
+class PropagationTrace:
+    """The steps that propagated annotations.
 
     Attributes:
         flow: the classes of arrays.
-        last: the last step of a cut to each dimension of a class.
-        stated: the instruction that states the tiling of a class.
+        last: the step that sharded each dimension of a class.
+        annotated: the instruction with the annotation of a class.
     """
 
     flow: Flow
-    last: dict[tuple[Leaf, int], Step] = field(default_factory=dict[tuple[Leaf, int], Step])
-    stated: dict[Leaf, HloInstruction] = field(default_factory=dict[Leaf, HloInstruction])
+    last: dict[tuple[Leaf, int], PropagationStep] = field(
+        default_factory=dict[tuple[Leaf, int], PropagationStep]
+    )
+    annotated: dict[Leaf, HloInstruction] = field(default_factory=dict[Leaf, HloInstruction])
 
-    def reach(self, i: HloInstruction, d: int) -> bool:
-        """Return true if a dimension of an array was cut by propagation."""
+    def reaches(self, i: HloInstruction, d: int) -> bool:
+        """Return true if propagation sharded a dimension of an array."""
         return (self.flow.class_of(i), d) in self.last
 
-    def back(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[Step]]:
-        """Return the array that states a cut, and the steps from there to a dimension of an array."""
+    def source(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[PropagationStep]]:
+        """Return the annotated array from which a dimension got its sharding, and the steps from there."""
         at = (self.flow.class_of(i), d)
-        steps: list[Step] = []
+        steps: list[PropagationStep] = []
         while (step := self.last.get(at)) is not None:
             steps.append(step)
             at = (step.value, step.dimension)
-        return self.stated.get(at[0], at[0][0]), steps[::-1]
+        return self.annotated.get(at[0], at[0][0]), steps[::-1]
 
 
 @dataclass(slots=True, eq=False)
 class Decision:
-    """The cut of the value of an instruction.
+    """How the value of an instruction is sharded, and why.
 
     Attributes:
-        instruction: the instruction, which may have been replaced since.
-        shape: the shape of its whole value.
-        tiling: the tiles of its value; None for a tuple.
-        is_stated: the program states the tiling.
-        operands: the decisions about its operands.
-        have: the tiles of the operands before they were made to fit; None for those that are no arrays.
-        choice: the factors that are cut; None for what computes nothing.
-        target: the wanted tiles of its result; None if any will do.
+        instruction: may have been replaced since.
+        shape: the global shape.
+        tiling: None for a tuple.
+        is_annotated: the program states the tiling.
+        operands: the decisions about the operands.
+        operand_tilings: before resharding; None for operands that are not arrays.
+        assignment: None if the instruction computes nothing.
+        target: the preferred tiling of the result; None if any will do.
         factors: all factors of the instruction.
-        steps: how stated tilings spread in the program.
+        trace: how annotations propagated through the program.
     """
 
     instruction: HloInstruction
     shape: Shape
     tiling: Tiling | None
-    is_stated: bool = False
-    operands: tuple[Decided | None, ...] = ()
-    have: tuple[Tiling | None, ...] = ()
-    choice: Choice | None = None
+    is_annotated: bool = False
+    operands: tuple[Decisions | None, ...] = ()
+    operand_tilings: tuple[Tiling | None, ...] = ()
+    assignment: FactorAssignment | None = None
     target: Tiling | None = None
     factors: Sequence[Factor] = ()
-    steps: Steps | None = None
+    trace: PropagationTrace | None = None
+
+    @property
+    def sharded(self) -> Sequence[ShardedFactor]:
+        """The sharded factors."""
+        return self.assignment.sharded if self.assignment is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """Why a value must have other tiles.
+    """What a value is resharded for.
 
     Attributes:
         kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop" or
-            "branches", whose results are cut in a given way; "region", at its border; "device", of a call on
-            one device.
-        by: the decision about the instruction that wants it; None for the program.
-        operand: the number of the operand.
+            "branches", whose values have one tiling; "region", at its border; "device", a call on one device.
+        by: the decision about the instruction that needs it; None for the program's result.
+        operand: the operand number.
     """
 
     kind: str
@@ -134,13 +140,12 @@ class Cause:
     """Why a collective exists.
 
     Attributes:
-        purpose: see there; further kinds are "reduction" (of what devices have summed up, each of its tiles)
-            and "halo" (elements of neighbors' tiles).
-        value: the decision about the array that is resharded.
-        have, want: its tiles before and after; None for reductions and halos.
+        purpose: its kind may also be "reduction" (of partial results) or "halo" (elements of other tiles).
+        value: the decision about the resharded array.
+        before, after: its tilings; None for reductions and halos.
     """
 
     purpose: Purpose
-    value: Decided | None = None
-    have: Tiling | None = None
-    want: Tiling | None = None
+    value: Decisions | None = None
+    before: Tiling | None = None
+    after: Tiling | None = None

@@ -1,4 +1,4 @@
-"""Fetches: the halos of operands that devices need to compute tiles of a result."""
+"""Fetches: the halos of operands from which devices compute tiles of a result."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
 from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.shape.shape import Shape
-from hloom.sharding.tiling.coordinates import Column
-from hloom.sharding.tiling.ranges import Halo, Window, by_device, elements
+from hloom.sharding.tiling.coordinates import Coordinate
+from hloom.sharding.tiling.ranges import Halo, PaddedHalo, by_device, elements
 from hloom.sharding.tiling.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A halo of an operand.
+    """The halo of an operand along one dimension.
 
     Attributes:
-        operand: its number.
-        dimension: the dimension of the operand.
-        window: the range, and the padding of what was fetched.
+        operand: the operand number.
+        dimension: of the operand.
+        window: the ranges to fetch, and their padding.
     """
 
     operand: int
     dimension: int
-    window: Window
+    window: PaddedHalo
 
 
 def fetches(
-    i: HloInstruction, shapes: Sequence[Shape], result: Shape, factor: Factor, cut: Tiling
+    i: HloInstruction, shapes: Sequence[Shape], result: Shape, factor: Factor, tiling: Tiling
 ) -> list[Fetch] | None:
-    """Return the halos that a factor cut in a way needs; None if they cannot be expressed.
+    """Return the halos that an instruction needs if a factor is sharded; None if they are not representable.
 
     Args:
         i: an instruction with its original operation.
-        shapes, result: shapes of the whole operands and of the whole result.
+        shapes, result: global shapes of the operands and of the result.
+        factor: other factors than halos need no fetches.
+        tiling: of the factor.
     """
     if factor.kind != "halo":
         return []
-    tiles = cut.tiles[0]
+    tiles = tiling.tiles[0]
     operation = i.operation
     if isinstance(operation, Convolution):
         return _of_convolution(operation, shapes, result, factor, tiles)
@@ -53,28 +55,30 @@ def fetches(
     local = -(-result.dimensions[d] // tiles)
     firsts = [p * local for p in range(tiles)]
     counts = elements_of_tiles(result.dimensions[d], tiles)
-    own = factor.operands[0]
-    extent = shapes[0].dimensions[own]
+    operand_dimension = factor.operands[0]
+    extent = shapes[0].dimensions[operand_dimension]
     match operation:
         case Reshape():
             minor = extent // factor.size
             starts = tuple(n * minor for n in firsts)
-            window = Window.of(extent, 1, starts, local * minor, [n * minor for n in counts])
+            window = PaddedHalo.of(extent, 1, starts, local * minor, [n * minor for n in counts])
         case Slice(slice=ranges):
             start, stride = ranges[d].start, ranges[d].stride
             starts = tuple(start + n * stride for n in firsts)
-            window = Window.of(extent, 1, starts, *_spanned(local, counts, stride, 1))
+            window = PaddedHalo.of(extent, 1, starts, *_spanned(local, counts, stride, 1))
         case Pad(padding=padding):
             pad = padding[d]
-            window = Window.of(extent, pad.interior + 1, tuple(n - pad.low for n in firsts), local, counts)
+            window = PaddedHalo.of(
+                extent, pad.interior + 1, tuple(n - pad.low for n in firsts), local, counts
+            )
         case Reverse():
             starts = tuple(extent - n - local for n in firsts)
-            window = Window.of(extent, 1, starts, local, [local] * tiles)
+            window = PaddedHalo.of(extent, 1, starts, local, [local] * tiles)
         case ReduceWindow(window=windows):
             w = windows[d]
             starts = tuple(n * w.stride - w.padding_low for n in firsts)
             spans = _spanned(local, counts, w.stride, w.dilated_size)
-            window = Window.of(extent, w.base_dilation, starts, *spans)
+            window = PaddedHalo.of(extent, w.base_dilation, starts, *spans)
             if window is None or any(skip % w.stride for skip in window.skips):
                 return None
             return [Fetch(n, d, window) for n in range(len(shapes) // 2)]
@@ -84,41 +88,41 @@ def fetches(
                 return None
             starts = tuple(n - rotation[1] for n in firsts)
             wrapped = Halo(extent, starts, local, counts, wraps=True)
-            window = Window(wrapped, 0, 0, (0,) * tiles)
+            window = PaddedHalo(wrapped, 0, 0, (0,) * tiles)
         case Concatenate():
             return _of_concatenation(shapes, d, firsts, local, counts)
         case _:
             return None
-    return [Fetch(0, own, window)] if window is not None else None
+    return [Fetch(0, operand_dimension, window)] if window is not None else None
 
 
 def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
-    """Return how many elements of a dimension each tile has."""
+    """Return the number of elements in each tile of a dimension, padding excluded."""
     local = -(-extent // tiles)
     return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
 
 
 def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:
-    """Return the length of the windows of a tile, and of those of the elements that each tile has."""
+    """Return the span of the windows of a full tile, and of the windows in each tile."""
     return (local - 1) * stride + size, tuple((n - 1) * stride + size if n else 0 for n in counts)
 
 
 def _of_concatenation(
     shapes: Sequence[Shape], d: int, firsts: list[int], local: int, counts: Sequence[int]
 ) -> list[Fetch]:
-    found: list[Fetch] = []
+    halos: list[Fetch] = []
     offset = 0
     for number, shape in enumerate(shapes):
-        wanted = Halo(shape.dimensions[d], tuple(n - offset for n in firsts), local, tuple(counts))
-        found.append(Fetch(number, d, Window(wanted, 0, 0, (0,) * len(firsts))))
+        ranges = Halo(shape.dimensions[d], tuple(n - offset for n in firsts), local, tuple(counts))
+        halos.append(Fetch(number, d, PaddedHalo(ranges, 0, 0, (0,) * len(firsts))))
         offset += shape.dimensions[d]
-    return found
+    return halos
 
 
 def _of_convolution(
     operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
 ) -> list[Fetch] | None:
-    """Return the range of the input below the windows of a tile, or below a part of the kernel."""
+    """Return the input range of the windows of an output tile, or of a tile of the kernel."""
     labels = operation.dim_labels
     d = factor.operands[0]
     number = labels.input_spatial_dimensions.index(d)
@@ -129,41 +133,41 @@ def _of_convolution(
         starts = tuple(n * w.window_dilation - w.padding_low for n in firsts)
         count = result.dimensions[labels.output_spatial_dimensions[number]]
         length = (count - 1) * w.stride + (part - 1) * w.window_dilation + 1
-        window = Window.of(extent, 1, starts, length, [length] * tiles)
+        window = PaddedHalo.of(extent, 1, starts, length, [length] * tiles)
     else:
         local = -(-result.dimensions[factor.result] // tiles)
         counts = elements_of_tiles(result.dimensions[factor.result], tiles)
         starts = tuple(p * local * w.stride - w.padding_low for p in range(tiles))
         spans = _spanned(local, counts, w.stride, w.dilated_size)
-        window = Window.of(extent, w.base_dilation, starts, *spans)
+        window = PaddedHalo.of(extent, w.base_dilation, starts, *spans)
     if window is None or any(skip % w.stride for skip in window.skips):
         return None
     return [Fetch(0, d, window)]
 
 
 def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements at each index of a halo of an operand.
+    """Return the number of elements at each index of a halo.
 
     Args:
         i: an instruction with its original operation.
-        local: the extents of a tile of the operand.
+        local: dimensions of a tile of the operand.
         fetch: the halo.
-        halos: the dimensions along which the operation needs halos; a slice takes its part of others first.
+        halos: dimensions with halos; a slice crops the others before the exchange.
     """
     extents = list(local)
     if isinstance(i.operation, Slice):
-        for d, one in enumerate(i.operation.slice):
-            if d not in halos and one.stride == 1:
-                extents[d] = min(extents[d], one.limit - one.start)
+        for d, bounds in enumerate(i.operation.slice):
+            if d not in halos and bounds.stride == 1:
+                extents[d] = min(extents[d], bounds.limit - bounds.start)
     return elements(tuple(extents), fetch.dimension)
 
 
-def from_own_tiles(
-    fetch: Fetch, have: Tiling, want: Tiling, cut: Tiling, fixed: Sequence[Column]
+def halo_of_current_tiles(
+    fetch: Fetch, have: Tiling, want: Tiling, factor_tiling: Tiling, fixed: Sequence[Coordinate]
 ) -> Halo | None:
-    """Return the halo of an operand in other tiles than the result's, if only its own dimension differs."""
+    """Return the halo in terms of the current tiling, if it differs along the dimension of the halo only."""
     d = fetch.dimension
-    others = all(have.same_cut(e, want, e) for e in range(len(have.tiles)) if e != d)
-    if have.summands is not None or not others or have.same_cut(d, want, d) or not have.cuts(d):
+    others = all(have.is_sharded_like(e, want, e) for e in range(len(have.tiles)) if e != d)
+    if have.unreduced is not None or not others or have.is_sharded_like(d, want, d) or not have.is_sharded(d):
         return None
-    return by_device(fetch.window.halo, have, d, cut.column(0), fixed)
+    return by_device(fetch.window.halo, have, d, factor_tiling.coordinates[0], fixed)

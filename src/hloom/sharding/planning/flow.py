@@ -1,4 +1,4 @@
-"""Classes of arrays that are one value: through tuples, loops and conditionals, and in sharding groups."""
+"""Value classes: arrays that tuples, loops, conditionals and sharding groups identify with each other."""
 
 from __future__ import annotations
 
@@ -11,75 +11,75 @@ from hloom.operations.control_flow import Conditional, While
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Tuple
 
 Leaf: TypeAlias = "tuple[HloInstruction, tuple[int, ...]]"
-"""An instruction, and the index of an array in its value; the empty index if the value is an array."""
+"""An instruction, and the shape index of an array in its value: empty unless the value is a tuple."""
 
 
 class Flow:
-    """The arrays of a program, in classes of one value each.
+    """The value classes of a program.
 
     Attributes:
-        instructions: those of the entry, and before a loop or a conditional those of its computations.
+        instructions: of the entry in post-order; called computations precede their loop or conditional.
     """
 
     def __init__(self, entry: HloComputation, groups: Sequence[Sequence[HloInstruction]] = ()) -> None:
-        """Join what tuples, loops and conditionals pass on, and the arrays of each group."""
-        self.instructions: list[HloInstruction] = list(_reached(entry))
+        """Merge the classes of values that tuples, loops and conditionals pass on, and of each group."""
+        self.instructions: list[HloInstruction] = list(_reachable(entry))
         self._parents: dict[Leaf, Leaf] = {}
-        self._above: set[Leaf] = set()
+        self._merged: set[Leaf] = set()
         for i in self.instructions:
             self._pass_on(i)
         for first, *others in groups:
             for other in others:
-                self._join(first, other)
+                self._merge(first, other)
 
     def class_of(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Leaf:
-        """Return the leaf that stands for the class of an array."""
+        """Return the representative of the class of an array."""
         leaf = (i, index)
         parents = self._parents
         while (parent := parents.get(leaf)) is not None:
-            above = parents.get(parent)
-            if above is not None:
-                parents[leaf] = above
+            grandparent = parents.get(parent)
+            if grandparent is not None:
+                parents[leaf] = grandparent
             leaf = parent
         return leaf
 
-    def is_passed_on(self, i: HloInstruction) -> bool:
-        """Return true if an array is one value with others."""
-        return (i, ()) in self._parents or (i, ()) in self._above
+    def is_merged(self, i: HloInstruction) -> bool:
+        """Return true if the class of an array has other members."""
+        return (i, ()) in self._parents or (i, ()) in self._merged
 
     def _pass_on(self, i: HloInstruction) -> None:
         match i.operation:
             case GetTupleElement(index=index):
-                self._join(i, i.operands[0], from_index=(index,))
+                self._merge(i, i.operands[0], from_index=(index,))
             case Tuple():
                 for number, operand in enumerate(i.operands):
-                    self._join(operand, i, from_index=(number,))
+                    self._merge(operand, i, from_index=(number,))
             case OptimizationBarrier():
-                self._join(i, i.operands[0])
+                self._merge(i, i.operands[0])
             case While():
                 body, condition = i.called_computations
                 for other in (i.operands[0], condition.parameters[0], body.parameters[0], body.root):
-                    self._join(i, other)
+                    self._merge(i, other)
             case Conditional():
                 for branch, operand in zip(i.called_computations, i.operands[1:], strict=True):
-                    self._join(branch.parameters[0], operand)
-                    self._join(i, branch.root)
+                    self._merge(branch.parameters[0], operand)
+                    self._merge(i, branch.root)
             case _:
                 pass
 
-    def _join(self, a: HloInstruction, b: HloInstruction, from_index: tuple[int, ...] = ()) -> None:
-        """Make the arrays of ``a`` one with those of ``b``, or with those of one element of ``b``."""
+    def _merge(self, a: HloInstruction, b: HloInstruction, from_index: tuple[int, ...] = ()) -> None:
+        """Merge the value classes of ``a`` and ``b``, or of ``a`` and one element of ``b``."""
         for index, leaf in a.shape.leaves():
             if leaf.is_array:
                 one, other = self.class_of(a, index), self.class_of(b, (*from_index, *index))
                 if one != other:
                     self._parents[one] = other
-                    self._above.add(other)
+                    self._merged.add(other)
 
 
-def _reached(computation: HloComputation) -> Iterator[HloInstruction]:
+def _reachable(computation: HloComputation) -> Iterator[HloInstruction]:
     for i in computation.post_order():
         if isinstance(i.operation, (While, Conditional)):
             for called in i.called_computations:
-                yield from _reached(called)
+                yield from _reachable(called)
         yield i

@@ -1,7 +1,8 @@
-"""Summands: arrays that are the sum of what devices hold, which later operations may add up.
+"""Partial sums: unreduced arrays, whose value is the sum over devices.
 
-A program states them by ``unreduced`` axes. An operation that is linear in an operand gives summands of its
-result from those of the operand, so that a loop adds gradients on each device and reduces them once.
+Programs annotate them with ``unreduced`` axes. An operation that is linear in an operand maps partial sums of
+the operand to partial sums of the result. A loop can thus accumulate gradients on each device and reduce
+once.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Negate
-from hloom.sharding.planning.decisions import Cut
-from hloom.sharding.tiling.coordinates import Column, same_classes
+from hloom.sharding.planning.decisions import ShardedFactor
+from hloom.sharding.tiling.coordinates import Coordinate, same_classes
 from hloom.sharding.tiling.tiling import Tiling
 
 _MOVES = (Broadcast, Reshape, Reverse, Slice, Transpose, Copy, DynamicSlice, Gather, Negate)
 """Operations that are linear in their first operand."""
 _SUMS = (Add, Subtract, Concatenate)
-"""Operations that are linear in all operands together."""
+"""Operations that are jointly linear in all operands."""
 
 
-def is_linear(i: HloInstruction, held: Sequence[bool]) -> bool:
-    """Return true if an operation gives summands of its result from summands of some operands.
+def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
+    """Return true if an operation maps partial sums of some operands to partial sums of its result.
 
     Args:
         i: the instruction.
-        held: for each operand whether devices hold summands of it; they hold the others whole.
+        unreduced: by operand; the others are reduced.
     """
-    numbers = {number for number, is_held in enumerate(held) if is_held}
+    numbers = {number for number, is_unreduced in enumerate(unreduced) if is_unreduced}
     operation = i.operation
     match operation:
         case Convert():
@@ -64,62 +65,65 @@ def is_linear(i: HloInstruction, held: Sequence[bool]) -> bool:
         case _ if isinstance(operation, _MOVES) or rotation_of(i) is not None:
             return numbers == {0}
         case _ if isinstance(operation, _SUMS):
-            return len(numbers) == len(held)
+            return len(numbers) == len(unreduced)
         case _:
-            return operation.family is Family.CONTRACTION and len(held) == 2 and len(numbers) == 1
+            return operation.family is Family.CONTRACTION and len(unreduced) == 2 and len(numbers) == 1
 
 
-def are_left(made: Tiling, target: Tiling | None, accepted: Sequence[Cut]) -> bool:
-    """Return true if partial sums of an operation are the summands that its result is to have.
+def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[ShardedFactor]) -> bool:
+    """Return true if the partial results of an operation are the partial sums of the target.
 
     Args:
-        made: the tiles of the result, without regard to sums.
-        target: the wanted tiles of the result.
-        accepted: the factors that are cut.
+        tiling: of the result, disregarding sums.
+        target: the target tiling.
+        sharded: the sharded factors.
     """
-    reduced = [cut for factor, cut in accepted if factor.result is None]
-    if not reduced or target is None or target.summands is None or made.summands is not None:
+    reduced = [(factor, reduced_tiling) for factor, reduced_tiling in sharded if factor.result is None]
+    if not reduced or target is None or target.unreduced is None or tiling.unreduced is not None:
         return False
-    adds = all(isinstance(factor.combiner, Add) for factor, _ in accepted if factor.result is None)
-    same = same_classes([cut.column(0) for cut in reduced], target.summands)
-    return adds and same and made == replace(target, summands=None)
+    adds = all(isinstance(factor.combiner, Add) for factor, _ in reduced)
+    same = same_classes([reduced_tiling.coordinates[0] for _, reduced_tiling in reduced], target.unreduced)
+    return adds and same and tiling == replace(target, unreduced=None)
 
 
 def scattered_dimension(
-    made: Tiling, summed: Sequence[Column], target: Tiling, dimensions: Sequence[int]
+    tiling: Tiling, unreduced: Sequence[Coordinate], target: Tiling, dimensions: Sequence[int]
 ) -> int | None:
-    """Return the dimension along which a reduce-scatter gives the target; None if there is none.
+    """Return the dimension along which a reduce-scatter yields the target tiling; None if there is none.
 
-    The target must cut one more dimension, as the summands are spread.
+    The target must shard one more dimension, over the devices that hold the partial sums.
 
     Args:
-        made: the tiles of the summands.
-        summed: the columns over which they are spread.
-        target: the wanted tiles.
-        dimensions: the extents of the whole array.
+        tiling: of the partial sums.
+        unreduced: the coordinates of the partial sums.
+        target: the target tiling.
+        dimensions: of the global array.
     """
-    more = [d for d in range(len(dimensions)) if not made.same_cut(d, target, d)]
-    if len(more) != 1 or made.cuts(more[0]) or target.summands is not None:
+    changed = [d for d in range(len(dimensions)) if not tiling.is_sharded_like(d, target, d)]
+    if len(changed) != 1 or tiling.is_sharded(changed[0]) or target.unreduced is not None:
         return None
-    (d,) = more
-    count = math.prod(column.count for column in summed)
+    (d,) = changed
+    count = math.prod(coordinate.count for coordinate in unreduced)
     if target.tiles[d] != count or not dimensions[d] or dimensions[d] % count:
         return None
-    return d if same_classes(summed, target.column(d)) else None
+    return d if same_classes(unreduced, target.coordinates[d]) else None
 
 
-def parts_as_summands(have: Tiling, want: Tiling) -> list[int]:
-    """Return the dimensions along which tiles in zeros are the wanted summands; none if they are not."""
-    if have.summands is not None or want.summands is None:
+def tiles_as_partial_sums(have: Tiling, want: Tiling) -> list[int]:
+    """Return the dimensions along which zero-padded tiles are the partial sums of a target tiling.
+
+    Returns an empty list if tiles are not the wanted partial sums.
+    """
+    if have.unreduced is not None or want.unreduced is None:
         return []
-    more = [d for d in range(len(have.tiles)) if not have.same_cut(d, want, d)]
-    if not more or any(want.cuts(d) for d in more):
+    changed = [d for d in range(len(have.tiles)) if not have.is_sharded_like(d, want, d)]
+    if not changed or any(want.is_sharded(d) for d in changed):
         return []
-    return more if same_classes([have.column(d) for d in more], want.summands) else []
+    return changed if same_classes([have.coordinates[d] for d in changed], want.unreduced) else []
 
 
 def _is_zero(i: HloInstruction) -> bool:
-    """Return true for a constant all of whose elements are zero."""
+    """Return true for a constant with all elements zero."""
     if isinstance(i.operation, (Broadcast, Reshape, Convert, Copy)):
         return _is_zero(i.operands[0])
     if not isinstance(i.operation, Constant):

@@ -1,9 +1,9 @@
-"""Search for the cheapest moves between two regular tilings, by Dijkstra's algorithm.
+"""Shortest path between two regular tilings, by Dijkstra's algorithm.
 
-A state is the axes that cut each dimension, major first. Moves are those of `plans.py`: an exchange
-moves the last axes of a dimension behind those of another, a gather drops the last axes of a
-dimension, a slice puts an axis that cuts nothing behind those of a dimension, a permutation puts other axes
-in their places, with the same number of tiles. Few axes have few states; for many, there is no search.
+A state is the axes of each dimension, major first. The moves are the steps of `plans.py`: an all-to-all
+appends the minor axes of one dimension to another, an all-gather drops the minor axes of a dimension, a slice
+appends an unused axis, a permutation assigns other axes with the same numbers of tiles. There are few states
+for few axes; programs with many are not searched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from itertools import permutations
 from typing import Final, TypeAlias
 
 State: TypeAlias = "tuple[tuple[int, ...], ...]"
-"""For each dimension the axes that cut it, major first."""
+"""The axes of each dimension, major first."""
 
 MOST_AXES: Final = 5
-"""Number of axes up to which states are searched: 5 axes of 3 dimensions have some 5,000 states."""
+"""Number of axes up to which states are searched: about 5,000 states for 5 axes and 3 dimensions."""
 _PERMUTED_EVERYWHERE: Final = 4
-"""Number of axes up to which a permutation may be any of the moves; of more only the first or the last."""
+"""Number of axes up to which any move may be a permutation; for more, only the first or the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Move:
     """A step between states.
 
     Attributes:
-        kind: "permute", "exchange", "gather" or "slice".
+        kind: "permute", "all-to-all", "all-gather" or "slice".
         after: the state after it.
-        source, target: the dimensions of an exchange; a gather has only the source.
-        axes: the axes that an exchange moves.
+        source, target: the dimensions of an all-to-all; an all-gather has only the source.
+        axes: that an all-to-all moves.
     """
 
     kind: str
@@ -45,10 +45,10 @@ class Move:
 def merged(
     sizes: Sequence[int], orders: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return axes that join neighbors which stand side by side in all orders, and the orders of these."""
+    """Merge axes that are adjacent in all orders; return the sizes of the merged axes, and their orders."""
 
     def are_one(k: int) -> bool:
-        """Return true if axis k is always followed by the next one, which never stands without it."""
+        """Return true if axes k and k + 1 occur together only, in this order."""
         return all(
             (k in order) == (k + 1 in order) and (k not in order or order.index(k) + 1 == order.index(k + 1))
             for order in orders
@@ -61,60 +61,60 @@ def merged(
         else:
             groups.append([k])
     number = {group[0]: n for n, group in enumerate(groups)}
-    made = [tuple(number[k] for k in order if k in number) for order in orders]
-    return tuple(math.prod(sizes[k] for k in group) for group in groups), made
+    merged_orders = [tuple(number[k] for k in order if k in number) for order in orders]
+    return tuple(math.prod(sizes[k] for k in group) for group in groups), merged_orders
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the moves that send the fewest elements, the fewest among equals.
+    """A search for the moves that send the fewest elements; among equals the fewest moves.
 
     Attributes:
-        dimensions: those of the whole array.
+        dimensions: of the global array.
         sizes: the size of each axis.
-        start, want: the states.
-        held: axes that stay where they are.
-        limit: the elements that a device may send, exclusive.
+        start, target: the states.
+        fixed: axes that may not move.
+        limit: exclusive bound of the elements that a device sends.
     """
 
     dimensions: Sequence[int]
     sizes: Sequence[int]
     start: State
-    want: State
-    held: Collection[int]
+    target: State
+    fixed: Collection[int]
     limit: int
 
     @property
     def movable(self) -> list[int]:
-        """Return the axes that may move."""
-        return [k for k in range(len(self.sizes)) if k not in self.held]
+        """The axes that may move."""
+        return [k for k in range(len(self.sizes)) if k not in self.fixed]
 
-    def found(self) -> list[Move] | None:
-        """Return the moves; None if there are none, or too many axes."""
+    def shortest(self) -> list[Move] | None:
+        """Return the moves; None if none send less than the limit, or there are too many axes."""
         if len(self.sizes) > MOST_AXES:
             return None
         best: dict[State, tuple[int, int]] = {self.start: (0, 0)}
-        came: dict[State, tuple[State, Move]] = {}
+        previous: dict[State, tuple[State, Move]] = {}
         heap: list[tuple[int, int, State]] = [(0, 0, self.start)]
         while heap:
             cost, count, state = heappop(heap)
-            if state == self.want:
-                return self._path(came)
+            if state == self.target:
+                return self._path(previous)
             if best[state] < (cost, count):
                 continue
-            for move, more in self._moves(state):
-                after = (cost + more, count + 1)
+            for move, sent in self._moves(state):
+                after = (cost + sent, count + 1)
                 if after[0] < self.limit and after < best.get(move.after, (self.limit, 0)):
                     best[move.after] = after
-                    came[move.after] = (state, move)
+                    previous[move.after] = (state, move)
                     heappush(heap, (*after, move.after))
         return None
 
-    def _path(self, came: dict[State, tuple[State, Move]]) -> list[Move]:
+    def _path(self, previous: dict[State, tuple[State, Move]]) -> list[Move]:
         moves: list[Move] = []
-        state = self.want
+        state = self.target
         while state != self.start:
-            state, move = came[state]
+            state, move = previous[state]
             moves.append(move)
         return moves[::-1]
 
@@ -129,54 +129,54 @@ class Search:
         return self.dimensions[d] % self._count(axes) == 0
 
     def _moves(self, state: State) -> Iterator[tuple[Move, int]]:
-        """Yield the moves from a state, with the elements that a device sends."""
+        """Yield the moves from a state, and the elements that a device sends in each."""
         local = self._local(state)
         yield from self._slices(state)
         for d, axes in enumerate(state):
-            for kept in range(len(axes)):
-                moved = axes[kept:]
-                if any(k in self.held for k in moved) or not self._divides(d, axes):
+            for split in range(len(axes)):
+                moved = axes[split:]
+                if any(k in self.fixed for k in moved) or not self._divides(d, axes):
                     continue
                 count = self._count(moved)
-                yield Move("gather", _with(state, d, axes[:kept]), d), local * (count - 1)
+                yield Move("all-gather", _with(state, d, axes[:split]), d), local * (count - 1)
                 for e, others in enumerate(state):
                     if e != d and self._divides(e, (*others, *moved)):
-                        after = _with(_with(state, d, axes[:kept]), e, (*others, *moved))
-                        yield Move("exchange", after, d, e, moved), local * (count - 1) // count
+                        after = _with(_with(state, d, axes[:split]), e, (*others, *moved))
+                        yield Move("all-to-all", after, d, e, moved), local * (count - 1) // count
         if state == self.start or len(self.sizes) <= _PERMUTED_EVERYWHERE:
             yield from ((Move("permute", after), local) for after in self._arrangements(state))
-        elif self._counts(state) == self._counts(self.want):
-            yield Move("permute", self.want), local
+        elif self._counts(state) == self._counts(self.target):
+            yield Move("permute", self.target), local
 
     def _counts(self, state: State) -> list[int]:
         return [self._count(axes) for axes in state]
 
     def _slices(self, state: State) -> Iterator[tuple[Move, int]]:
         used = {k for axes in state for k in axes}
-        wanted = {k for axes in self.want for k in axes}
+        needed = {k for axes in self.target for k in axes}
         for k in self.movable:
-            if k in used or k not in wanted:
+            if k in used or k not in needed:
                 continue
             for d, axes in enumerate(state):
                 if self._divides(d, (*axes, k)):
                     yield Move("slice", _with(state, d, (*axes, k))), 0
 
     def _arrangements(self, state: State) -> Iterator[State]:
-        """Yield the other states of as many tiles along each dimension."""
+        """Yield the other states with the same number of tiles along each dimension."""
         for order in permutations(self.movable):
-            rest = list(order)
-            made: list[tuple[int, ...]] = []
+            unassigned = list(order)
+            arranged: list[tuple[int, ...]] = []
             for axes in state:
-                if any(k in self.held for k in axes):
-                    made.append(axes)
+                if any(k in self.fixed for k in axes):
+                    arranged.append(axes)
                     continue
-                taken: list[int] = []
-                while rest and self._count(taken) < self._count(axes):
-                    taken.append(rest.pop(0))
-                made.append(tuple(taken))
-            found = tuple(made)
-            if found != state and self._counts(found) == self._counts(state):
-                yield found
+                assigned: list[int] = []
+                while unassigned and self._count(assigned) < self._count(axes):
+                    assigned.append(unassigned.pop(0))
+                arranged.append(tuple(assigned))
+            after = tuple(arranged)
+            if after != state and self._counts(after) == self._counts(state):
+                yield after
 
 
 def _with(state: State, d: int, axes: tuple[int, ...]) -> State:

@@ -1,8 +1,8 @@
-"""Plans: the collectives that turn tiles of one tiling into those of another, with the bytes that they send.
+"""Resharding plans: the collectives that convert one tiling to another, and the elements that they send.
 
-The direct way has this order: one permutation, if devices have the wrong tiles of the right size; exchanges
-(all-to-all) of cuts between dimensions; gathers along what remains cut; slices, which send nothing. If that
-takes several steps, a search finds out whether others send less.
+The direct plan is, in this order: one permutation, if devices have tiles of the right size in the wrong
+places; all-to-alls, which move axes between dimensions; all-gathers along excess axes; slices, which send
+nothing. If it has several steps, a search looks for a plan that sends less.
 """
 
 from __future__ import annotations
@@ -14,22 +14,29 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from hloom.sharding.planning.plan_search import MOST_AXES, Move, Search, State, merged
-from hloom.sharding.tiling.coordinates import Axes, Column, DeviceGroups, column_along, groups_along, refined
+from hloom.sharding.tiling.coordinates import (
+    Axes,
+    Coordinate,
+    DeviceGroups,
+    coordinate_along,
+    groups_along,
+    refined,
+)
 from hloom.sharding.tiling.ranges import Halo, by_device
 from hloom.sharding.tiling.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class Permute:
-    """Devices send their tiles to others."""
+class PermuteStep:
+    """Collective-permute of whole tiles."""
 
     pairs: tuple[tuple[int, int], ...]
     after: Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """All-to-all: a cut moves from one dimension to another."""
+class AllToAllStep:
+    """All-to-all: axes move from one dimension to another."""
 
     source: int
     target: int
@@ -38,7 +45,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class AllGatherStep:
     """All-gather along a dimension."""
 
     dimension: int
@@ -47,8 +54,8 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The devices of a group that have tiles with elements of the array send them to the others.
+class BroadcastStep:
+    """Collective-broadcasts of the tiles of a group that are not all padding, instead of an all-gather.
 
     Attributes:
         tiles: the number of these tiles, the first ones.
@@ -61,8 +68,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Retile:
-    """Devices get the ranges of their new tiles of a dimension from those that hold parts of them."""
+class HaloStep:
+    """Halo exchange: devices get the segments of their new tiles of a dimension from the owners."""
 
     dimension: int
     halo: Halo
@@ -70,235 +77,249 @@ class Retile:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Every device takes its part of what it has."""
+class SliceStep:
+    """Dynamic-slice of the current tile."""
 
     after: Tiling
 
 
-_MOST_SPREAD: Final = 4
-"""Number of tiles up to which each is sent on its own, instead of all with the empty ones."""
+_MOST_BROADCASTS: Final = 4
+"""Number of tiles up to which a broadcast of each replaces an all-gather with empty ones."""
 
-Step: TypeAlias = Permute | Exchange | Gather | Spread | Retile | Cut
-Plan: TypeAlias = "tuple[tuple[Step, ...], int]"
+Step: TypeAlias = PermuteStep | AllToAllStep | AllGatherStep | BroadcastStep | HaloStep | SliceStep
+ReshardingPlan: TypeAlias = "tuple[tuple[Step, ...], int]"
 """The steps, and the elements that a device sends."""
 
 
 @lru_cache(maxsize=8192)
-def plan(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Column, ...]) -> Plan:
+def plan(
+    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
+) -> ReshardingPlan:
     """Return the steps from one tiling of an array to another.
 
     Args:
-        dimensions: those of the whole array.
-        fixed: columns in which devices that work together must agree.
+        dimensions: of the global array.
+        have, want: the tilings.
+        fixed: coordinates in which the devices of a group must agree.
     """
     if have == want:
         return (), 0
     return _regular(dimensions, have, want, fixed) or _irregular(dimensions, have, want, fixed)
 
 
-def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Column, ...]) -> int:
-    """Return the number of elements that a device sends for a resharding; summands are added first."""
-    added = 2 * math.prod(have.local(dimensions)) if have.summands is not None else 0
-    return added + plan(tuple(dimensions), have.summed(), want.summed(), fixed)[1]
+def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
+    """Return the elements that a device sends for a resharding, the reduction of partial sums included."""
+    reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
+    return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
 
 
 def _regular(
-    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Column, ...]
-) -> Plan | None:
-    """Return a plan for regular tilings; None if there is none, or tiles do not fit into each other."""
-    found = refined((*have.columns, *want.columns, *fixed))
-    if found is None:
+    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
+) -> ReshardingPlan | None:
+    """Return a plan for regular tilings; None if they have no common axes."""
+    basis = refined((*have.coordinates, *want.coordinates, *fixed))
+    if basis is None:
         return None
-    sizes, axes = found
+    sizes, axes = basis
     rank = len(dimensions)
-    held = {k for one in axes[2 * rank :] for k in one}
-    return _Steps(dimensions, sizes, axes[:rank], axes[rank : 2 * rank], held).planned()
+    fixed_axes = {k for axes_of_coordinate in axes[2 * rank :] for k in axes_of_coordinate}
+    return _RegularPlan(dimensions, sizes, axes[:rank], axes[rank : 2 * rank], fixed_axes).planned()
 
 
-class _Steps:
-    """The steps of a regular resharding, as they are found."""
+class _RegularPlan:
+    """A plan for regular tilings under construction.
+
+    Attributes:
+        dimensions: of the global array.
+        sizes: the size of each axis.
+        axes: the axes of each dimension after the steps so far, major first.
+        target: the axes of each dimension in the end.
+        fixed, free: axes that may not move, and the others.
+        steps: the steps so far.
+        elements: that a device sends in them.
+    """
 
     def __init__(
         self,
         dimensions: tuple[int, ...],
         sizes: tuple[int, ...],
-        have: Sequence[Axes],
-        want: Sequence[Axes],
-        held: Collection[int],
+        start: Sequence[Axes],
+        target: Sequence[Axes],
+        fixed: Collection[int],
     ) -> None:
         self.dimensions = dimensions
         self.sizes = sizes
-        self.cuts = [list(axes) for axes in have]
-        self.want: State = tuple(want)
-        self.held = held
-        self.free = [k for k in range(len(sizes)) if k not in held]
+        self.axes = [list(axes) for axes in start]
+        self.target: State = tuple(target)
+        self.fixed = fixed
+        self.free = [k for k in range(len(sizes)) if k not in fixed]
         self.steps: list[Step] = []
         self.elements = 0
 
-    def planned(self) -> Plan:
-        """Return the plan: the direct way, unless a search finds one that sends less."""
-        start = tuple(map(tuple, self.cuts))
+    def planned(self) -> ReshardingPlan:
+        """Return the direct plan, or a plan that sends less."""
+        start = tuple(map(tuple, self.axes))
         self._permute_once()
-        self._exchange_cuts()
-        self._retile()
-        self._gather_rest()
-        self._cut()
+        self._exchange_axes()
+        self._exchange_halos()
+        self._gather_excess()
+        self._slice()
         direct = tuple(self.steps), self.elements
         if self.elements == 0 or len(self.steps) == 1:
             return direct
         return self._searched(start) or direct
 
-    def _searched(self, start: State) -> Plan | None:
-        """Return a plan that sends less than the direct one; None if none is found."""
+    def _searched(self, start: State) -> ReshardingPlan | None:
+        """Return a plan that sends less than the direct one; None if the search finds none."""
         if len(self.sizes) > MOST_AXES:
-            sizes, (*states, held) = merged(self.sizes, (*start, *self.want, tuple(self.held)))
+            sizes, (*states, fixed) = merged(self.sizes, (*start, *self.target, tuple(self.fixed)))
             rank = len(start)
             if len(sizes) == len(self.sizes):
                 return None
-            steps = _Steps(self.dimensions, sizes, states[:rank], states[rank:], held)
+            steps = _RegularPlan(self.dimensions, sizes, states[:rank], states[rank:], fixed)
             steps.elements = self.elements
             return steps._searched(tuple(states[:rank]))
-        moves = Search(self.dimensions, self.sizes, start, self.want, self.held, self.elements).found()
+        moves = Search(self.dimensions, self.sizes, start, self.target, self.fixed, self.elements).shortest()
         return None if moves is None else self._replayed(start, moves)
 
-    def _replayed(self, start: State, moves: Sequence[Move]) -> Plan:
-        """Return the plan of some moves."""
-        self.cuts = [list(axes) for axes in start]
+    def _replayed(self, start: State, moves: Sequence[Move]) -> ReshardingPlan:
+        """Return the plan that consists of some moves."""
+        self.axes = [list(axes) for axes in start]
         self.steps.clear()
         self.elements = 0
         for move in moves:
             match move.kind:
                 case "permute":
                     self._permute([list(axes) for axes in move.after])
-                case "exchange":
+                case "all-to-all":
                     self._exchange(move.source, move.target, list(move.after[move.source]), list(move.axes))
-                case "gather":
+                case "all-gather":
                     self._gather(move.source, len(move.after[move.source]))
                 case _:
-                    self.cuts = [list(axes) for axes in move.after]
-                    self.steps.append(Cut(self._tiling()))
+                    self.axes = [list(axes) for axes in move.after]
+                    self.steps.append(SliceStep(self._tiling()))
         return tuple(self.steps), self.elements
 
     def _count(self, axes: Sequence[int]) -> int:
         return math.prod(self.sizes[k] for k in axes)
 
     def _local(self) -> list[int]:
-        return [-(-n // self._count(axes)) for n, axes in zip(self.dimensions, self.cuts, strict=True)]
+        return [-(-n // self._count(axes)) for n, axes in zip(self.dimensions, self.axes, strict=True)]
 
     def _tiling(self) -> Tiling:
-        columns = tuple(column_along(axes, self.sizes) for axes in self.cuts)
-        return Tiling(tuple(map(self._count, self.cuts)), columns, math.prod(self.sizes))
+        coordinates = tuple(coordinate_along(axes, self.sizes) for axes in self.axes)
+        return Tiling(tuple(map(self._count, self.axes)), coordinates, math.prod(self.sizes))
 
     def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
-        """Return true if coarse tiles of a dimension consist of whole fine ones, or there is only one."""
+        """Return true if coarse tiles of a dimension consist of whole fine tiles, or there is only one."""
         few, many = self._count(coarse), self._count(fine)
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
 
     def _arranged(self) -> list[list[int]] | None:
-        """Return cuts of the present numbers of tiles, as close to the wanted ones as possible."""
-        made: list[list[int]] = []
-        for axes, wanted in zip(self.cuts, self.want, strict=True):
+        """Return the axes nearest to the target with the current numbers of tiles; None if there are none."""
+        arranged: list[list[int]] = []
+        for axes, target in zip(self.axes, self.target, strict=True):
             count, few = self._count(axes), 1
             prefix: list[int] = []
-            for k in wanted:
+            for k in target:
                 if count % (few * self.sizes[k]):
                     break
                 prefix.append(k)
                 few *= self.sizes[k]
-            made.append(prefix)
-        deficits = [k for m, w in zip(made, self.want, strict=True) for k in w[len(m) :]]
-        for d, axes in enumerate(self.cuts):
-            lacking = self._count(axes) // self._count(made[d])
-            own = [k for k in axes if k not in made[d]]
-            taken = {k for m in made for k in m}
-            leaving = [k for k in own if k in deficits]
-            order = [*(k for k in own if k not in deficits), *leaving, *deficits, *self.free]
+            arranged.append(prefix)
+        deficits = [k for a, t in zip(arranged, self.target, strict=True) for k in t[len(a) :]]
+        for d, axes in enumerate(self.axes):
+            lacking = self._count(axes) // self._count(arranged[d])
+            excess = [k for k in axes if k not in arranged[d]]
+            used = {k for a in arranged for k in a}
+            leaving = [k for k in excess if k in deficits]
+            order = [*(k for k in excess if k not in deficits), *leaving, *deficits, *self.free]
             for k in dict.fromkeys(order):
-                if lacking > 1 and k not in taken and lacking % self.sizes[k] == 0:
-                    made[d].append(k)
-                    taken.add(k)
+                if lacking > 1 and k not in used and lacking % self.sizes[k] == 0:
+                    arranged[d].append(k)
+                    used.add(k)
                     lacking //= self.sizes[k]
             if lacking > 1:
                 return None
-        return made
+        return arranged
 
     def _permute_once(self) -> None:
-        """Permute once, if devices have tiles of the right size but not the right ones."""
+        """Permute once if devices have tiles of the right size in the wrong places."""
         arranged = self._arranged()
-        if arranged is None or arranged == self.cuts:
+        if arranged is None or arranged == self.axes:
             return
         allowed = set(self.free)
-        changed = [k for a, b in zip(arranged, self.cuts, strict=True) if a != b for k in (*a, *b)]
+        changed = [k for a, b in zip(arranged, self.axes, strict=True) if a != b for k in (*a, *b)]
         if allowed.issuperset(changed):
             self._permute(arranged)
 
     def _permute(self, arranged: list[list[int]]) -> None:
         before = self._tiling()
         self.elements += math.prod(self._local())
-        self.cuts = arranged
+        self.axes = arranged
         after = self._tiling()
-        self.steps.append(Permute(_pairs(before, after), after))
+        self.steps.append(PermuteStep(_pairs(before, after), after))
 
-    def _exchange_cuts(self) -> None:
-        """Move cuts from dimensions with too many to those that want them."""
-        for d, axes in enumerate(self.cuts):
-            for e, wanted in enumerate(self.want):
-                have = self.cuts[e]
-                if e == d or list(wanted[: len(have)]) != have:
+    def _exchange_axes(self) -> None:
+        """Move excess axes to the dimensions whose target they are."""
+        for d, axes in enumerate(self.axes):
+            for e, target in enumerate(self.target):
+                current = self.axes[e]
+                if e == d or list(target[: len(current)]) != current:
                     continue
-                rest = list(wanted[len(have) :])
-                for length in range(min(len(rest), len(axes)), 0, -1):
-                    kept, moved = axes[: len(axes) - length], axes[len(axes) - length :]
-                    is_kept = list(self.want[d][: len(axes)]) == axes
-                    if moved != rest[:length] or is_kept:
+                missing = list(target[len(current) :])
+                for length in range(min(len(missing), len(axes)), 0, -1):
+                    major, moved = axes[: len(axes) - length], axes[len(axes) - length :]
+                    is_final = list(self.target[d][: len(axes)]) == axes
+                    if moved != missing[:length] or is_final:
                         continue
-                    if self._fits(d, kept, axes) and self._fits(e, have, [*have, *moved]):
-                        self._exchange(d, e, kept, moved)
-                        self._exchange_cuts()
+                    if self._fits(d, major, axes) and self._fits(e, current, [*current, *moved]):
+                        self._exchange(d, e, major, moved)
+                        self._exchange_axes()
                         return
 
-    def _exchange(self, d: int, e: int, kept: list[int], moved: list[int]) -> None:
+    def _exchange(self, d: int, e: int, major: list[int], moved: list[int]) -> None:
+        """Move axes from dimension ``d``, which keeps its major ones, to dimension ``e``."""
         count = self._count(moved)
         local = self._local()
-        padded = -(-self.dimensions[e] // self._count([*self.cuts[e], *moved])) * count
+        padded = -(-self.dimensions[e] // self._count([*self.axes[e], *moved])) * count
         size = math.prod(local) // max(local[e], 1) * padded
         self.elements += size * (count - 1) // count
-        self.cuts[d] = kept
-        self.cuts[e] = [*self.cuts[e], *moved]
-        self.steps.append(Exchange(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
+        self.axes[d] = major
+        self.axes[e] = [*self.axes[e], *moved]
+        self.steps.append(AllToAllStep(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
 
-    def _retile(self) -> None:
-        """Retile the ranges of new tiles where neither old ones nor new ones divide a dimension evenly."""
-        for d, (axes, wanted) in enumerate(zip(self.cuts, self.want, strict=True)):
-            others = {k for e, one in enumerate(self.cuts) if e != d for k in one}
+    def _exchange_halos(self) -> None:
+        """Exchange segments of new tiles along dimensions that neither old nor new tiles divide evenly."""
+        for d, (axes, target) in enumerate(zip(self.axes, self.target, strict=True)):
+            others = {k for e, axes_of_dimension in enumerate(self.axes) if e != d for k in axes_of_dimension}
             extent = self.dimensions[d]
-            even = extent % self._count(axes) == 0 == extent % self._count(wanted)
-            if even or not axes or not wanted or list(wanted) == axes or others.intersection(wanted):
+            even = extent % self._count(axes) == 0 == extent % self._count(target)
+            if even or not axes or not target or list(target) == axes or others.intersection(target):
                 continue
             before, local = self._tiling(), self._local()
-            fixed = [column_along((k,), self.sizes) for k in self.held]
-            column = column_along(wanted, self.sizes)
-            step = _retile(before, d, extent, (self._count(wanted), column), fixed)
-            rest = math.prod(n for e, n in enumerate(local) if e != d)
-            if step is not None and step.halo.sent() < self._joining(d, wanted) * local[d]:
+            fixed = [coordinate_along((k,), self.sizes) for k in self.fixed]
+            coordinate = coordinate_along(target, self.sizes)
+            step = _halo_step(before, d, extent, (self._count(target), coordinate), fixed)
+            stride = math.prod(n for e, n in enumerate(local) if e != d)
+            if step is not None and step.halo.sent() < self._tiles_to_gather(d, target) * local[d]:
                 self.steps.append(step)
-                self.elements += step.halo.sent() * rest
-                self.cuts[d] = list(wanted)
+                self.elements += step.halo.sent() * stride
+                self.axes[d] = list(target)
 
-    def _joining(self, d: int, wanted: Sequence[int]) -> int:
-        """Return how many tiles a device sends if new tiles are cut from joined ones."""
-        axes = self.cuts[d]
-        if list(wanted[: len(axes)]) == axes and self._fits(d, axes, wanted):
+    def _tiles_to_gather(self, d: int, target: Sequence[int]) -> int:
+        """Return how many tiles a device sends to reach the target axes by an all-gather and a slice."""
+        axes = self.axes[d]
+        if list(target[: len(axes)]) == axes and self._fits(d, axes, target):
             return 0
-        return _joined_tiles(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
+        return _tiles_sent(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
 
-    def _gather_rest(self) -> None:
-        """Gather along what is cut but should not be."""
-        for d, axes in enumerate(self.cuts):
-            wanted = list(self.want[d])
+    def _gather_excess(self) -> None:
+        """Gather along the axes that are not in the target."""
+        for d, axes in enumerate(self.axes):
+            target = list(self.target[d])
             common = 0
-            while common < min(len(axes), len(wanted)) and axes[common] == wanted[common]:
+            while common < min(len(axes), len(target)) and axes[common] == target[common]:
                 common += 1
             if common == len(axes):
                 continue
@@ -306,112 +327,115 @@ class _Steps:
                 common -= 1
             self._gather(d, common)
 
-    def _gather(self, d: int, kept: int) -> None:
-        """Gather a dimension, so that only the first of the axes cut it."""
-        moved = tuple(self.cuts[d][kept:])
+    def _gather(self, d: int, count: int) -> None:
+        """Gather a dimension along all but its first ``count`` axes."""
+        moved = tuple(self.axes[d][count:])
         local = self._local()
         groups = groups_along(moved, self.sizes)
-        self.cuts[d] = self.cuts[d][:kept]
-        filled = self._count(moved) if kept else _filled(self.dimensions[d], local[d])
-        step, times = _joined(d, groups, self._count(moved), filled, self._tiling())
+        self.axes[d] = self.axes[d][:count]
+        filled = self._count(moved) if count else _filled(self.dimensions[d], local[d])
+        step, times = _gather_step(d, groups, self._count(moved), filled, self._tiling())
         self.elements += math.prod(local) * times
         self.steps.append(step)
 
-    def _cut(self) -> None:
-        """Take parts along what is wanted; tiles must consist of whole parts."""
-        for d, axes in enumerate(self.cuts):
-            if not self._fits(d, axes, self.want[d]):
+    def _slice(self) -> None:
+        """Slice to the target; gather dimensions whose tiles do not consist of whole target tiles first."""
+        for d, axes in enumerate(self.axes):
+            if not self._fits(d, axes, self.target[d]):
                 self._gather(d, 0)
-        if [list(axes) for axes in self.want] != self.cuts:
-            self.cuts = [list(axes) for axes in self.want]
-            self.steps.append(Cut(self._tiling()))
+        if [list(axes) for axes in self.target] != self.axes:
+            self.axes = [list(axes) for axes in self.target]
+            self.steps.append(SliceStep(self._tiling()))
 
 
 def _filled(extent: int, local: int) -> int:
-    """Return the number of tiles that have elements of a dimension; 1 if it has none."""
+    """Return the number of tiles with elements of a dimension; 1 if it is empty."""
     return -(-extent // local) if extent else 1
 
 
-def _joined(
+def _gather_step(
     d: int, groups: DeviceGroups, tiles: int, filled: int, after: Tiling
-) -> tuple[Gather | Spread, int]:
-    """Return the step that joins the tiles of a group, and how many tiles a device sends.
+) -> tuple[AllGatherStep | BroadcastStep, int]:
+    """Return the step that joins the tiles of each group, and the number of tiles that a device sends.
 
     Args:
         d: the dimension.
         groups: the groups.
         tiles: the number of tiles of a group.
-        filled: how many of them have elements of the array.
-        after: the tiling after it.
+        filled: the number of those that are not all padding.
+        after: the tiling after the step.
     """
-    times = _joined_tiles(tiles, filled)
-    return (Spread(d, groups, after, filled) if times == filled else Gather(d, groups, after)), times
+    times = _tiles_sent(tiles, filled)
+    return (
+        BroadcastStep(d, groups, after, filled) if times == filled else AllGatherStep(d, groups, after)
+    ), times
 
 
-def _joined_tiles(tiles: int, filled: int) -> int:
-    """Return how many tiles a device sends so that all tiles of a group are joined."""
-    return filled if filled <= min(_MOST_SPREAD, tiles - 2) or filled == 1 < tiles else tiles - 1
+def _tiles_sent(tiles: int, filled: int) -> int:
+    """Return how many tiles a device sends to join the tiles of a group."""
+    return filled if filled <= min(_MOST_BROADCASTS, tiles - 2) or filled == 1 < tiles else tiles - 1
 
 
-def _retile(
-    before: Tiling, d: int, extent: int, after: tuple[int, Column], fixed: Sequence[Column]
-) -> Retile | None:
-    """Return how devices fetch the new tiles of a dimension; None for many devices or permutations.
+def _halo_step(
+    before: Tiling, d: int, extent: int, after: tuple[int, Coordinate], fixed: Sequence[Coordinate]
+) -> HaloStep | None:
+    """Return the halo exchange for new tiles of a dimension; None for many devices or rounds.
 
     Args:
-        before: the tiling before it.
+        before: the current tiling.
         d: the dimension.
-        extent: its extent.
-        after: the number of the new tiles, and the column of their indices.
-        fixed: columns in which devices that work together must agree.
+        extent: of the dimension.
+        after: the number of the new tiles, and the coordinate along them.
+        fixed: coordinates in which the devices of a group must agree.
     """
-    tiles, column = after
+    tiles, coordinate = after
     local = -(-extent // tiles)
     starts = tuple(p * local for p in range(tiles))
     needed = tuple(min(max(extent - start, 0), local) for start in starts)
-    halo = by_device(Halo(extent, starts, local, needed), before, d, column, fixed)
+    halo = by_device(Halo(extent, starts, local, needed), before, d, coordinate, fixed)
     if halo is None:
         return None
-    cuts = (*before.tiles[:d], tiles, *before.tiles[d + 1 :])
-    columns = (*before.columns[:d], column, *before.columns[d + 1 :])
-    return Retile(d, halo, Tiling(cuts, columns, before.devices))
+    counts = (*before.tiles[:d], tiles, *before.tiles[d + 1 :])
+    coordinates = (*before.coordinates[:d], coordinate, *before.coordinates[d + 1 :])
+    return HaloStep(d, halo, Tiling(counts, coordinates, before.devices))
 
 
 @lru_cache(maxsize=64)
 def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
-    """Return from which device each one gets its tile: from itself, if it has it already."""
-    holders: dict[object, list[int]] = {}
-    for device, place in enumerate(before.places):
-        holders.setdefault(place, []).append(device)
-    found: dict[int, int] = {}
-    wanting = list(enumerate(after.places))
-    for device, place in wanting:
-        group = holders[place]
-        if device in group:
-            group.remove(device)
-            found[device] = device
-    for device, place in wanting:
-        if device not in found:
-            found[device] = holders[place].pop(0)
-    return tuple(sorted((source, target) for target, source in found.items()))
+    """Return source and target for each tile of the new tiling: the target itself if it has the tile."""
+    owners: dict[object, list[int]] = {}
+    for device, tile in enumerate(before.tile_indices):
+        owners.setdefault(tile, []).append(device)
+    source_of: dict[int, int] = {}
+    for device, tile in enumerate(after.tile_indices):
+        if device in owners[tile]:
+            owners[tile].remove(device)
+            source_of[device] = device
+    for device, tile in enumerate(after.tile_indices):
+        if device not in source_of:
+            source_of[device] = owners[tile].pop(0)
+    return tuple(sorted((source, target) for target, source in source_of.items()))
 
 
-def _irregular(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Column, ...]) -> Plan:
+def _irregular(
+    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
+) -> ReshardingPlan:
     """Permute tiles of equal sizes; otherwise gather the dimensions that differ, and slice."""
     local = math.prod(have.local(dimensions))
     if have.tiles == want.tiles and not fixed:
-        return (Permute(_pairs(have, want), want.summed()),), local
+        return (PermuteStep(_pairs(have, want), want.reduced()),), local
     steps: list[Step] = []
     elements = 0
-    changed = [d for d in range(len(dimensions)) if not have.same_cut(d, want, d)]
+    changed = [d for d in range(len(dimensions)) if not have.is_sharded_like(d, want, d)]
+    current = have
     for d in changed:
-        if have.cuts(d):
-            groups, local = have.groups([d], fixed), have.local(dimensions)
-            filled = _filled(dimensions[d], local[d])
-            step, times = _joined(d, groups, have.tiles[d], filled, have.without([d]))
-            elements += math.prod(local) * times
-            have = step.after
+        if current.is_sharded(d):
+            groups, tile = current.groups([d], fixed), current.local(dimensions)
+            filled = _filled(dimensions[d], tile[d])
+            step, times = _gather_step(d, groups, current.tiles[d], filled, current.without([d]))
+            elements += math.prod(tile) * times
+            current = step.after
             steps.append(step)
-    if any(want.cuts(d) for d in changed):
-        steps.append(Cut(want.summed()))
+    if any(want.is_sharded(d) for d in changed):
+        steps.append(SliceStep(want.reduced()))
     return tuple(steps), elements

@@ -1,8 +1,8 @@
-"""sharding-propagation: how values are to be cut, from the shardings that the program states.
+"""Sharding propagation: infer the tilings of all values from the annotations of some.
 
-Cuts flow along the factors of operations, forward and backward, until nothing changes: first through
-operations that compute element by element, which never need other tiles, then through all others. What loops
-carry, what conditionals take and return, and the arrays of a sharding group get the same cuts.
+Shardings propagate along the factors of operations, forward and backward, to a fixed point: first through
+elementwise operations, which never need resharding, then through all. All members of a value class
+(`flow.py`) have one tiling.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Final, TypeAlias
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
-from hloom.sharding.planning.assignment import is_complete, product
-from hloom.sharding.planning.decisions import Step, Steps
+from hloom.sharding.planning.assignment import product, tilings_are_independent
+from hloom.sharding.planning.decisions import PropagationStep, PropagationTrace
 from hloom.sharding.planning.flow import Flow, Leaf
-from hloom.sharding.tiling.coordinates import Column, are_independent
+from hloom.sharding.tiling.coordinates import Coordinate, are_independent
 from hloom.sharding.tiling.tiling import Tiling
 
 _MOST_PASSES: Final = 16
 
-_Place: TypeAlias = "tuple[Leaf, tuple[int, ...], int]"
-"""The class of an array, its extents, and a dimension."""
-_Way: TypeAlias = "tuple[int, list[_Place]]"
-"""The size of a factor, and its places."""
+_ArrayDimension: TypeAlias = "tuple[Leaf, tuple[int, ...], int]"
+"""The class of an array, its dimensions, and the number of one of them."""
+_FactorDimensions: TypeAlias = "tuple[int, list[_ArrayDimension]]"
+"""The size of a factor, and the dimensions of arrays that it indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A tiling that the program states.
+    """An annotated tiling.
 
     Attributes:
         leaf: the array.
         tiling: its tiling.
-        open: dimensions that may be cut further.
+        open: dimensions that propagation may shard further.
     """
 
     leaf: Leaf
@@ -48,83 +48,85 @@ class Border:
     """The call that enters or leaves a manual region.
 
     Attributes:
-        manual: for each operand, and for each result, its tiling along the manual axes.
-        places: the places of the devices along the manual axes, along which nothing inside can be cut.
+        manual: the tiling along the manual axes, of each operand and result.
+        coordinates: along the manual axes, over which nothing inside can be sharded.
     """
 
     manual: tuple[Tiling, ...]
-    places: tuple[Column, ...]
+    coordinates: tuple[Coordinate, ...]
 
 
 class Propagation:
-    """The cuts of the arrays of a program.
+    """The propagated tilings of a program.
 
     Attributes:
-        flow: the classes of arrays.
-        found: for each class its tiling, if some dimension is to be cut or a tiling is stated.
-        factors: the factors of each operation.
-        steps: for each dimension that was cut here, where the cut came from.
+        flow: the value classes.
+        tilings: by class, for those that are annotated or sharded.
+        factors: the factors of each instruction.
+        trace: the steps that sharded each dimension.
     """
 
     def __init__(
         self,
         flow: Flow,
-        stated: Iterable[Statement],
-        wanted: Mapping[HloInstruction, Tiling],
+        annotated: Iterable[Statement],
+        preferred: Mapping[HloInstruction, Tiling],
         borders: Mapping[HloInstruction, Border],
         devices: int,
     ) -> None:
         """Propagate tilings.
 
         Args:
-            flow: the classes of arrays.
-            stated: tilings that stay as they are but in open dimensions; the first one of a class counts.
-            wanted: tilings in which some arrays are used, which may cut more dimensions.
-            borders: the calls that enter and leave manual regions, through which other cuts flow.
+            flow: the value classes.
+            annotated: tilings that are final but for open dimensions; the first one of a class counts.
+            preferred: tilings in which some arrays are used; propagation may shard more dimensions.
+            borders: the calls at borders of manual regions, through which shardings of other axes propagate.
             devices: the number of devices.
         """
         self.flow = flow
         self._borders = borders
         self.devices = devices
-        self.found: dict[Leaf, Tiling] = {}
-        self.steps = Steps(flow)
+        self.tilings: dict[Leaf, Tiling] = {}
+        self.trace = PropagationTrace(flow)
         self._closed: dict[Leaf, Collection[int]] = {}
-        for statement in stated:
+        for statement in annotated:
             i, index = statement.leaf
             leaf = flow.class_of(i, index)
-            if leaf not in self.found:
-                self.found[leaf], self.steps.stated[leaf] = statement.tiling, i
+            if leaf not in self.tilings:
+                self.tilings[leaf], self.trace.annotated[leaf] = statement.tiling, i
                 self._closed[leaf] = set(range(len(statement.tiling.tiles))) - statement.open
-        for i, tiling in wanted.items():
-            self.found.setdefault(flow.class_of(i), tiling)
-            self.steps.stated.setdefault(flow.class_of(i), i)
+        for i, tiling in preferred.items():
+            self.tilings.setdefault(flow.class_of(i), tiling)
+            self.trace.annotated.setdefault(flow.class_of(i), i)
         self.factors: dict[HloInstruction, list[Factor]] = {
             i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in flow.instructions
         }
-        self._spread_all()
+        self._propagate()
 
     def tiling(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Tiling | None:
-        """Return how an array is to be cut; None if nothing says so."""
-        return self.found.get(self.flow.class_of(i, index))
+        """Return the propagated tiling of an array; None if there is none."""
+        return self.tilings.get(self.flow.class_of(i, index))
 
-    def _spread_all(self) -> None:
-        every = [(i, ways) for i in self.flow.instructions if (ways := self._ways(i))]
+    def _propagate(self) -> None:
+        every = [(i, factors) for i in self.flow.instructions if (factors := self._factor_dimensions(i))]
         for elementwise in (True, False):
-            chosen = [
-                (i, ways)
-                for i, ways in every
+            selected = [
+                (i, factors)
+                for i, factors in every
                 if not elementwise or i.operation.elementwise or i.opcode == "copy"
             ]
             for _ in range(_MOST_PASSES):
-                forward = [self._through(i, ways, elementwise) for i, ways in chosen]
-                backward = [self._through(i, ways, elementwise) for i, ways in reversed(chosen)]
+                forward = [self._propagate_through(i, factors, elementwise) for i, factors in selected]
+                backward = [
+                    self._propagate_through(i, factors, elementwise) for i, factors in reversed(selected)
+                ]
                 if not any(forward) and not any(backward):
                     break
 
-    def _ways(self, i: HloInstruction) -> list[_Way]:
-        """Return for each factor of an instruction its size and its places, those of results first."""
+    def _factor_dimensions(self, i: HloInstruction) -> list[_FactorDimensions]:
+        """Return the dimensions that each factor of an instruction indexes, those of results first."""
         if i in self._borders:
-            return self._border_ways(i, self._borders[i])
+            return self._border_dimensions(i, self._borders[i])
         if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
             return []
         results = [
@@ -133,64 +135,65 @@ class Propagation:
             if leaf.is_array
         ]
         operands = [(self.flow.class_of(o), o.shape.dimensions) for o in i.operands]
-        ways: list[_Way] = []
+        factors: list[_FactorDimensions] = []
         for factor in self.factors[i]:
             d = factor.result
-            places = [] if d is None else [(*result, d) for result in results if d < len(result[1])]
-            places += [(*operands[number], d) for number, d in factor.operands.items()]
-            ways.append((factor.size, places))
-        return ways
+            indexed = [] if d is None else [(*result, d) for result in results if d < len(result[1])]
+            indexed += [(*operands[number], d) for number, d in factor.operands.items()]
+            factors.append((factor.size, indexed))
+        return factors
 
-    def _border_ways(self, i: HloInstruction, border: Border) -> list[_Way]:
-        """Return the dimensions that manual axes do not cut: they are the same inside and outside."""
-        ways: list[_Way] = []
+    def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
+        """Return the dimensions without manual axes: they are the same inside and outside of the region."""
+        factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
             if not result.is_array:
                 continue
             for d, size in enumerate(result.dimensions):
-                if not manual.cuts(d):
+                if not manual.is_sharded(d):
                     outer = (self.flow.class_of(operand), operand.shape.dimensions, d)
-                    ways.append((size, [(self.flow.class_of(i, index), result.dimensions, d), outer]))
-        return ways
+                    factors.append((size, [(self.flow.class_of(i, index), result.dimensions, d), outer]))
+        return factors
 
-    def _crosses(self, i: HloInstruction, cut: Tiling) -> bool:
-        """Return whether a cut flows through an instruction; at a border, if it is along no manual axis."""
+    def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:
+        """Return true unless an instruction is a border and the tiling uses a manual axis."""
         border = self._borders.get(i)
-        return border is None or are_independent([*border.places, cut.column(0)])
+        return border is None or are_independent([*border.coordinates, tiling.coordinates[0]])
 
-    def _through(self, i: HloInstruction, ways: Sequence[_Way], elementwise: bool) -> bool:
-        """Spread cuts between the operands and the results of an instruction; return whether any did."""
+    def _propagate_through(
+        self, i: HloInstruction, factors: Sequence[_FactorDimensions], elementwise: bool
+    ) -> bool:
+        """Propagate between the operands and the results of an instruction; return true for any change."""
         changed = False
-        for size, places in ways:
-            source = self._cut_of(places)
+        for size, indexed in factors:
+            source = self._first_sharded(indexed)
             if source is None:
                 continue
-            cut = self.found[source[0]].select([source[1]])
-            if size % cut.tiles[0] == 0 and self._crosses(i, cut):
-                for place in places:
-                    if self._spread(place, cut):
-                        self.steps.last[place[0], place[2]] = Step(i, *source, elementwise)
+            tiling = self.tilings[source[0]].select([source[1]])
+            if size % tiling.tiles[0] == 0 and self._crosses(i, tiling):
+                for leaf, dimensions, d in indexed:
+                    if self._shard(leaf, dimensions, d, tiling):
+                        self.trace.last[leaf, d] = PropagationStep(i, *source, elementwise)
                         changed = True
         return changed
 
-    def _cut_of(self, places: Sequence[_Place]) -> tuple[Leaf, int] | None:
-        """Return the first class and dimension that is cut."""
-        for leaf, _, d in places:
-            tiling = self.found.get(leaf)
-            if tiling is not None and d < len(tiling.tiles) and tiling.cuts(d):
+    def _first_sharded(self, indexed: Sequence[_ArrayDimension]) -> tuple[Leaf, int] | None:
+        """Return the first sharded dimension."""
+        for leaf, _, d in indexed:
+            tiling = self.tilings.get(leaf)
+            if tiling is not None and d < len(tiling.tiles) and tiling.is_sharded(d):
                 return leaf, d
         return None
 
-    def _spread(self, place: _Place, cut: Tiling) -> bool:
-        """Cut a dimension that nothing states, if it is whole and the cut is independent of the others."""
-        leaf, dimensions, d = place
-        if d in self._closed.get(leaf, ()) or dimensions[d] % cut.tiles[0]:
+    def _shard(self, leaf: Leaf, dimensions: tuple[int, ...], d: int, tiling: Tiling) -> bool:
+        """Shard an open, replicated dimension if its tiling is independent of others; return true then."""
+        if d in self._closed.get(leaf, ()) or dimensions[d] % tiling.tiles[0]:
             return False
-        tiling = self.found.get(leaf) or Tiling.replicated(len(dimensions), self.devices)
-        if tiling.cuts(d):
+        current = self.tilings.get(leaf) or Tiling.replicated(len(dimensions), self.devices)
+        if current.is_sharded(d):
             return False
-        columns = [tiling.select([e]) if e != d else cut for e in range(len(dimensions))]
-        if not is_complete(columns):
+        by_dimension = [current.select([e]) if e != d else tiling for e in range(len(dimensions))]
+        if not tilings_are_independent(by_dimension):
             return False
-        self.found[leaf] = product(columns)
+        self.tilings[leaf] = product(by_dimension)
         return True

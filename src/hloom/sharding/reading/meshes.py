@@ -1,4 +1,4 @@
-"""Meshes of programs: how many devices a program is written for, and the names of groups of them."""
+"""Meshes of programs: the number of devices, and tilings and device groups in terms of axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding.reading.shardy import parse_meshes
-from hloom.sharding.tiling.coordinates import Column
+from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
 _AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
@@ -22,15 +22,15 @@ def parse_mesh(text: str) -> dict[str, int]:
     """Return the axes of ``x=4,y=2``; raises HloError by the rule ``mesh.notation``."""
     axes: dict[str, int] = {}
     for part in text.split(","):
-        found = _AXIS.fullmatch(part)
-        if found is None or found[1] in axes:
+        axis = _AXIS.fullmatch(part)
+        if axis is None or axis[1] in axes:
             raise HloError(f"expected axes such as x=4,y=2, got {text!r}", rule="mesh.notation")
-        axes[found[1]] = int(found[2])
+        axes[axis[1]] = int(axis[2])
     return axes
 
 
 def mesh_of(module: HloModule) -> dict[str, int]:
-    """Return the axes of the largest mesh that a program states; none if it states none."""
+    """Return the axes of the largest mesh of a program; empty if it has no mesh."""
     meshes = [
         dict(mesh.axes)
         for mesh in parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", "")).values()
@@ -43,9 +43,9 @@ def mesh_of(module: HloModule) -> dict[str, int]:
 
 
 def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
-    """Return a copy of a program whose meshes have other sizes of the named axes.
+    """Return a copy of a program with other sizes of the named axes in its meshes.
 
-    A program without meshes of such names states its shardings by numbers of devices, and stays as it is.
+    Shardings without meshes, stated by device ids, are unchanged.
     """
     from hloom.ir.cloning import clone_module
 
@@ -60,52 +60,56 @@ def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
 
 
 def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
-    """Return the number of devices: of the given axes, of the program's mesh, or as its header states."""
+    """Return the number of devices: of the given axes, of the program's mesh, or of its header."""
     if axes:
         return math.prod(axes.values())
-    own = mesh_of(module)
-    return math.prod(own.values()) if own else module.config.num_partitions
+    mesh = mesh_of(module)
+    return math.prod(mesh.values()) if mesh else module.config.num_partitions
 
 
 def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
-    """Return the axes in which the devices of a group differ, joined by ``+``; "" without a mesh."""
+    """Return the axes along which the devices of a group differ, joined by ``+``; "" without a mesh."""
     if not axes:
         return ""
     sizes = tuple(axes.values())
     within = np.asarray(group)[np.asarray(group) < math.prod(sizes)]
-    places = np.unravel_index(within, sizes)
-    return "+".join(name for name, place in zip(axes, places, strict=True) if np.unique(place).size > 1)
+    indices = np.unravel_index(within, sizes)
+    return "+".join(name for name, index in zip(axes, indices, strict=True) if np.unique(index).size > 1)
 
 
-def cut_text(column: Column, axes: Mapping[str, int]) -> str:
-    """Return the axes of a cut, joined by ``+``, major first; ``a:(2)4`` is a part of an axis, as in Shardy.
+def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
+    """Return the axes of a coordinate, major first, joined by ``+``; ``a:(2)4`` is a sub-axis, as in Shardy.
 
-    Without such axes it is the number of tiles.
+    Returns the number of tiles if the coordinate does not consist of axes.
     """
-    found: list[str] = []
+    names: list[str] = []
     covered = 1
     stride = math.prod(axes.values())
     bounds: list[tuple[str, int, int]] = []
     for name, size in axes.items():
         bounds.append((name, stride // size, stride))
         stride //= size
-    for low, size in column.digits:
+    for low, size in coordinate.digits:
         for name, start, end in bounds:
             first, last = max(low, start), min(low * size, end)
             if first < last and last % first == 0:
-                whole = (first, last) == (start, end)
-                found.append(name if whole else f"{name}:({end // last}){last // first}")
+                is_axis = (first, last) == (start, end)
+                names.append(name if is_axis else f"{name}:({end // last}){last // first}")
                 covered *= last // first
-    if not found or column.listed or covered != column.count:
-        return f"{column.count} tiles"
-    return "+".join(found)
+    if not names or coordinate.listed or covered != coordinate.count:
+        return f"{coordinate.count} tiles"
+    return "+".join(names)
 
 
 def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
-    """Return the cut of each dimension, such as ``[data, -]``; in HLO's notation without axes."""
-    columns = [*tiling.columns, *((tiling.summands,) if tiling.summands is not None else ())]
-    if not axes or any(column.listed for column in columns):
+    """Return the axes of each dimension, such as ``[data, -]``; HLO's notation without a mesh."""
+    coordinates = [*tiling.coordinates, *((tiling.unreduced,) if tiling.unreduced is not None else ())]
+    if not axes or any(coordinate.listed for coordinate in coordinates):
         return tiling.to_sharding().text(metadata=False)
-    cuts = [cut_text(c, axes) if c.count > 1 else "-" for c in tiling.columns]
-    summed = f", summands over {cut_text(tiling.summands, axes)}" if tiling.summands is not None else ""
-    return f"[{', '.join(cuts)}]{summed}"
+    dimensions = [coordinate_text(c, axes) if c.count > 1 else "-" for c in tiling.coordinates]
+    sums = (
+        f", partial sums over {coordinate_text(tiling.unreduced, axes)}"
+        if tiling.unreduced is not None
+        else ""
+    )
+    return f"[{', '.join(dimensions)}]{sums}"

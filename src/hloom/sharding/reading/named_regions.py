@@ -1,4 +1,4 @@
-"""Manual regions whose borders state named shardings, as XLA writes them since jaxlib 0.12.
+"""Manual regions with named shardings at their borders, as XLA writes them since jaxlib 0.12.
 
 ::
 
@@ -6,7 +6,7 @@
     t = f32[4,8] custom-call(s), custom_call_target="xla.sdy.GlobalToLocalShape",
       sharding={mesh['x'=2,'y'=2], [{?}, {?}], manual={'y'}}
 
-Older versions state the same in frontend attributes, which the rest of the partitioner reads.
+Older versions write frontend attributes, which the rest of the partitioner reads.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _MANUAL_AXES: Final = "xla.sdy.manual_axes"
 _MESHES: Final = "xla.sdy.meshes"
 
 
-def state_regions(module: HloModule) -> None:
-    """Add the frontend attributes of manual regions to borders that state named shardings.
+def normalize_regions(module: HloModule) -> None:
+    """Convert named shardings at borders of manual regions to frontend attributes.
 
-    The values inside of a region state its manual axes, so calls must not be inlined before. Raise HloError
-    (``sharding.manual-axes``) for a border without attributes at which a value has no named sharding.
+    Must run before call inlining: annotations inside of a region name its manual axes. Raises HloError by the
+    rule ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:
         if not isinstance(i.operation, CustomCall) or _MANUAL_AXES in (i.frontend_attributes or {}):
             continue
         if i.operation.custom_call_target == TO_LOCAL:
-            operands = [one for operand in i.operands for one in _named(i, operand)]
-            _state(i, "xla.sdy.in_shardings", operands, _named(i, i), meshes)
-            i.sharding = None  # cuts along other axes flow across the border
+            operands = [sharding for operand in i.operands for sharding in _named(i, operand)]
+            _write_attributes(i, "xla.sdy.in_shardings", operands, _named(i, i), meshes)
+            i.sharding = None  # shardings over other axes propagate across the border
         elif i.operation.custom_call_target == TO_GLOBAL:
-            operands = [one for operand in i.operands for one in _named(i, operand)]
-            _state(i, "xla.sdy.out_shardings", _named(i, i), operands, meshes)
+            operands = [sharding for operand in i.operands for sharding in _named(i, operand)]
+            _write_attributes(i, "xla.sdy.out_shardings", _named(i, i), operands, meshes)
     if meshes:
         attributes = module.config.frontend_attributes
         existing = attributes.get(_MESHES, "{}").strip().removeprefix("{").removesuffix("}")
@@ -51,16 +51,16 @@ def state_regions(module: HloModule) -> None:
         module.config.frontend_attributes = {**attributes, _MESHES: "{" + ", ".join(texts) + "}"}
 
 
-def _state(
+def _write_attributes(
     border: HloInstruction,
     key: str,
     outside: Sequence[NamedSharding],
     inside: Sequence[NamedSharding],
     meshes: dict[Mesh, str],
 ) -> None:
-    """Add the attributes of a border, given the shardings of its values on both sides."""
-    axes = {one.mesh.axes[axis.axis][0]: None for one in inside for axis in one.manual_axes}
-    shardings = ", ".join(_sharding(one, meshes) for one in outside)
+    """Write the attributes of a border from the shardings on both sides."""
+    axes = {named.mesh.axes[axis.axis][0]: None for named in inside for axis in named.manual_axes}
+    shardings = ", ".join(_sharding(named, meshes) for named in outside)
     border.frontend_attributes = {
         **(border.frontend_attributes or {}),
         key: f"#sdy.sharding_per_value<[{shardings}]>",
@@ -69,7 +69,7 @@ def _state(
 
 
 def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
-    """Return the named sharding of each array of a value at a border."""
+    """Return the named sharding of each leaf of a value at a border."""
     sharding = value.sharding
     if sharding is None and isinstance(value.operation, GetTupleElement):
         (source,) = value.operands
@@ -98,8 +98,8 @@ def _sharding(named: NamedSharding, meshes: dict[Mesh, str]) -> str:
         + "}"
         for d in named.dimensions
     )
-    summed = ", ".join(_axis(axis, named.mesh) for axis in named.unreduced_axes)
-    unreduced = f", unreduced={named.reduction.lower()}{{{summed}}}" if summed else ""
+    reduced = ", ".join(_axis(axis, named.mesh) for axis in named.unreduced_axes)
+    unreduced = f", unreduced={named.reduction.lower()}{{{reduced}}}" if reduced else ""
     return f"<@{name}, [{', '.join(dimensions)}]{unreduced}>"
 
 

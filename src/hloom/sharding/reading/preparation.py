@@ -1,4 +1,4 @@
-"""Preparation of a program for propagation and partitioning: values flow from operation to operation."""
+"""Preparation of a program for propagation and partitioning."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ from hloom.passes.expand.rotation_calls import rotated, rotation_call
 from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
-from hloom.sharding.reading.named_regions import state_regions
+from hloom.sharding.reading.named_regions import normalize_regions
 
 
 def prepared(module: HloModule) -> HloModule:
-    """Return a copy with calls inlined, a computation of its own for each caller, and no needless tuples.
+    """Return a copy with inlined calls, a flat call graph, and no tuples between producer and user.
 
-    Inlined calls leave tuples from which elements are taken, through which shardings would not spread.
+    Inlined calls leave tuples and get-tuple-elements, through which shardings would not propagate.
     """
     copy = clone_module(module)
-    state_regions(copy)
+    normalize_regions(copy)
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)
     MultiSliceCalls().run(copy)
-    take_elements(copy)
+    forward_tuple_elements(copy)
     for computation in copy.computations:
         for i in computation.post_order():
-            _state_at_operand(i)
+            _annotate_operand(i)
         for i in computation.post_order():
-            _slice_padding(i)
-            if (found := rotated(i)) is not None:
-                rotation_call(i, *found)
+            _merge_slice_into_pad(i)
+            if (rotation := rotated(i)) is not None:
+                rotation_call(i, *rotation)
     DeadCodeElimination().run(copy)
     return copy
 
 
-def take_elements(module: HloModule) -> None:
-    """Let users of an element of a tuple take it directly, but where an annotation is stated for it."""
+def forward_tuple_elements(module: HloModule) -> None:
+    """Replace get-tuple-elements of tuples by the elements, unless they are annotated."""
     for computation in module.computations:
         for i in computation.post_order():
             operation = i.operation
-            if not isinstance(operation, GetTupleElement) or states_sharding(i):
+            if not isinstance(operation, GetTupleElement) or is_annotated(i):
                 continue
             (source,) = i.operands
             if isinstance(source.operation, Tuple):
                 computation.replace(i, source.operands[operation.index])
 
 
-def _slice_padding(i: HloInstruction) -> None:
-    """``slice(pad(x, v))`` → ``pad(x, v)`` of less or negative padding, so that halos are exchanged once.
+def _merge_slice_into_pad(i: HloInstruction) -> None:
+    """``slice(pad(x, v))`` → ``pad(x, v)`` with less or negative padding: one halo exchange instead of two.
 
-    There may be copies between them; the slice has elements of ``x``. Bitwise.
+    Looks through copies. Applies only if the slice keeps elements of ``x``. Bitwise.
     """
     if not isinstance(i.operation, Slice):
         return
@@ -72,30 +72,30 @@ def _slice_padding(i: HloInstruction) -> None:
         (source,) = source.operands
     if not isinstance(source.operation, Pad) or len(source.users) > 1 or i.control_predecessors:
         return
-    made: list[PaddingDimension] = []
+    merged: list[PaddingDimension] = []
     pairs = zip(i.operation.slice, source.operation.padding, source.shape.dimensions, strict=True)
-    for one, pad, extent in pairs:
-        if (one.start, one.limit, one.stride) == (0, extent, 1):
-            made.append(pad)
-        elif one.stride == 1 and not pad.interior:
-            made.append(PaddingDimension(pad.low - one.start, pad.high - (extent - one.limit), 0))
+    for bounds, pad, extent in pairs:
+        if (bounds.start, bounds.limit, bounds.stride) == (0, extent, 1):
+            merged.append(pad)
+        elif bounds.stride == 1 and not pad.interior:
+            merged.append(PaddingDimension(pad.low - bounds.start, pad.high - (extent - bounds.limit), 0))
         else:
             return
     extents = source.operands[0].shape.dimensions
-    if any(min(pad.low, pad.high) <= -extent for pad, extent in zip(made, extents, strict=True)):
+    if any(min(pad.low, pad.high) <= -extent for pad, extent in zip(merged, extents, strict=True)):
         return
-    value = Writer(i).op(Pad(padding=tuple(made)), *source.operands, shape=i.shape)
+    value = Writer(i).op(Pad(padding=tuple(merged)), *source.operands, shape=i.shape)
     value.sharding, value.frontend_attributes = i.sharding, i.frontend_attributes
     Writer(i).replace(value)
 
 
-def _state_at_operand(i: HloInstruction) -> None:
-    """Move the annotation of a constraint to the operation that computes its operand for it alone."""
-    if not is_constraint(i) or not states_sharding(i):
+def _annotate_operand(i: HloInstruction) -> None:
+    """Move the annotation of a constraint to its operand, if the constraint is the only user."""
+    if not is_constraint(i) or not is_annotated(i):
         return
     (operand,) = i.operands
     passes_on = isinstance(operand.operation, (Parameter, GetTupleElement, CustomCall, While, Conditional))
-    if passes_on or states_sharding(operand) or len(operand.users) > 1 or operand.is_root:
+    if passes_on or is_annotated(operand) or len(operand.users) > 1 or operand.is_root:
         return
     if i.control_predecessors or i.control_successors or "unspecified_dims" in str(i.backend_config):
         return
@@ -107,10 +107,10 @@ def _state_at_operand(i: HloInstruction) -> None:
 
 
 def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInstruction]]:
-    """Return the arrays of each sharding group of a program; remove the calls that make up the groups.
+    """Return the members of each sharding group, and remove the calls that define the groups.
 
-    A call ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` puts ``x`` into the group that
-    its attribute ``xla.sdy.sharding_group_id`` names.
+    ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group with the id in
+    its frontend attribute ``xla.sdy.sharding_group_id``.
     """
     groups: dict[str, dict[HloInstruction, None]] = {}
     for i in [i for computation in computations for i in computation.post_order()]:
@@ -123,6 +123,6 @@ def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInst
     return [list(members) for members in groups.values() if members]
 
 
-def states_sharding(i: HloInstruction) -> bool:
-    """Return true if an instruction has an annotation."""
+def is_annotated(i: HloInstruction) -> bool:
+    """Return true if an instruction has a sharding annotation."""
     return i.sharding is not None or "xla.sdy.sharding" in (i.frontend_attributes or {})

@@ -1,12 +1,11 @@
-"""Memory of a device over the schedule of a partitioned program, and what lives at the peak.
+"""Memory of a device over the schedule of a partitioned program, and the live arrays at its peak.
 
-Values are computed in post-order, as the backends compute programs that communicate. A value lives from the
-instruction that makes it to the last one that reads it, through tuples, their elements, barriers and other
-aliases; arguments and constants live all the time; results from their making on, in the memory of a donated
-argument if the program says so. A loop changes what it carries in place. An elementwise operation and an
-update of a slice take over the memory of an operand of the same size that nothing reads any more. Fusion is
-not modelled: a backend that fuses needs less. Bytes include the padding of tiled layouts, where the program
-states layouts.
+Values are computed in post-order, as backends schedule programs with collectives. A value is live from its
+definition to its last use, through tuples, tuple elements, barriers and other aliases; arguments and
+constants are always live; results are live from their definition on, in the buffer of a donated argument if
+there is one. Loops update carried values in place. Elementwise operations and updates of slices reuse the
+buffer of an operand of the same size that is dead afterwards. Fusion is not modelled: a backend that fuses
+needs less. Bytes include the padding of tiled layouts where the program has layouts.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from hloom.sharding.partitioning.partitioner import Partitioned
 
 @dataclass(frozen=True, slots=True)
 class LiveArray:
-    """An array that lives at the peak.
+    """An array that is live at the peak.
 
     Attributes:
-        name, opcode: of the instruction that made it; ``%p{1}`` is an element of a tuple.
+        name, opcode: of the defining instruction; ``p{1}`` is an element of a tuple.
         op_name, source: the framework's operation and source line; "" if not recorded.
         shape: of the tile.
         bytes: in memory, padding included.
-        padding: those that hold no element.
+        padding: bytes without elements.
     """
 
     name: str
@@ -48,17 +47,17 @@ class LiveArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUsage:
     """Memory of a device, in bytes.
 
     Attributes:
         argument_bytes, result_bytes: of the entry's parameters and of its result.
-        donated_bytes: results that take the memory of arguments.
-        peak_bytes: the most that lives at the same time, arguments and results included.
-        padding_bytes: those of the peak that are padding of tiled layouts.
-        at: the instruction during which the peak is reached.
-        peak: what lives then, the largest first.
-        timeline: for each instruction of the entry that computes: its name, and what lives while it runs.
+        donated_bytes: of results in the buffers of arguments.
+        peak_bytes: the maximum of live bytes, arguments and results included.
+        padding_bytes: the padding of tiled layouts at the peak.
+        at: the instruction that runs at the peak.
+        peak: the live arrays, the largest first.
+        timeline: for each instruction of the entry that computes, its name and the live bytes.
     """
 
     argument_bytes: int
@@ -73,14 +72,14 @@ class Memory:
 
 @dataclass(slots=True, eq=False)
 class _Buffer:
-    """Memory of a leaf of a value.
+    """The memory of a leaf of a value.
 
     Attributes:
-        instruction, index: what made it.
-        shape: the shape of the tile, with the layout of the whole array.
-        bytes: its size; 0 if it is memory of another buffer, or of the caller.
-        last: the place of the last instruction that reads it.
-        is_kept: no result may take it over.
+        instruction, index: the defining instruction, and the shape index.
+        shape: of the tile, with the layout of the global array.
+        bytes: 0 if the memory belongs to another buffer or to the caller.
+        last: the position of the last use in the schedule.
+        is_read_only: no result may reuse it.
     """
 
     instruction: HloInstruction
@@ -88,27 +87,27 @@ class _Buffer:
     shape: Shape
     bytes: int
     last: int = -1
-    is_kept: bool = False
+    is_read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Peak:
-    """The peak of a computation: the instruction that runs, and what lives."""
+    """The peak of a computation: the instruction that runs, and the live buffers."""
 
     at: str
     buffers: list[_Buffer]
 
 
-def memory_of(partitioned: Partitioned, given: HloModule) -> Memory:
-    """Return the memory of a device for a partitioned program, and for the one that it was made of."""
+def memory_of(partitioned: Partitioned, original: HloModule) -> MemoryUsage:
+    """Return the memory of a device for a partitioned program, with the donations of the original program."""
     entry = partitioned.module.entry
-    donated = _donated(given, entry)
-    run = _Run(partitioned.whole, donated)
+    donated = _donated(original, entry)
+    run = _Schedule(partitioned.global_shapes, donated)
     timeline = zip(entry.post_order(), run.computation(entry), strict=True)
     peak = run.peaks[entry]
     arrays = tuple(sorted(map(_live_array, peak.buffers), key=lambda array: -array.bytes))
     leaves = [leaf for _, leaf in run.laid_out(entry.root, entry.root.shape).leaves()]
-    return Memory(
+    return MemoryUsage(
         sum(shape_bytes(run.laid_out(p, p.shape)) for p in entry.parameters),
         sum(map(shape_bytes, leaves)),
         sum(shape_bytes(leaf) for number, leaf in enumerate(leaves) if number in donated),
@@ -129,148 +128,144 @@ def _live_array(buffer: _Buffer) -> LiveArray:
 
 
 def _is_free(i: HloInstruction) -> bool:
-    """Return true for instructions that make no array of their own."""
+    """Return true for instructions that allocate no array."""
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement | Parameter)
 
 
-def _donated(given: HloModule, entry: HloComputation) -> frozenset[int]:
-    """Return the numbers of the result's leaves that take the memory of donated arguments.
+def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
+    """Return the leaves of the result in buffers of donated arguments, by number.
 
-    Donors without an output of their own take outputs of the same tile, in order, as XLA lets them.
+    Donors without an alias donate to the first result of the same shape, as in XLA.
     """
     outputs = list(entry.root.shape.leaves())
-    index = {place: number for number, (place, _) in enumerate(outputs)}
-    found = {index[place] for place in given.config.aliases if place in index}
-    taken = {
-        (alias.parameter_number, tuple(alias.parameter_index)) for alias in given.config.aliases.values()
-    }
-    for parameter, place in given.config.buffer_donors:
-        if (parameter, tuple(place)) in taken or parameter >= len(entry.parameters):
+    number_of = {index: number for number, (index, _) in enumerate(outputs)}
+    aliases = original.config.aliases
+    donated = {number_of[index] for index in aliases if index in number_of}
+    aliased = {(alias.parameter_number, tuple(alias.parameter_index)) for alias in aliases.values()}
+    for parameter, index in original.config.buffer_donors:
+        if (parameter, tuple(index)) in aliased or parameter >= len(entry.parameters):
             continue
-        shape = dict(entry.parameters[parameter].shape.leaves()).get(tuple(place))
-        match = next((n for n, (_, s) in enumerate(outputs) if n not in found and s == shape), None)
+        shape = dict(entry.parameters[parameter].shape.leaves()).get(tuple(index))
+        match = next((n for n, (_, s) in enumerate(outputs) if n not in donated and s == shape), None)
         if match is not None:
-            found.add(match)
-    return frozenset(found)
+            donated.add(match)
+    return frozenset(donated)
 
 
 @dataclass(slots=True)
-class _Run:
-    """The values of a program over its schedule.
+class _Schedule:
+    """Buffers of a program over its schedule.
 
     Attributes:
-        whole: the shapes of the whole values, whose layouts count.
-        donated: the leaves of the entry's result that take no memory of their own.
-        peaks: for each computation the instruction and the buffers at its peak.
+        global_shapes: of the values, with layouts.
+        donated: the leaves of the entry's result in buffers of arguments.
+        peaks: by computation.
     """
 
-    whole: Mapping[HloInstruction, Shape]
+    global_shapes: Mapping[HloInstruction, Shape]
     donated: frozenset[int]
     peaks: dict[HloComputation, _Peak] = field(default_factory=dict[HloComputation, "_Peak"])
 
     def computation(self, computation: HloComputation, in_place: bool = False) -> list[int]:
-        """Find the peak of a computation; return the bytes that live in each step.
+        """Find the peak of a computation; return the live bytes at each instruction.
 
         Args:
-            computation: the computation; the memory of its parameters is the caller's, except for the entry.
-            in_place: results may take over the memory of parameters.
+            computation: the computation; unless it is the entry, its caller owns the parameters.
+            in_place: results may reuse the buffers of parameters.
         """
         order = computation.post_order()
         is_entry = _is_entry(computation)
-        held: dict[HloInstruction, tuple[_Buffer, ...]] = {}
-        made: list[list[_Buffer]] = []
-        for place, i in enumerate(order):
-            held[i], own = self._held(i, held)
-            made.append(own)
+        buffers_of: dict[HloInstruction, tuple[_Buffer, ...]] = {}
+        defined: list[list[_Buffer]] = []
+        for position, i in enumerate(order):
+            buffers_of[i], new = self._buffers(i, buffers_of)
+            defined.append(new)
             for operand in () if _is_free(i) else i.operands:
-                for buffer in held[operand]:
-                    buffer.last = place
-        for number, buffer in enumerate(held[computation.root]):
+                for buffer in buffers_of[operand]:
+                    buffer.last = position
+        for number, buffer in enumerate(buffers_of[computation.root]):
             buffer.last = len(order)
             if is_entry and number in self.donated:
                 buffer.bytes = 0
-        for place, i in enumerate(order):
+        for position, i in enumerate(order):
             if isinstance(i.operation, Parameter):
-                for buffer in made[place]:
-                    buffer.is_kept = not in_place
+                for buffer in defined[position]:
+                    buffer.is_read_only = not in_place
                     buffer.bytes = buffer.bytes if is_entry else 0
-        for place, i in enumerate(order):
-            self._take_over(place, i, held, made[place])
-        return self._simulated(computation, order, made)
+        for position, i in enumerate(order):
+            self._reuse_operand(position, i, buffers_of, defined[position])
+        return self._simulated(computation, order, defined)
 
-    def _held(
-        self, i: HloInstruction, held: Mapping[HloInstruction, tuple[_Buffer, ...]]
+    def _buffers(
+        self, i: HloInstruction, buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]]
     ) -> tuple[tuple[_Buffer, ...], list[_Buffer]]:
-        """Return the buffers of a value's leaves, and those that are new."""
+        """Return the buffers of the leaves of a value, and the new ones among them."""
         operation = i.operation
         if isinstance(operation, Tuple):
-            return tuple(buffer for o in i.operands for buffer in held[o]), []
+            return tuple(buffer for o in i.operands for buffer in buffers_of[o]), []
         if isinstance(operation, GetTupleElement):
             (operand,) = i.operands
             before = sum(map(_leaf_count, operand.shape.tuple_shapes[: operation.index]))
-            return held[operand][before : before + _leaf_count(i.shape)], []
-        carried: list[_Buffer] = []
-        if isinstance(operation, While):
-            changed = _changed(i)
-            carried = [b for n, b in enumerate(held[i.operands[0]]) if not (n in changed and _is_kept(b))]
-            if len(carried) == _leaf_count(i.shape):
-                return held[i.operands[0]], []
-        elif operation.aliases_operand and i.operands:
-            return held[i.operands[0]], []
-        leaves = enumerate(i.shape.leaves())
-        own = {n: self._buffer(i, tuple(index), leaf) for n, (index, leaf) in leaves}
-        if isinstance(operation, While):  # copies what it changes but may not change in place
-            given = held[i.operands[0]]
-            own = {n: buffer for n, buffer in own.items() if given[n] not in carried}
-            return tuple(own.get(n, buffer) for n, buffer in enumerate(given)), list(own.values())
-        return tuple(own.values()), list(own.values())
+            return buffers_of[operand][before : before + _leaf_count(i.shape)], []
+        if operation.aliases_operand and i.operands and not isinstance(operation, While):
+            return buffers_of[i.operands[0]], []
+        leaves = [(n, tuple(index), leaf) for n, (index, leaf) in enumerate(i.shape.leaves())]
+        if isinstance(operation, While):  # copies what its body changes but must not change in place
+            initial = buffers_of[i.operands[0]]
+            copied = {n for n in _changed_leaves(i) if _is_constant(initial[n])}
+            copies = {n: self._buffer(i, index, leaf) for n, index, leaf in leaves if n in copied}
+            return tuple(copies.get(n, buffer) for n, buffer in enumerate(initial)), list(copies.values())
+        new = [self._buffer(i, index, leaf) for _, index, leaf in leaves]
+        return tuple(new), new
 
     def _buffer(self, i: HloInstruction, index: tuple[int, ...], leaf: Shape) -> _Buffer:
         laid_out = self.laid_out(i, leaf, index)
-        return _Buffer(i, index, laid_out, shape_bytes(laid_out), is_kept=isinstance(i.operation, Constant))
+        return _Buffer(
+            i, index, laid_out, shape_bytes(laid_out), is_read_only=isinstance(i.operation, Constant)
+        )
 
     def laid_out(self, i: HloInstruction, leaf: Shape, index: tuple[int, ...] = ()) -> Shape:
-        """Return a tile, or a tuple of them, with the layouts of the whole arrays."""
+        """Return the shape of a tile, or of a tuple of tiles, with the layouts of the global arrays."""
         if leaf.is_tuple:
             parts = enumerate(leaf.tuple_shapes)
             return Shape.tuple_([self.laid_out(i, part, (*index, n)) for n, part in parts])
-        whole = self.whole.get(i, leaf)
-        for n in index if whole.is_tuple else ():
-            whole = whole.tuple_shapes[n]
-        if not leaf.is_array or not whole.is_array or whole.layout is None or not whole.layout.tiles:
+        shape = self.global_shapes.get(i, leaf)
+        for n in index if shape.is_tuple else ():
+            shape = shape.tuple_shapes[n]
+        if not leaf.is_array or not shape.is_array or shape.layout is None or not shape.layout.tiles:
             return leaf
-        return leaf.with_layout(whole.layout) if whole.rank == leaf.rank else leaf
+        return leaf.with_layout(shape.layout) if shape.rank == leaf.rank else leaf
 
-    def _take_over(
+    def _reuse_operand(
         self,
-        place: int,
+        position: int,
         i: HloInstruction,
-        held: Mapping[HloInstruction, tuple[_Buffer, ...]],
-        made: Sequence[_Buffer],
+        buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]],
+        defined: Sequence[_Buffer],
     ) -> None:
-        """Let the result of an elementwise operation or an update take over memory that is not read later."""
+        """Place the result of an elementwise operation or an update in the buffer of a dead operand."""
         is_update = isinstance(i.operation, DynamicUpdateSlice)
-        if len(made) != 1 or not (i.operation.elementwise or is_update):
+        if len(defined) != 1 or not (i.operation.elementwise or is_update):
             return
-        (new,) = made
+        (new,) = defined
         for operand in i.operands[:1] if is_update else i.operands:
-            for old in held[operand]:
+            for old in buffers_of[operand]:
                 same = shape_bytes(old.shape) == new.bytes > 0
-                if same and old.last == place and not old.is_kept:
+                if same and old.last == position and not old.is_read_only:
                     if old.bytes:
-                        old.last = place - 1
+                        old.last = position - 1
                     else:
-                        new.bytes = 0  # the caller's memory
+                        new.bytes = 0  # in memory of the caller
                     return
 
     def _simulated(
-        self, computation: HloComputation, order: Sequence[HloInstruction], made: Sequence[list[_Buffer]]
+        self, computation: HloComputation, order: Sequence[HloInstruction], defined: Sequence[list[_Buffer]]
     ) -> list[int]:
-        """Return the bytes that live in each step, and note the peak."""
-        buffers = [buffer for own in made for buffer in own if buffer.bytes]
-        place_of = {i: place for place, i in enumerate(order)}
+        """Return the live bytes at each instruction, and record the peak."""
+        buffers = [buffer for new in defined for buffer in new if buffer.bytes]
+        position_of = {i: position for position, i in enumerate(order)}
         starts = {
-            b: -1 if isinstance(b.instruction.operation, Parameter | Constant) else place_of[b.instruction]
+            b: -1 if isinstance(b.instruction.operation, Parameter | Constant) else position_of[b.instruction]
             for b in buffers
         }
         change = [0] * (len(order) + 2)
@@ -280,46 +275,46 @@ class _Run:
             change[end + 1] -= buffer.bytes
         timeline: list[int] = []
         total, best = 0, (-1, 0, list[_Buffer]())
-        for place, i in enumerate(order):
-            total += change[place]
-            own = sum(b.bytes for b in made[place] if starts.get(b, -1) == place)
-            below = self._inside(i)
-            inside = sum(buffer.bytes for buffer in below)
-            replaces = not isinstance(i.operation, While)  # the result comes after what makes it
-            timeline.append(total + max(0, inside - own if replaces else inside))
+        for position, i in enumerate(order):
+            total += change[position]
+            result = sum(b.bytes for b in defined[position] if starts.get(b, -1) == position)
+            called = self._peak_of_calls(i)
+            inside = sum(buffer.bytes for buffer in called)
+            replaces = not isinstance(i.operation, While)  # the result is allocated after the call
+            timeline.append(total + max(0, inside - result if replaces else inside))
             if timeline[-1] > best[0]:
-                best = (timeline[-1], place, below if inside > own or not replaces else [])
-        _, at, below = best
-        replaced = bool(below) and not isinstance(order[at].operation, While)
+                best = (timeline[-1], position, called if inside > result or not replaces else [])
+        _, at, called = best
+        replaced = bool(called) and not isinstance(order[at].operation, While)
         live: list[_Buffer] = []
         for buffer in buffers:
             start, end = starts[buffer], max(buffer.last, starts[buffer])
             if start < 0 or (start <= at <= end and not (replaced and start == at)):
                 live.append(buffer)
-        self.peaks[computation] = _Peak(order[at].name, [*live, *below])
+        self.peaks[computation] = _Peak(order[at].name, [*live, *called])
         return timeline
 
-    def _inside(self, i: HloInstruction) -> list[_Buffer]:
-        """Return the buffers at the highest peak of the computations that an instruction runs."""
-        found: list[list[_Buffer]] = [[]]
+    def _peak_of_calls(self, i: HloInstruction) -> list[_Buffer]:
+        """Return the live buffers at the highest peak of the computations that an instruction calls."""
+        peaks: list[list[_Buffer]] = [[]]
         if i.operation.calls_program:
             for called in i.called_computations:
                 if called not in self.peaks:
                     self.computation(called, isinstance(i.operation, While))
-                found.append(self.peaks[called].buffers)
-        return max(found, key=lambda buffers: sum(buffer.bytes for buffer in buffers))
+                peaks.append(self.peaks[called].buffers)
+        return max(peaks, key=lambda buffers: sum(buffer.bytes for buffer in buffers))
 
 
-def _is_kept(buffer: _Buffer) -> bool:
-    """Return true for memory that may not change: of arguments of the entry, of constants."""
+def _is_constant(buffer: _Buffer) -> bool:
+    """Return true for read-only memory: arguments of the entry, and constants."""
     i = buffer.instruction
     return isinstance(i.operation, Constant) or (
         isinstance(i.operation, Parameter) and i.parent is not None and _is_entry(i.parent)
     )
 
 
-def _changed(loop: HloInstruction) -> set[int]:
-    """Return the leaves that a loop changes: all but those that its body hands on as they are."""
+def _changed_leaves(loop: HloInstruction) -> set[int]:
+    """Return the leaves that a loop changes: all but those that its body passes through."""
     (body, _) = loop.called_computations
     root, (parameter,) = body.root, body.parameters
     leaves = range(_leaf_count(loop.shape))

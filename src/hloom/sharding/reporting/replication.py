@@ -1,4 +1,4 @@
-"""Replication: arrays that every device has whole, and what it would save to cut them."""
+"""Replicated arrays, and the memory that sharding them would save."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hloom.sharding.planning.decisions import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class WholeArray:
-    """An array that every device has whole.
+class ReplicatedArray:
+    """A replicated array.
 
     Attributes:
         name, opcode: of the instruction.
         op_name, source: the framework's operation and source line; "" if not recorded.
         shape: of the array.
         bytes: on each device.
-        is_stated: the program states that it is whole; otherwise it is so silently.
-        axis, dimension: the largest axis of the mesh that divides a dimension, and that dimension; "" and -1
-            if none does.
-        saved: bytes that a device would save if it were cut so.
+        is_annotated: the program states that it is replicated.
+        axis, dimension: the largest mesh axis that divides a dimension, and that dimension; "" and -1 if none
+            does.
+        saved: bytes that a device would save if this axis sharded the dimension.
     """
 
     name: str
@@ -35,32 +35,32 @@ class WholeArray:
     source: str
     shape: str
     bytes: int
-    is_stated: bool
+    is_annotated: bool
     axis: str
     dimension: int
     saved: int
 
 
-def whole_arrays(
+def replicated_arrays(
     partitioned: Partitioned, devices: int, axes: Mapping[str, int], least: float
-) -> tuple[WholeArray, ...]:
-    """Return arrays of at least some bytes that every device has whole, the largest first.
+) -> tuple[ReplicatedArray, ...]:
+    """Return the replicated arrays of at least ``least`` bytes, the largest first.
 
-    Constants are left out, and values that consist of other arrays. Without axes, all devices are one.
+    Leaves out constants and aliases. Without axes, all devices count as one axis.
     """
     if devices == 1:
         return ()
     named = dict(axes) or {"devices": devices}
-    found = [
-        _whole_array(i, decision, named)
+    arrays = [
+        _replicated_array(i, decision, named)
         for i, decision in _computed(partitioned)
         if shape_bytes(i.shape) >= max(least, 1)
     ]
-    return tuple(sorted(found, key=lambda array: -array.bytes))
+    return tuple(sorted(arrays, key=lambda array: -array.bytes))
 
 
 def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decision]]:
-    """Yield the instructions of the program that compute whole arrays of rank 1 or more."""
+    """Yield the instructions that compute replicated arrays of rank 1 or more, with their decisions."""
     module = partitioned.module
     for i in module.instructions():
         decision = partitioned.decisions.get(i)
@@ -74,23 +74,23 @@ def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decisi
             yield i, decision
 
 
-def _whole_array(i: HloInstruction, decision: Decision, axes: Mapping[str, int]) -> WholeArray:
+def _replicated_array(i: HloInstruction, decision: Decision, axes: Mapping[str, int]) -> ReplicatedArray:
     size = shape_bytes(i.shape)
-    cuts = [
+    divisible = [
         (count, axis, d)
         for axis, count in axes.items()
         for d, extent in enumerate(i.shape.dimensions)
         if count > 1 and extent and extent % count == 0
     ]
-    count, axis, d = max(cuts, key=lambda cut: cut[0], default=(1, "", -1))
-    return WholeArray(
+    count, axis, d = max(divisible, key=lambda candidate: candidate[0], default=(1, "", -1))
+    return ReplicatedArray(
         i.name,
         i.opcode,
         op_name(i),
         source_line(i),
         i.shape.to_string(layout=False),
         size,
-        decision.is_stated,
+        decision.is_annotated,
         axis,
         d,
         size - math.ceil(size / count),

@@ -1,6 +1,6 @@
-"""The report of a sharded program: its collectives, their bytes and estimated time, memory, replication.
+"""The report of a sharded program: collectives with their bytes and times, memory, replicated arrays.
 
-Bytes are exact: they are those of the partitioned program. Times are estimates from latency and bandwidth.
+Bytes are exact, those of the partitioned program. Times are estimates from latency and bandwidth.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
 from hloom.sharding.partitioning.partitioner import Partitioned, partitioned_program
 from hloom.sharding.reading.meshes import axes_along, device_count, mesh_of, resized
 from hloom.sharding.reporting.explanations import Conflict, Explainer, Why
-from hloom.sharding.reporting.memory import Memory, memory_of
-from hloom.sharding.reporting.replication import WholeArray, whole_arrays
+from hloom.sharding.reporting.memory import MemoryUsage, memory_of
+from hloom.sharding.reporting.replication import ReplicatedArray, replicated_arrays
 from hloom.sharding.reporting.suggestions import Costs, Suggestion, scatters, suggested_shardings
 from hloom.sharding.reporting.topologies import Link, links_of, memory_of_device
 from hloom.sharding.reporting.traffic import Execution, executions
 
 _LEAST: Final = 0.01
-"""Part of the peak from which arrays are listed that every device has whole."""
+"""Fraction of the peak from which replicated arrays are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Row:
 
     Attributes:
         name, opcode: of the instruction in the partitioned program.
-        op_name, source: the framework's operation and source line that it comes from; "" if not recorded.
-        axes: the axes of the mesh in which the devices of a group differ; "" without a mesh.
-        members: the number of devices of a group.
-        bytes: what a device sends in one execution.
-        times: the number of executions in a step; of loops whose trip count is unknown, one iteration.
+        op_name, source: the framework's operation and source line; "" if not recorded.
+        axes: the mesh axes along which the devices of a group differ; "" without a mesh.
+        members: the size of a group.
+        bytes: that a device sends in one execution.
+        times: the number of executions in a step; loops of unknown trip count count as one iteration.
         seconds: the estimated time in a step.
-        why: what needs it.
+        why: it is needed.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def bytes_per_step(self) -> int:
-        """Return what a device sends in a step."""
+        """The bytes that a device sends in a step."""
         return self.bytes * self.times
 
 
@@ -70,55 +70,55 @@ class Report:
     Attributes:
         devices: the number of devices.
         mesh: the axes and their sizes.
-        collectives: those that send most in front.
-        memory: that of a device, over the schedule.
-        capacity: the memory that a device has; None if that is unknown.
-        replicated: parameters that every device has whole, with their bytes, the largest first.
-        unknown_loops: the number of loops whose trip count is unknown.
-        conflicts: cuts that excluded each other, and which were kept.
-        whole: arrays that every device has whole and that are at least 1 % of the peak, the largest first.
-        suggestions: replacements to consider.
+        collectives: those that send most first.
+        memory: of a device.
+        capacity: the memory of a device in bytes; None if unknown.
+        replicated: the replicated parameters with their bytes, the largest first.
+        unknown_loops: the number of loops of unknown trip count.
+        conflicts: instructions with incompatible shardings.
+        replicated_arrays: those of at least 1 % of the peak, the largest first.
+        suggestions: other shardings, and reduce-scatters.
     """
 
     devices: int
     mesh: Mapping[str, int]
     collectives: tuple[Row, ...]
-    memory: Memory
+    memory: MemoryUsage
     capacity: int | None = None
     replicated: tuple[tuple[str, int], ...] = ()
     unknown_loops: int = 0
     conflicts: tuple[Conflict, ...] = ()
-    whole: tuple[WholeArray, ...] = ()
+    replicated_arrays: tuple[ReplicatedArray, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
 
     @property
     def bytes_per_step(self) -> int:
-        """Return what a device sends in a step."""
+        """The bytes that a device sends in a step."""
         return sum(row.bytes_per_step for row in self.collectives)
 
     @property
     def seconds(self) -> float:
-        """Return the estimated time of the collectives in a step, one after the other."""
+        """The estimated time of the collectives in a step, one after the other."""
         return sum(row.seconds for row in self.collectives)
 
     @property
     def argument_bytes(self) -> int:
-        """Return the bytes of the arguments of a device."""
+        """The bytes of the arguments of a device."""
         return self.memory.argument_bytes
 
     @property
     def result_bytes(self) -> int:
-        """Return the bytes of the result of a device."""
+        """The bytes of the result of a device."""
         return self.memory.result_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """Return the most bytes that live at the same time on a device, arguments included."""
+        """The maximum of live bytes on a device, arguments included."""
         return self.memory.peak_bytes
 
     @property
     def fits(self) -> bool | None:
-        """Return whether the peak is at most the memory of a device; None if that is unknown."""
+        """True if the peak fits into the memory of a device; None if that is unknown."""
         return None if self.capacity is None else self.memory.peak_bytes <= self.capacity
 
     def to_json(self) -> dict[str, Any]:
@@ -139,42 +139,42 @@ def report(
     """Return the report of a program with shardings.
 
     Args:
-        program: a module, or what ``jax.jit(f).lower(...)`` returns.
-        mesh: sizes of axes, major first, or a mesh of JAX, abstract or not; axes that the program names get
-            these sizes. By default its own.
-        topology: a name of `TOPOLOGIES`, or a link for each axis; the slowest counts for several axes.
-        memory: bytes of a device; by default those of the topology.
-        tries: the number of other shardings to try for suggestions, each of which takes as long as the
-            report itself.
+        program: a module, or the result of ``jax.jit(f).lower(...)``.
+        mesh: sizes of axes, major first, or a mesh of JAX, abstract or not. Axes of the program with these
+            names get these sizes. By default the program's mesh.
+        topology: a name of `TOPOLOGIES`, or a link for each axis; of several axes the slowest link counts.
+        memory: bytes of a device; by default of the topology.
+        tries: the number of shardings to try for suggestions, each of which takes as long as the report
+            itself.
         progress: called with a description of each try.
 
     Raises HloError by the rules ``report.program``, ``report.mesh``, ``report.topology`` and those of the
     partitioner.
     """
-    given = _module(program)
+    original = _module(program)
     axes = _axis_sizes(mesh)
-    devices = device_count(given, axes)
-    module = resized(given, axes)
+    devices = device_count(original, axes)
+    module = resized(original, axes)
     named = axes or mesh_of(module)
     links = links_of(topology, named)
     partitioned = partitioned_program(module, devices)
     explainer = Explainer(partitioned.module, named)
     executed, unknown_loops = executions(partitioned.module, devices)
     rows = [
-        _row(one, named, links, explainer.why(partitioned.causes.get(one.sent.instruction)))
-        for one in executed
+        _row(execution, named, links, explainer.why(partitioned.causes.get(execution.sent.instruction)))
+        for execution in executed
     ]
-    held = memory_of(partitioned, module)
+    usage = memory_of(partitioned, module)
     summary = Report(
         devices,
         named,
         tuple(sorted(rows, key=lambda row: -row.bytes_per_step)),
-        held,
+        usage,
         memory if memory is not None else memory_of_device(topology),
         tuple(_replicated(module, partitioned)),
         unknown_loops,
         tuple(explainer.conflicts(partitioned.decisions)),
-        whole_arrays(partitioned, devices, named, _LEAST * held.peak_bytes),
+        replicated_arrays(partitioned, devices, named, _LEAST * usage.peak_bytes),
         tuple(scatters(executed)),
     )
     if not tries:
@@ -188,7 +188,7 @@ def report(
 
 
 def _axis_sizes(mesh: Any) -> dict[str, int]:
-    """Return the sizes of axes of a mapping or of a mesh of JAX."""
+    """Return the sizes of the axes of a mapping or a JAX mesh."""
     sizes: Any = getattr(mesh, "shape", mesh) if mesh is not None else {}
     if not isinstance(sizes, Mapping):
         message = f"expected sizes of axes or a mesh of JAX, got {type(mesh).__name__}"
@@ -206,21 +206,22 @@ def _module(program: Any) -> HloModule:
     return HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
 
 
-def _row(one: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
+def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
     """Return the row of a collective."""
-    i, members, amount = one.sent.instruction, one.sent.members, one.sent.bytes
+    traffic, times = execution.sent, execution.times
+    i, members, amount = traffic.instruction, traffic.members, traffic.bytes
     along = _axes(i, axes)
-    own = [links[axis] for axis in along.split("+") if axis in links] or [links[""]]
-    link = min(own, key=lambda link: link.bandwidth)
-    seconds = one.times * (_steps(i, members) * link.latency + amount / link.bandwidth)
-    return Row(i.name, i.opcode, op_name(i), source_line(i), along, members, amount, one.times, seconds, why)
+    used = [links[axis] for axis in along.split("+") if axis in links] or [links[""]]
+    link = min(used, key=lambda link: link.bandwidth)
+    seconds = times * (_steps(i, members) * link.latency + amount / link.bandwidth)
+    return Row(i.name, i.opcode, op_name(i), source_line(i), along, members, amount, times, seconds, why)
 
 
 def _steps(i: HloInstruction, members: int) -> int:
-    """Return the number of messages that follow each other.
+    """Return the number of consecutive messages.
 
-    An exchange of all with all takes one for each other device, anything else recursive doubling. Source:
-    Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    An all-to-all takes one for each other device, other collectives use recursive doubling. Source: Thakur,
+    Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
     """
     if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)):
         return 1
@@ -230,7 +231,7 @@ def _steps(i: HloInstruction, members: int) -> int:
 
 
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
-    """Return the axes in which the devices of a collective's group differ."""
+    """Return the axes along which the devices of a group of a collective differ."""
     operation = i.operation
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
         moving = [pair for pair in operation.source_target_pairs if pair[0] != pair[1]]
@@ -245,12 +246,12 @@ def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) ->
 
 
 def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:
-    """Return the parameters that every device has whole, large ones first."""
+    """Yield the replicated parameters with their bytes, the largest first."""
     tilings = iter(partitioned.parameters)
-    found: list[tuple[str, int]] = []
+    parameters: list[tuple[str, int]] = []
     for parameter in module.entry.parameters:
         for index, leaf in parameter.shape.leaves():
             if next(tilings).is_replicated and leaf.is_array and leaf.rank:
                 name = parameter.name + "".join(f"{{{n}}}" for n in index)
-                found.append((name, shape_bytes(leaf)))
-    yield from sorted(found, key=lambda pair: -pair[1])
+                parameters.append((name, shape_bytes(leaf)))
+    yield from sorted(parameters, key=lambda pair: -pair[1])

@@ -1,4 +1,4 @@
-"""All-reduces of which each device uses a part only: a reduce-scatter sends half as much."""
+"""All-reduces of which each device uses a slice only: a reduce-scatter would send half as much."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 
 
 def sliced_dimension(all_reduce: HloInstruction) -> int | None:
-    """Return the dimension along which each device of a group takes its own part of a sum; None if none.
+    """Return the dimension along which the devices of a group slice an all-reduce; None if they do not.
 
-    All uses must be slices into as many equal parts as the group has devices, and each device of the group
-    must take another one.
+    All uses must be slices into as many equal parts as there are devices in the group, a different part on
+    each.
     """
     operation = all_reduce.operation
     if (
@@ -26,22 +26,22 @@ def sliced_dimension(all_reduce: HloInstruction) -> int | None:
         return None
     groups = operation.replica_groups
     members = groups.first if isinstance(groups, IotaDeviceList) else next(iter(groups.groups), ())
-    found = {_part(user, all_reduce, members) for user in all_reduce.users}
-    return found.pop() if len(found) == 1 and not all_reduce.is_root else None
+    dimensions = {_partitioned_dimension(user, all_reduce, members) for user in all_reduce.users}
+    return dimensions.pop() if len(dimensions) == 1 and not all_reduce.is_root else None
 
 
-def _part(user: HloInstruction, whole: HloInstruction, members: Sequence[int]) -> int | None:
-    """Return the dimension along which a slice takes another part on each member."""
-    if not isinstance(user.operation, DynamicSlice) or user.operands[0] is not whole or len(members) < 2:
+def _partitioned_dimension(user: HloInstruction, total: HloInstruction, members: Sequence[int]) -> int | None:
+    """Return the dimension of which a slice takes a different part on each member."""
+    if not isinstance(user.operation, DynamicSlice) or user.operands[0] is not total or len(members) < 2:
         return None
-    pairs = zip(whole.shape.dimensions, user.shape.dimensions, strict=True)
-    cut = [d for d, (before, after) in enumerate(pairs) if before != after]
-    if len(cut) != 1:
+    pairs = zip(total.shape.dimensions, user.shape.dimensions, strict=True)
+    sliced = [d for d, (before, after) in enumerate(pairs) if before != after]
+    if len(sliced) != 1:
         return None
-    (d,) = cut
+    (d,) = sliced
     extent = user.shape.dimensions[d]
-    if extent * len(members) != whole.shape.dimensions[d]:
+    if extent * len(members) != total.shape.dimensions[d]:
         return None
     starts = [number_on(user.operands[1 + d], member) for member in members]
-    known = sorted(start for start in starts if start is not None)
-    return d if known == [n * extent for n in range(len(members))] else None
+    constant = sorted(start for start in starts if start is not None)
+    return d if constant == [n * extent for n in range(len(members))] else None

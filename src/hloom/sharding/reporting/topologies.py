@@ -1,4 +1,4 @@
-"""Topologies: the links between devices, and the memory of a device, by the vendors' figures."""
+"""Topologies: links between devices, and memory of a device, from vendor data sheets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.errors import HloError
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The connection of devices along an axis.
+    """The link between devices along an axis.
 
     Attributes:
         latency: seconds for one message.
@@ -25,10 +25,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Devices of a kind.
+    """A kind of device and its interconnect.
 
     Attributes:
-        link: the connection along every axis.
+        link: along every axis.
         memory: bytes of a device; None if they depend on the machine.
     """
 
@@ -58,11 +58,11 @@ _PREFIXES: Final = "KMGT"
 
 def parse_memory(text: str) -> int:
     """Return the bytes of ``16GiB``, ``80GB`` or ``1e9``; raises HloError by the rule ``memory.notation``."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is not None:
-        unit = (found[2] or "").upper()
+    size = _SIZE.fullmatch(text.strip())
+    if size is not None:
+        unit = (size[2] or "").upper()
         base = 1024 if unit.endswith("I") else 1000
-        return round(float(found[1]) * base ** (_PREFIXES.index(unit[0]) + 1 if unit else 0))
+        return round(float(size[1]) * base ** (_PREFIXES.index(unit[0]) + 1 if unit else 0))
     try:
         return round(float(text))
     except (ValueError, OverflowError):
@@ -71,7 +71,7 @@ def parse_memory(text: str) -> int:
 
 
 def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dict[str, Link]:
-    """Return the link of each axis; that of "" is the slowest.
+    """Return the link of each axis, and the slowest link as axis "".
 
     Raises HloError by the rule ``report.topology`` for an unknown name or an axis without a link.
     """
@@ -86,7 +86,7 @@ def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dic
 
 
 def memory_of_device(topology: str | Mapping[str, Link]) -> int | None:
-    """Return the bytes of a device's memory; None if the topology does not tell."""
+    """Return the memory of a device in bytes; None if the topology does not state it."""
     return _named(topology).memory if isinstance(topology, str) else None
 
 

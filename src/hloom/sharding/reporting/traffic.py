@@ -1,7 +1,7 @@
 """Traffic: the bytes that a device sends in each collective of a partitioned program.
 
-The figures are those of ring algorithms: a member of a group of n sends n - 1 parts of n of what it gathers,
-scatters or exchanges, and twice as much in an all-reduce. A permutation sends the whole operand.
+The model is ring algorithms: a member of a group of n sends (n - 1) / n of what it gathers, scatters or
+exchanges, and twice as much in an all-reduce. A permutation sends the full operand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sent:
 
 
 def sent(instruction: HloInstruction, devices: int) -> Sent | None:
-    """Return what a device sends in an instruction; None if it is no collective, or only the end of one."""
+    """Return the traffic of an instruction; None unless it is a collective or the start of one."""
     operation = instruction.operation
     size = sum(shape_bytes(operand.shape) for operand in instruction.operands)
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
@@ -59,7 +59,7 @@ def sent(instruction: HloInstruction, devices: int) -> Sent | None:
 
 
 def _members(operation: Collective, devices: int) -> int:
-    """Return the number of devices of the largest group; all if none are listed."""
+    """Return the size of the largest group; all devices if no groups are listed."""
     groups = operation.replica_groups
     if isinstance(groups, IotaDeviceList):
         return groups.group_size
@@ -67,25 +67,25 @@ def _members(operation: Collective, devices: int) -> int:
 
 
 def collectives(module: HloModule) -> Iterator[Sent]:
-    """Return what a device sends in each collective of a module, wherever it stands, once each."""
+    """Yield the traffic of each collective of a module, for one execution."""
     for instruction in module.instructions():
-        found = sent(instruction, module.config.num_partitions)
-        if found is not None:
-            yield found
+        traffic = sent(instruction, module.config.num_partitions)
+        if traffic is not None:
+            yield traffic
 
 
 def bytes_sent(module: HloModule) -> int:
-    """Return the sum over all collectives of a module, once each, whatever loops they stand in."""
-    return sum(one.bytes for one in collectives(module))
+    """Return the bytes of all collectives of a module, once each, regardless of loops."""
+    return sum(traffic.bytes for traffic in collectives(module))
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Executions of a collective in a step.
+    """The executions of a collective in a step.
 
     Attributes:
-        sent: what a device sends in one of them.
-        times: their number; of loops whose trip count is unknown, one iteration.
+        sent: the traffic of one execution.
+        times: the number of executions; loops of unknown trip count count as one iteration.
     """
 
     sent: Sent
@@ -93,21 +93,26 @@ class Execution:
 
 
 def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
-    """Return the executions of all collectives in a step, and the number of loops of unknown length."""
+    """Return the executions of all collectives in a step, and the number of loops of unknown trip count."""
     WhileLoopTripCountAnnotator().run(module)
-    found: list[Execution] = []
-    return found, _executed(module.entry, devices, 1, found)
+    executed: list[Execution] = []
+    return executed, _count_executions(module.entry, devices, 1, executed)
 
 
-def _executed(computation: HloComputation, devices: int, times: int, found: list[Execution]) -> int:
+def _count_executions(
+    computation: HloComputation, devices: int, times: int, executed: list[Execution]
+) -> int:
+    """Append the executions of a computation; return the number of loops of unknown trip count."""
     unknown = 0
     for i in computation.instructions:
-        one = sent(i, devices)
-        if one is not None:
-            found.append(Execution(one, times))
+        traffic = sent(i, devices)
+        if traffic is not None:
+            executed.append(Execution(traffic, times))
         elif i.operation.calls_program:
             count = known_trip_count(i) if isinstance(i.operation, While) else 1
             unknown += count is None
             for called in i.called_computations:
-                unknown += _executed(called, devices, times if count is None else times * count, found)
+                unknown += _count_executions(
+                    called, devices, times if count is None else times * count, executed
+                )
     return unknown

@@ -4,12 +4,11 @@
 
     hloom.sharding.store("state", results, numbers, module.entry.root.shape, partitioned.results)
     state = hloom.sharding.stored("state")                     # arrays by name; nothing is read yet
-    given = hloom.sharding.cut(tuple(state.values()), partitioned.parameters, device)
+    arguments = hloom.sharding.cut(tuple(state.values()), partitioned.parameters, device)
 
-Each process writes the tiles of its devices, and reads what its devices need, however the arrays were cut
-when they were written: a run continues with another number of devices or processes. Zarr's version 2 divides
-arrays into chunks of one size, which are stored whole at the edges, like the tiles of a sharding.
-TensorStore and zarr-python read and write it. Chunks are not compressed.
+Each process writes the tiles of its devices, and reads what its devices need, in any tiling: a run can
+continue with another number of devices or processes. Zarr version 2 divides arrays into chunks of one size,
+padded at the edges like tiles. TensorStore and zarr-python read and write it. Chunks are not compressed.
 
 Source of the format: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
 """
@@ -40,7 +39,7 @@ _GROUP: Final = ".zgroup"
 
 
 class ProcessGroup(Protocol):
-    """The processes that store an array together, such as `hloom.runtime.mpi.world()`."""
+    """The processes that store an array collectively, such as `hloom.runtime.mpi.world()`."""
 
     rank: int
 
@@ -50,7 +49,7 @@ class ProcessGroup(Protocol):
 
 
 class StoredArray:
-    """An array in files, of which only the parts that are asked for are read: ``array[2:4, :]``.
+    """An array in files, read lazily by parts such as ``array[2:4, :]``.
 
     Attributes:
         path: the directory.
@@ -82,9 +81,9 @@ class StoredArray:
         return f"<StoredArray {self.path}: {self.dtype}{list(self.shape)} in files of {list(self.chunks)}>"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Read the whole array."""
-        whole = self[tuple([slice(0, n) for n in self.shape])]
-        return whole if dtype is None else whole.astype(dtype)
+        """Read the full array."""
+        array = self[tuple([slice(0, n) for n in self.shape])]
+        return array if dtype is None else array.astype(dtype)
 
     def __getitem__(self, part: tuple[slice, ...]) -> Array:
         """Read a part: a slice of step 1 for each dimension, within the array.
@@ -93,27 +92,27 @@ class StoredArray:
         """
         pairs = zip(part, self.shape, strict=True)
         spans = [(s.start or 0, n if s.stop is None else s.stop) for s, n in pairs]
-        made = np.empty([max(0, end - begin) for begin, end in spans], self.dtype)
-        if not made.size:
-            return made
+        array = np.empty([max(0, end - begin) for begin, end in spans], self.dtype)
+        if not array.size:
+            return array
         ranges = [range(b // c, -(-e // c)) for (b, e), c in zip(spans, self.chunks, strict=True)]
-        for place in itertools.product(*ranges):
+        for chunk in itertools.product(*ranges):
             source: list[slice] = []
             target: list[slice] = []
-            for (begin, end), n, size in zip(spans, place, self.chunks, strict=True):
+            for (begin, end), n, size in zip(spans, chunk, self.chunks, strict=True):
                 first, last = max(begin, n * size), min(end, (n + 1) * size)
                 source.append(slice(first - n * size, last - n * size))
                 target.append(slice(first - begin, last - begin))
-            made[tuple(target)] = self._chunk(place)[tuple(source)]
-        return made
+            array[tuple(target)] = self._chunk(chunk)[tuple(source)]
+        return array
 
-    def _chunk(self, place: Sequence[int]) -> Array:
-        """Return a chunk, of which only the pages that are used are read."""
-        file = self.path / (self._separator.join(map(str, place)) or "0")
+    def _chunk(self, index: Sequence[int]) -> Array:
+        """Return a memory-mapped chunk."""
+        file = self.path / (self._separator.join(map(str, index)) or "0")
         count = int(np.prod(self.chunks, dtype=np.int64))
         if not file.exists():
             if self._fill is None:
-                raise HloError(f"{file} is missing: the array was not stored whole", rule="stored.tile")
+                raise HloError(f"{file} is missing: the array was not stored completely", rule="stored.tile")
             return np.broadcast_to(np.asarray(self._fill).astype(self._in_file), self.chunks)
         size = file.stat().st_size
         if size != count * self._in_file.itemsize:
@@ -123,7 +122,7 @@ class StoredArray:
 
 
 def stored(directory: str | Path) -> dict[str, StoredArray]:
-    """Open all arrays of a directory, by name in the order of their numbers; or a single array, named "".
+    """Open all arrays of a directory, by name in natural order; or a single array, named "".
 
     Raises HloError by ``stored.not-found`` if there is none, and by ``stored.metadata``.
     """
@@ -146,40 +145,40 @@ def store(
     name: str = "result",
     processes: ProcessGroup | None = None,
 ) -> list[str]:
-    """Write the arrays of a value that lies on several devices; return their names.
+    """Write the arrays of a sharded value; return their names.
 
-    The directory is complete or unchanged: it takes its name when everything is written. All processes call
-    this at the same time; they write to one file system.
+    The directory is replaced atomically, after everything is written. All processes call this function
+    collectively, and share a file system.
 
     Args:
-        directory: what it held before is removed.
-        values: the value of each device of this process: an array, or a nested tuple; tokens are None.
-        devices: the numbers of these devices.
-        shape: of the whole value.
+        directory: replaced if it exists.
+        values: of each device of this process: an array, or a nested tuple; None for tokens.
+        devices: the ids of these devices.
+        shape: the global shape.
         tilings: of its leaves.
         name: of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
-        processes: all processes that have devices.
+        processes: all processes with devices.
 
-    Raises HloError by ``stored.summands`` for arrays of which devices have summands, by ``stored.failed`` if
-    another process cannot write, and OSError.
+    Raises HloError by ``stored.unreduced`` for partial sums, by ``stored.failed`` if another process cannot
+    write, and OSError.
     """
     path = Path(directory)
     partial = path.with_name(path.name + ".partial")
     leaves = list(shape.leaves())
     for (index, _), tiling in zip(leaves, tilings, strict=True):
-        if tiling.summands is not None:
-            message = f"devices have summands of {_leaf_name(name, index)}; let the program add them"
-            raise HloError(message, rule="stored.summands")
+        if tiling.unreduced is not None:
+            message = f"{_leaf_name(name, index)} is unreduced; reduce its partial sums in the program"
+            raise HloError(message, rule="stored.unreduced")
     first = processes is None or processes.rank == 0
-    together = _Together(processes)
-    with together:
+    step = _CollectiveStep(processes)
+    with step:
         if first:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             (partial / _GROUP).write_text('{"zarr_format": 2}')
     names: list[str] = []
-    with together:
-        own = [list(flat(value)) for value in values]
+    with step:
+        leaves_by_device = [list(flat(value)) for value in values]
         for n, ((index, leaf), tiling) in enumerate(zip(leaves, tilings, strict=True)):
             if not leaf.is_array:
                 continue
@@ -188,15 +187,16 @@ def store(
             folder.mkdir(exist_ok=True)
             if first:
                 (folder / _ARRAY).write_text(_described(leaf, tiling))
-            _write_tiles(folder, {d: mine[n] for d, mine in zip(devices, own, strict=True)}, leaf, tiling)
-    with together:
+            tiles = {d: parts[n] for d, parts in zip(devices, leaves_by_device, strict=True)}
+            _write_tiles(folder, tiles, leaf, tiling)
+    with step:
         if first:
             _replace(path, partial)
     return names
 
 
-class _Together:
-    """Ends a step of all processes in all of them, or raises in all of them if one has failed."""
+class _CollectiveStep:
+    """A step of all processes: if it fails in one of them, it raises in all."""
 
     def __init__(self, processes: ProcessGroup | None) -> None:
         self._processes = processes
@@ -207,31 +207,31 @@ class _Together:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._processes is None:
             return
-        found = self._processes.all_gather(str(error) if error is not None else None)
-        others = [f"process {rank}: {text}" for rank, text in enumerate(found) if text is not None]
-        if others and error is None:
-            raise HloError(f"the arrays were not stored: {'; '.join(others)}", rule="stored.failed")
+        errors = self._processes.all_gather(str(error) if error is not None else None)
+        failures = [f"process {rank}: {text}" for rank, text in enumerate(errors) if text is not None]
+        if failures and error is None:
+            raise HloError(f"the arrays were not stored: {'; '.join(failures)}", rule="stored.failed")
 
 
 def _write_tiles(folder: Path, tiles: dict[int, Any], shape: Shape, tiling: Tiling) -> None:
-    """Write the tiles of which no device with a smaller number has a copy."""
+    """Write the tiles of which no device with a smaller id has a copy."""
     firsts: dict[tuple[int, ...], int] = {}
-    for device, place in enumerate(tiling.places):
-        firsts.setdefault(place, device)
+    for device, index in enumerate(tiling.tile_indices):
+        firsts.setdefault(index, device)
     extents = tiling.local(shape.dimensions)
-    for place, device in firsts.items():
-        begins = [p * n for p, n in zip(place, extents, strict=True)]
+    for index, device in firsts.items():
+        begins = [p * n for p, n in zip(index, extents, strict=True)]
         inside = [min(n, d - b) for n, d, b in zip(extents, shape.dimensions, begins, strict=True)]
         if device not in tiles or min(inside, default=1) <= 0:
             continue
         tile = np.zeros(extents, shape.element_type.numpy_dtype)
         part = tuple([slice(0, n) for n in inside])
         tile[part] = np.asarray(tiles[device])[part]
-        (folder / (".".join(map(str, place)) or "0")).write_bytes(tile.tobytes())
+        (folder / (".".join(map(str, index)) or "0")).write_bytes(tile.tobytes())
 
 
 def _replace(path: Path, partial: Path) -> None:
-    """Let a directory take the place of another one."""
+    """Replace a directory by another one."""
     old = path.with_name(path.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if path.exists():
@@ -244,7 +244,7 @@ def _replace(path: Path, partial: Path) -> None:
 
 
 def _described(shape: Shape, tiling: Tiling) -> str:
-    return json.dumps({
+    metadata = {
         "zarr_format": 2,
         "shape": list(shape.dimensions),
         "chunks": [max(1, n) for n in tiling.local(shape.dimensions)],
@@ -254,7 +254,8 @@ def _described(shape: Shape, tiling: Tiling) -> str:
         "order": "C",
         "filters": None,
         "dimension_separator": ".",
-    })  # fmt: skip
+    }
+    return json.dumps(metadata)
 
 
 def _metadata(file: Path) -> Settings:
@@ -269,7 +270,7 @@ def _metadata(file: Path) -> Settings:
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return numpy's code for its own types, and the names that TensorStore uses for others."""
+    """Return numpy's code of its own types, and TensorStore's name of others."""
     return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
 
 
@@ -289,6 +290,6 @@ def _leaf_name(name: str, index: Sequence[int]) -> str:
 
 
 def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Order numbers in names by their values."""
+    """Return a sort key that orders numbers in names by value."""
     parts = re.split(r"(\d+)", name)
     return tuple([(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts])

@@ -1,4 +1,4 @@
-"""Tiles of whole values: cut for devices, and put together from theirs."""
+"""Conversion between global values and the tiles of devices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Array = np.ndarray[Any, Any]
 
 
 def cut(value: Any, tilings: Sequence[Tiling], device: int) -> Any:
-    """Return a device's tiles of the arrays of a value.
+    """Return the tiles of a value on a device.
 
     Args:
-        value: an array, or a nested tuple or list of arrays; tokens are None. Of a `StoredArray` only the
+        value: an array, or a nested tuple or list of arrays; None for tokens. Of a `StoredArray` only the
             tile is read.
-        tilings: of all its arrays and tokens, in order.
-        device: the number of the device.
+        tilings: of its leaves, in order.
+        device: the device id.
 
     Returns:
-        The same nested tuple of tiles. All devices have tiles of one size: beyond an array's end are zeros.
+        The same nested tuple of tiles. All tiles have one size: the last ones are padded with zeros.
     """
     return _cut(value, iter(tilings), device)
 
@@ -36,13 +36,13 @@ def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Any:
 
 
 def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
-    """Return a device's tile of an array; zeros if the device is to add nothing to a sum."""
+    """Return the tile of an array on a device; all partial sums but the first one are zeros."""
     array: Any = value if isinstance(getattr(value, "shape", None), tuple) else np.asarray(value)
     extents = tiling.local(array.shape)
-    begins = [n * p for n, p in zip(extents, tiling.places[device], strict=True)]
+    begins = [n * p for n, p in zip(extents, tiling.tile_indices[device], strict=True)]
     sizes = [max(0, min(n, d - b)) for n, b, d in zip(extents, begins, array.shape, strict=True)]
     part = np.asarray(array[tuple([slice(b, b + n) for b, n in zip(begins, sizes, strict=True)])])
-    if tiling.summands and tiling.summands[device]:
+    if tiling.unreduced and tiling.unreduced[device]:
         return np.zeros(extents, part.dtype)
     if part.shape == extents:
         return part
@@ -50,16 +50,18 @@ def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
 
 
 def joined(tiles: Sequence[Any], tilings: Sequence[Tiling], shape: Shape) -> Any:
-    """Return a whole value from the values of all devices: the inverse of `cut`, with summands added.
+    """Return a global value from the tiles of all devices: the inverse of `cut`. Partial sums are added.
 
     Args:
-        tiles: the value of each device: an array, or a nested tuple.
+        tiles: by device: an array, or a nested tuple of arrays.
         tilings: of its leaves.
-        shape: of the whole value.
+        shape: the global shape.
     """
     leaves = zip(*(flat(value) for value in tiles), strict=True)
     pairs = zip(leaves, tilings, shape.leaves(), strict=True)
-    return nested(shape, iter([_whole(each, tiling, leaf.dimensions) for each, tiling, (_, leaf) in pairs]))
+    return nested(
+        shape, iter([_assembled(each, tiling, leaf.dimensions) for each, tiling, (_, leaf) in pairs])
+    )
 
 
 def flat(value: Any) -> Iterator[Any]:
@@ -76,18 +78,18 @@ def nested(shape: Shape, leaves: Iterator[Any]) -> Any:
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 
-def _whole(tiles: Sequence[Any], tiling: Tiling, dimensions: Sequence[int]) -> Any:
-    """Return the array of the devices' tiles, or the sum of those that hold summands."""
+def _assembled(tiles: Sequence[Any], tiling: Tiling, dimensions: Sequence[int]) -> Any:
+    """Return the array that consists of tiles, or of sums of partial sums."""
     if tiles[0] is None:
         return None
     arrays: list[Array] = [np.asarray(tile) for tile in tiles]
     extents = arrays[0].shape
-    whole = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], arrays[0].dtype)
+    padded = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], arrays[0].dtype)
     added: set[tuple[tuple[int, ...], int]] = set()
-    for device, (tile, place) in enumerate(zip(arrays, tiling.places, strict=True)):
-        number = tiling.summands[device] if tiling.summands else 0
-        if (place, number) not in added:
-            part = tuple([slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True)])
-            whole[part] += tile
-            added.add((place, number))
-    return whole[tuple([slice(0, d) for d in dimensions])]
+    for device, (tile, index) in enumerate(zip(arrays, tiling.tile_indices, strict=True)):
+        number = tiling.unreduced[device] if tiling.unreduced else 0
+        if (index, number) not in added:
+            part = tuple([slice(p * n, (p + 1) * n) for p, n in zip(index, extents, strict=True)])
+            padded[part] += tile
+            added.add((index, number))
+    return padded[tuple([slice(0, d) for d in dimensions])]

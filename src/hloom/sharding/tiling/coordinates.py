@@ -1,11 +1,11 @@
-"""Columns: for each device the index of its tile along one dimension.
+"""Device coordinates: the index of each device's tile along one dimension.
 
-A regular column is given by digits of the device's number: ``((4, 2), (1, 2))`` is the index whose major
-digit is ``device // 4 % 2`` and whose minor one is ``device // 1 % 2``. Work on digits takes the same time
-for 8 devices and for 65,536. Any other column lists the indices.
+A regular coordinate is a mixed-radix number made of digits of the device id: ``((4, 2), (1, 2))`` has the
+major digit ``device // 4 % 2`` and the minor digit ``device // 1 % 2``. Algorithms on digits take the same
+time for 8 devices and for 65,536. An irregular coordinate lists its value for each device.
 
-The digits of several columns are made comparable by `refined`: it divides the number of a device into axes of
-prime sizes, the major one first, so that each column consists of whole axes.
+`refined` brings several coordinates to a common basis: it factors the device id into axes of prime size,
+major axis first, such that each coordinate consists of whole axes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import numpy as np
 from hloom.ir.device_groups import DeviceList, IotaDeviceList, IotaTiles
 
 Digit: TypeAlias = tuple[int, int]
-"""The digit ``device // stride % size`` of a device's number: stride and size."""
+"""Stride and size of the digit ``device // stride % size`` of a device id."""
 DeviceGroups: TypeAlias = DeviceList | IotaDeviceList
 
 MOST_LISTED: Final = 64
-"""Up to this number of devices, groups and tables are written as lists, which are easier to read."""
+"""Number of devices up to which groups and tables are written as lists, for readability."""
 
 
 @dataclass(frozen=True)
-class Column:
-    """The index of each device's tile.
+class Coordinate:
+    """The index of each device's tile along one dimension.
 
     Attributes:
         devices: the number of devices.
-        digits: the digits of a regular column, the major one first; adjacent digits are merged.
-        listed: the indices of another column.
+        digits: of a regular coordinate, major first; adjacent digits are merged.
+        listed: the indices of an irregular coordinate, by device; empty for a regular one.
     """
 
     devices: int
@@ -44,8 +44,8 @@ class Column:
     listed: tuple[int, ...] = ()
 
     @staticmethod
-    def along(digits: Iterable[Digit], devices: int) -> Column:
-        """Return the regular column of some digits."""
+    def along(digits: Iterable[Digit], devices: int) -> Coordinate:
+        """Return the regular coordinate with the given digits."""
         merged: list[Digit] = []
         for stride, size in digits:
             if size == 1:
@@ -54,16 +54,16 @@ class Column:
                 merged[-1] = (stride, merged[-1][1] * size)
             else:
                 merged.append((stride, size))
-        return Column(devices, tuple(merged))
+        return Coordinate(devices, tuple(merged))
 
     @staticmethod
-    def of(indices: Sequence[int]) -> Column:
-        """Return the column of some indices."""
+    def of(indices: Sequence[int]) -> Coordinate:
+        """Return the coordinate with the given index for each device; regular if possible."""
         return _recognized(tuple(indices))
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
-        """The index for each device."""
+        """The index of each device."""
         if self.listed:
             return self.listed
         numbers = np.arange(self.devices)
@@ -74,30 +74,31 @@ class Column:
 
     @property
     def count(self) -> int:
-        """Return the number of indices."""
+        """The number of distinct indices."""
         return max(self.listed) + 1 if self.listed else math.prod(size for _, size in self.digits)
 
     def __getitem__(self, device: int) -> int:
-        """Return the index for a device."""
+        """Return the index of a device."""
         return self.indices[device]
 
 
 @lru_cache(maxsize=1024)
-def _recognized(indices: tuple[int, ...]) -> Column:
+def _recognized(indices: tuple[int, ...]) -> Coordinate:
+    """Return the regular coordinate with these indices, or the irregular one if there is none."""
     devices = len(indices)
     for sizes in _radices(devices):
         strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
         weighed = [(indices[stride], stride, size) for stride, size in zip(strides, sizes, strict=True)]
         used = sorted((w for w in weighed if w[0]), reverse=True)
-        found = Column.along([(stride, size) for _, stride, size in used], devices)
-        if found.indices == indices:
-            return found
-    return Column(devices, (), indices)
+        regular = Coordinate.along([(stride, size) for _, stride, size in used], devices)
+        if regular.indices == indices:
+            return regular
+    return Coordinate(devices, (), indices)
 
 
 @lru_cache
 def _radices(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Return the orders of the prime factors of a number of devices; only one of many factors."""
+    """Return the orders of the prime factors of a number of devices; one order if there are many factors."""
     primes = _primes(devices)
     if len(set(primes)) < 2 or len(primes) > 6:
         return (tuple(primes),)
@@ -105,30 +106,31 @@ def _radices(devices: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _primes(number: int) -> list[int]:
-    found: list[int] = []
+    primes: list[int] = []
     candidate = 2
     while number > 1:
         while number % candidate == 0:
-            found.append(candidate)
+            primes.append(candidate)
             number //= candidate
         candidate += 1
-    return found
+    return primes
 
 
 Axes: TypeAlias = "tuple[int, ...]"
-"""Numbers of axes, major first."""
+"""Axis numbers, major first."""
 
 
 @lru_cache(maxsize=8192)
-def refined(columns: tuple[Column, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
-    """Return the sizes of axes, major first, and the axes of each column; None if one is not regular.
+def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
+    """Factor device ids into axes of which all coordinates consist.
 
-    None as well if the digits of different columns cross: there are no common axes.
+    Returns the sizes of the axes, major first, and the axes of each coordinate; None if a coordinate is
+    irregular or if digits of different coordinates overlap partially.
     """
-    if not columns or any(column.listed for column in columns):
+    if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None
-    devices = columns[0].devices
-    digits = [digit for column in columns for digit in column.digits]
+    devices = coordinates[0].devices
+    digits = [digit for coordinate in coordinates for digit in coordinate.digits]
     bounds = sorted({1, devices, *(s for s, _ in digits), *(s * size for s, size in digits)})
     if any(larger % smaller for smaller, larger in pairwise(bounds)):
         return None
@@ -138,27 +140,27 @@ def refined(columns: tuple[Column, ...]) -> tuple[tuple[int, ...], tuple[Axes, .
             axes.append((smaller, size))
             smaller *= size
     axes.reverse()
-    found = tuple(
+    axes_of = tuple(
         tuple(
             k
-            for stride, size in column.digits
+            for stride, size in coordinate.digits
             for k, (s, _) in enumerate(axes)
             if stride <= s < stride * size
         )
-        for column in columns
+        for coordinate in coordinates
     )
-    return tuple(size for _, size in axes), found
+    return tuple(size for _, size in axes), axes_of
 
 
-def column_along(axes: Iterable[int], sizes: Sequence[int]) -> Column:
-    """Return the column of some axes, the first of which is the major one."""
+def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
+    """Return the coordinate along some axes, major axis first."""
     strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-    return Column.along([(strides[k], sizes[k]) for k in axes], math.prod(sizes))
+    return Coordinate.along([(strides[k], sizes[k]) for k in axes], math.prod(sizes))
 
 
 @lru_cache(maxsize=1024)
 def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
-    """Return groups of the devices that differ in some axes only, in the order of those axes."""
+    """Return groups of devices that differ along some axes only, in row-major order of these axes."""
     others = [k for k in range(len(sizes)) if k not in axes]
     width, devices = math.prod(sizes[k] for k in axes), math.prod(sizes)
     tiles = IotaTiles.canonical(sizes, (*others, *axes))
@@ -167,29 +169,28 @@ def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
 
 
 def group_size(groups: DeviceGroups) -> int:
-    """Return the number of devices of a group."""
+    """Return the number of devices in each group."""
     return groups.group_size if isinstance(groups, IotaDeviceList) else len(groups.groups[0])
 
 
-def are_independent(columns: Sequence[Column]) -> bool:
-    """Return true if every combination of indices is on equally many devices."""
-    found = refined(tuple(columns))
-    if found is not None:
-        used = [k for axes in found[1] for k in axes]
+def are_independent(coordinates: Sequence[Coordinate]) -> bool:
+    """Return true if every combination of indices occurs on the same number of devices."""
+    basis = refined(tuple(coordinates))
+    if basis is not None:
+        used = [k for axes in basis[1] for k in axes]
         return len(used) == len(set(used))
-    places = list(zip(*(column.indices for column in columns), strict=True))
     copies: dict[tuple[int, ...], int] = {}
-    for place in places:
-        copies[place] = copies.get(place, 0) + 1
-    wanted = math.prod(column.count for column in columns)
-    return len(copies) == wanted and len(set(copies.values())) == 1
+    for position in zip(*(coordinate.indices for coordinate in coordinates), strict=True):
+        copies[position] = copies.get(position, 0) + 1
+    combinations = math.prod(coordinate.count for coordinate in coordinates)
+    return len(copies) == combinations and len(set(copies.values())) == 1
 
 
-def same_classes(columns: Sequence[Column], column: Column) -> bool:
-    """Return true if devices have the same index in a column exactly if they have the same in all others."""
-    found = refined((*columns, column))
-    if found is not None:
-        *others, own = found[1]
-        return {k for axes in others for k in axes} == set(own)
-    pairs = set(zip(zip(*(c.indices for c in columns), strict=True), column.indices, strict=True))
+def same_classes(coordinates: Sequence[Coordinate], coordinate: Coordinate) -> bool:
+    """Return true if several coordinates together partition the devices as another coordinate does."""
+    basis = refined((*coordinates, coordinate))
+    if basis is not None:
+        *others, axes = basis[1]
+        return {k for other in others for k in other} == set(axes)
+    pairs = set(zip(zip(*(c.indices for c in coordinates), strict=True), coordinate.indices, strict=True))
     return len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})

@@ -1,8 +1,9 @@
-"""Ranges of a cut dimension that devices need, and the permutations that bring their pieces.
+"""Ranges of a sharded dimension that devices need, and the permutations that deliver them.
 
-`Halo` says which range of an array every device needs. Its pieces are the parts of ranges that are in one
-tile; a `Part` is one permutation, in which everyone sends and receives at most one piece. If devices need
-ranges by the tile that they hold, tiles stand for the devices, else each device for itself (`Holders`).
+`Halo` states the range of an array that each device needs. A `HaloSegment` is the part of a range within one
+tile; an `ExchangeRound` is one permutation, in which each device sends and receives at most one segment. If
+the range depends only on the tile that a device owns, tiles stand for devices; otherwise each device stands
+for itself (`TileOwners`).
 """
 
 from __future__ import annotations
@@ -13,76 +14,76 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from hloom.sharding.tiling.coordinates import Column
+from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class Holders:
-    """The tiles of a dimension that devices hold.
+class TileOwners:
+    """The tiles of a dimension, by device.
 
     Attributes:
         tiles: the number of tiles.
-        held: the tile of each device.
-        classes: the number of the class of each device; devices give each other pieces within a class.
+        tile_of: the tile of each device.
+        class_of: the class of each device; devices exchange segments within their class.
     """
 
     tiles: int
-    held: tuple[int, ...]
-    classes: tuple[int, ...]
+    tile_of: tuple[int, ...]
+    class_of: tuple[int, ...]
 
     def by_tile(self) -> dict[tuple[int, int], list[int]]:
-        """Return the devices that hold a tile, by class and tile."""
-        found: dict[tuple[int, int], list[int]] = {}
-        for device, place in enumerate(zip(self.classes, self.held, strict=True)):
-            found.setdefault(place, []).append(device)
-        return found
+        """Return the owners of each tile, by class and tile."""
+        owners: dict[tuple[int, int], list[int]] = {}
+        for device, key in enumerate(zip(self.class_of, self.tile_of, strict=True)):
+            owners.setdefault(key, []).append(device)
+        return owners
 
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """The ranges of a dimension that devices need.
+    """The ranges of a dimension that devices need, all of one length.
 
     Attributes:
-        extent: the extent of the whole dimension.
-        starts: the first index for each tile, or for each device; it may be outside of the array.
-        length: the length of each range.
-        needed: how many elements of each range are needed, the first ones; the others have any value.
-        holders: the tiles of the devices; None if the devices that need a range hold the tile of its number.
-        wraps: behind the last index comes the first one, and before the first one the last.
+        extent: of the dimension of the global array.
+        starts: the first index of each range, by tile or by device; may be out of bounds.
+        length: of each range.
+        needed: the number of elements of each range whose value matters, from its start.
+        owners: the owners of the tiles; None if ranges are numbered by tile.
+        wraps: indices are modulo the extent.
     """
 
     extent: int
     starts: tuple[int, ...]
     length: int
     needed: tuple[int, ...]
-    holders: Holders | None = None
+    owners: TileOwners | None = None
     wraps: bool = False
 
     @property
     def local(self) -> int:
-        """Return the extent of a tile."""
-        return -(-self.extent // (self.holders.tiles if self.holders is not None else len(self.starts)))
+        """The extent of a tile."""
+        return -(-self.extent // (self.owners.tiles if self.owners is not None else len(self.starts)))
 
-    def parts(self) -> tuple[Part, ...]:
-        """Return what tiles keep and what they give each other, in few elements (found greedily)."""
-        return _parts(self)
+    def rounds(self) -> tuple[ExchangeRound, ...]:
+        """Return the exchange rounds, chosen greedily to send few elements; the first one may be local."""
+        return _rounds(self)
 
-    def pieces(self) -> Iterator[tuple[int, Piece]]:
-        """Yield the pieces that tiles or devices need, with the number of each."""
-        having = self.holders.by_tile() if self.holders is not None else {}
+    def segments(self) -> Iterator[tuple[int, HaloSegment]]:
+        """Yield the segments of each range, with the number of the range."""
+        owners = self.owners.by_tile() if self.owners is not None else {}
         load: dict[int, int] = {}
-        for p, q, low, high, at in self._in_tiles():
+        for p, q, low, high, at in self._intersections():
             source = q
-            if self.holders is not None:
-                devices = having[self.holders.classes[p], q]
+            if self.owners is not None:
+                devices = owners[self.owners.class_of[p], q]
                 source = p if p in devices else min(devices, key=lambda n: load.get(n, 0))
             if source != p:
                 load[source] = load.get(source, 0) + high - low
-            yield p, Piece(source, q, low, high, at)
+            yield p, HaloSegment(source, q, low, high, at)
 
-    def _in_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield for each range and tile their numbers, what they share, and where it is in the range."""
+    def _intersections(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield range, tile, first and last index of their intersection, and its offset in the range."""
         for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
             first, end = start, start + needed
             if not self.wraps:
@@ -96,71 +97,75 @@ class Halo:
                 first = base + stop
 
     def sent(self) -> int:
-        """Return how many elements along the dimension a device sends."""
-        return sum(part.length for part in self.parts() if part.is_sent)
+        """Return the number of elements along the dimension that a device sends."""
+        return sum(exchange.length for exchange in self.rounds() if exchange.is_sent)
 
 
 MOST_DEVICES: Final = 256
-"""Number of devices up to which each fetches ranges for itself."""
-_MOST_PERMUTATIONS: Final = 8
-"""Number of permutations that may bring the ranges of devices for themselves."""
+"""Number of devices up to which ranges may be stated by device."""
+_MOST_ROUNDS: Final = 8
+"""Number of permutations that may deliver ranges stated by device."""
 
 
-def by_device(halo: Halo, have: Tiling, d: int, need: Column, fixed: Sequence[Column]) -> Halo | None:
-    """Return the ranges that tiles need, for devices that hold other tiles; None if that takes too much.
+def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequence[Coordinate]) -> Halo | None:
+    """Return ranges numbered by tile as ranges of devices that own other tiles; None if too expensive.
 
     Args:
-        halo: the ranges, by the number of the tile.
-        have: the tiles that devices hold.
+        halo: the ranges, by tile.
+        have: the current tiling.
         d: the dimension.
-        need: for each device the number of its range.
-        fixed: columns in which devices that work together must agree.
+        need: the range of each device.
+        fixed: coordinates in which the devices of a group must agree.
     """
     if have.devices > MOST_DEVICES:
         return None
-    others = [column.indices for e, column in enumerate(have.columns) if e != d]
-    keys = list(zip(range(have.devices), *others, *(column.indices for column in fixed), strict=True))
+    others = [coordinate.indices for e, coordinate in enumerate(have.coordinates) if e != d]
+    keys = zip(*others, *(coordinate.indices for coordinate in fixed), [()] * have.devices, strict=True)
     numbers: dict[object, int] = {}
-    classes = tuple(numbers.setdefault(key[1:], len(numbers)) for key in keys)
-    holders = Holders(have.tiles[d], have.column(d).indices, classes)
-    if len(holders.by_tile()) != len(numbers) * have.tiles[d]:
+    class_of = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+    owners = TileOwners(have.tiles[d], have.coordinates[d].indices, class_of)
+    if len(owners.by_tile()) != len(numbers) * have.tiles[d]:
         return None
-    starts, needed = ([numbers[p] for p in need.indices] for numbers in (halo.starts, halo.needed))
-    found = replace(halo, starts=tuple(starts), needed=tuple(needed), holders=holders)
-    return found if len(found.parts()) <= _MOST_PERMUTATIONS else None
+    starts = tuple(halo.starts[p] for p in need.indices)
+    needed = tuple(halo.needed[p] for p in need.indices)
+    owned = replace(halo, starts=starts, needed=needed, owners=owners)
+    return owned if len(owned.rounds()) <= _MOST_ROUNDS else None
 
 
 @lru_cache(maxsize=1024)
-def _parts(halo: Halo) -> tuple[Part, ...]:
-    """Put long pieces first into parts in which their ends neither send nor receive yet."""
-    kept: dict[int, Piece] = {}
-    sent: list[dict[int, Piece]] = []
+def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
+    """Assign segments to rounds, long ones first, each to the first round in which both ends are free."""
+    local: dict[int, HaloSegment] = {}
+    sent: list[dict[int, HaloSegment]] = []
     senders: list[set[int]] = []
-    for p, piece in sorted(halo.pieces(), key=lambda one: (-one[1].length, one[1].source - one[0], one[0])):
-        if piece.source == p:
-            kept[p] = piece
+    longest_first = sorted(
+        halo.segments(), key=lambda item: (-item[1].length, item[1].source - item[0], item[0])
+    )
+    for p, segment in longest_first:
+        if segment.source == p:
+            local[p] = segment
             continue
-        for pieces, sources in zip(sent, senders, strict=True):
-            if p not in pieces and piece.source not in sources:
+        for segments, sources in zip(sent, senders, strict=True):
+            if p not in segments and segment.source not in sources:
                 break
         else:
-            pieces, sources = dict[int, Piece](), set[int]()
-            sent.append(pieces)
+            segments, sources = dict[int, HaloSegment](), set[int]()
+            sent.append(segments)
             senders.append(sources)
-        pieces[p] = piece
-        sources.add(piece.source)
-    return tuple(Part(pieces) for pieces in (kept, *sent) if pieces)
+        segments[p] = segment
+        sources.add(segment.source)
+    return tuple(ExchangeRound(segments) for segments in (local, *sent) if segments)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A range of a dimension, in one tile.
+class HaloSegment:
+    """The part of a range within one tile.
 
     Attributes:
-        source: the number of the device that gives it; that of the tile, if tiles stand for devices.
+        source: the sender: a tile, or a device if ranges are stated by device.
         tile: the tile.
-        low, high: the range, in indices of the whole dimension.
-        at: where it begins in the range that is needed.
+        low, high: bounds of the segment in the global dimension.
+        at: offset of the segment in the range.
     """
 
     source: int
@@ -171,43 +176,43 @@ class Piece:
 
     @property
     def length(self) -> int:
-        """Return the number of elements."""
+        """The number of elements."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Pieces that tiles need, at most one each.
+class ExchangeRound:
+    """Segments that one permutation delivers, or that stay local.
 
     Attributes:
-        pieces: by tile the piece that it needs.
+        segments: by receiver; at most one each.
     """
 
-    pieces: Mapping[int, Piece]
+    segments: Mapping[int, HaloSegment]
 
     @property
     def is_sent(self) -> bool:
-        """True if tiles need pieces of others, not their own."""
-        return any(p != piece.source for p, piece in self.pieces.items())
+        """True unless every receiver is the sender."""
+        return any(p != segment.source for p, segment in self.segments.items())
 
     @property
     def length(self) -> int:
-        """Return the length of the longest piece: all are sent in as many elements."""
-        return max(piece.length for piece in self.pieces.values())
+        """The length of the longest segment, to which the others are extended."""
+        return max(segment.length for segment in self.segments.values())
 
-    def first(self, piece: Piece, local: int) -> int:
-        """Return where in its tile what is sent of a piece begins: as many elements as of the longest fit."""
-        return min(piece.low - piece.tile * local, local - self.length)
+    def first(self, segment: HaloSegment, local: int) -> int:
+        """Return the index in its tile from which a segment is sent, extended to the round's length."""
+        return min(segment.low - segment.tile * local, local - self.length)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """A range of a dilated dimension: elements to fetch, and padding of what was fetched.
+class PaddedHalo:
+    """Ranges of a dimension with base dilation: the elements to fetch, and the padding around them.
 
     Attributes:
         halo: the elements to fetch.
-        low, high: padding before and behind the dilated elements; negative if elements are to be dropped.
-        skips: how many padded elements stand before the range of each tile.
+        low, high: padding at both ends of the dilated elements; negative to crop.
+        skips: the number of leading elements of the padded range that do not belong to each tile's range.
     """
 
     halo: Halo
@@ -218,10 +223,11 @@ class Window:
     @staticmethod
     def of(
         extent: int, dilation: int, starts: tuple[int, ...], length: int, needed: Sequence[int]
-    ) -> Window | None:
-        """Return how to get ranges of a dilated dimension; None if one has no element.
+    ) -> PaddedHalo | None:
+        """Return elements and padding for ranges of a dilated dimension; None if a range has no element.
 
-        Where ranges begin at different phases, all are padded as much as one needs, and some skip elements.
+        If the ranges begin at different phases of the dilation, all get the largest padding, and some skip
+        elements.
         """
         lows = [-start % dilation for start in starts]
         if max(lows) >= length:
@@ -232,7 +238,7 @@ class Window:
         counts = tuple(max(-(-(n - before) // dilation), 0) for n, before in zip(needed, lows, strict=True))
         skips = tuple(low - before for before in lows)
         high = length - least - ((count - 1) * dilation + 1)
-        return Window(Halo(extent, firsts, count, counts), low, high, skips)
+        return PaddedHalo(Halo(extent, firsts, count, counts), low, high, skips)
 
 
 def elements(dimensions: tuple[int, ...], d: int) -> int:

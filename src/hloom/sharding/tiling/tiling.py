@@ -1,4 +1,4 @@
-"""Tilings: which tile of an array each device has."""
+"""Tilings: the tile of an array on each device."""
 
 from __future__ import annotations
 
@@ -14,170 +14,167 @@ from hloom.ir.device_groups import AxisRef, DeviceList, IotaTiles, Mesh
 from hloom.ir.named_sharding import NamedSharding
 from hloom.ir.sharding import Sharding
 from hloom.ir.tile_assignment import TileAssignment
-from hloom.sharding.tiling.coordinates import Column, DeviceGroups, groups_along, refined
+from hloom.sharding.tiling.coordinates import Coordinate, DeviceGroups, groups_along, refined
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """The tiles of an array: all of one size, each on one device or more.
+    """A sharding of an array into tiles of one size, each of which is on one or more devices.
 
     Attributes:
         tiles: the number of tiles along each dimension.
-        columns: for each dimension the index of each device's tile.
+        coordinates: the tile of each device, along each dimension.
         devices: the number of devices.
-        summands: devices with the same tile hold summands of it: the number of each device's; None if they
-            hold the tile itself. Devices with the same number hold the same.
+        unreduced: numbers the partial sums whose total is a tile, by device; devices with equal numbers hold
+            copies of one partial sum. None if devices hold the tile itself.
     """
 
     tiles: tuple[int, ...]
-    columns: tuple[Column, ...]
+    coordinates: tuple[Coordinate, ...]
     devices: int
-    summands: Column | None = None
+    unreduced: Coordinate | None = None
 
     @staticmethod
     def replicated(rank: int, devices: int) -> Tiling:
-        """Return the tiling of one tile, which every device has."""
-        return Tiling((1,) * rank, (Column(devices),) * rank, devices)
+        """Return the replicated tiling: one tile, on every device."""
+        return Tiling((1,) * rank, (Coordinate(devices),) * rank, devices)
 
     @staticmethod
-    def of_places(
-        tiles: Sequence[int], places: Sequence[Sequence[int]], summands: Sequence[int] = ()
+    def from_tile_indices(
+        tiles: Sequence[int], tile_indices: Sequence[Sequence[int]], unreduced: Sequence[int] = ()
     ) -> Tiling:
-        """Return the tiling in which each device has the tile of an index along each dimension."""
-        columns = [Column.of([place[d] for place in places]) for d in range(len(tiles))]
-        return Tiling(
-            tuple(tiles), tuple(columns), len(places), Column.of(summands) if any(summands) else None
-        )
+        """Return the tiling with the given tile for each device, as an index along each dimension."""
+        coordinates = [Coordinate.of([index[d] for index in tile_indices]) for d in range(len(tiles))]
+        sums = Coordinate.of(unreduced) if any(unreduced) else None
+        return Tiling(tuple(tiles), tuple(coordinates), len(tile_indices), sums)
 
     @cached_property
     def is_replicated(self) -> bool:
-        """Return true if every device has the whole array."""
-        return self.summands is None and all(count == 1 for count in self.tiles)
+        """True if every device holds the full array."""
+        return self.unreduced is None and all(count == 1 for count in self.tiles)
 
     @cached_property
-    def places(self) -> tuple[tuple[int, ...], ...]:
-        """The tile of each device, as its index along each dimension."""
-        if not self.columns:
+    def tile_indices(self) -> tuple[tuple[int, ...], ...]:
+        """The tile of each device, as an index along each dimension."""
+        if not self.coordinates:
             return ((),) * self.devices
-        return tuple(zip(*(column.indices for column in self.columns), strict=True))
+        return tuple(zip(*(coordinate.indices for coordinate in self.coordinates), strict=True))
 
     def local(self, dimensions: Sequence[int]) -> tuple[int, ...]:
-        """Return the dimensions of a tile of an array; the last tiles may exceed the array."""
+        """Return the dimensions of a tile of an array; the last tiles may be padded."""
         return tuple(-(-n // t) for t, n in zip(self.tiles, dimensions, strict=True))
 
-    def column(self, dimension: int) -> Column:
-        """Return the index of each device's tile along a dimension."""
-        return self.columns[dimension]
-
     def select(self, sources: Sequence[int | None]) -> Tiling:
-        """Return a tiling whose dimensions are cut like dimensions of this one; None is not cut.
+        """Return the tiling whose dimensions are sharded like the given ones of this tiling.
 
-        Devices hold tiles, not summands.
+        Dimensions of source None are replicated. The result has no partial sums.
         """
         tiles = tuple(1 if s is None else self.tiles[s] for s in sources)
-        columns = tuple(Column(self.devices) if s is None else self.columns[s] for s in sources)
-        return Tiling(tiles, columns, self.devices)
+        coordinates = tuple(Coordinate(self.devices) if s is None else self.coordinates[s] for s in sources)
+        return Tiling(tiles, coordinates, self.devices)
 
     def without(self, dimensions: Sequence[int]) -> Tiling:
-        """Return the tiling that does not cut some dimensions."""
+        """Return this tiling with some dimensions replicated, and without partial sums."""
         return self.select([None if d in dimensions else d for d in range(len(self.tiles))])
 
-    def cuts(self, dimension: int) -> bool:
-        """Return true if a dimension has several tiles."""
+    def is_sharded(self, dimension: int) -> bool:
+        """Return true if a dimension has more than one tile."""
         return self.tiles[dimension] > 1
 
-    def same_cut(self, dimension: int, other: Tiling, other_dimension: int) -> bool:
-        """Return true if the same devices have the same tiles along a dimension of each."""
+    def is_sharded_like(self, dimension: int, other: Tiling, other_dimension: int) -> bool:
+        """Return true if a dimension is sharded over the same devices as a dimension of another tiling."""
         return (
             self.tiles[dimension] == other.tiles[other_dimension]
-            and self.columns[dimension] == other.columns[other_dimension]
+            and self.coordinates[dimension] == other.coordinates[other_dimension]
         )
 
-    def groups(self, dimensions: Sequence[int], fixed: Sequence[Column]) -> DeviceGroups:
-        """Return groups of devices that together have all tiles along some dimensions, in row-major order.
+    def groups(self, dimensions: Sequence[int], fixed: Sequence[Coordinate]) -> DeviceGroups:
+        """Return device groups that hold all tiles along some dimensions, in row-major order of the tiles.
 
-        The devices of a group agree along the other dimensions and in some columns.
+        The devices of a group agree along the other dimensions and in the ``fixed`` coordinates. Raises
+        HloError by the rule ``sharding.uneven-replicas`` if tiles have different numbers of copies.
         """
-        moved = [self.columns[d] for d in dimensions]
-        others = [column for d, column in enumerate(self.columns) if d not in dimensions]
-        found = refined((*moved, *others, *fixed))
-        if found is not None:
-            sizes, axes = found
-            along = [k for one in axes[: len(moved)] for k in one]
-            held = {k for one in axes[len(moved) :] for k in one}
-            if len(set(along)) == len(along) and held.isdisjoint(along):
+        moved = [self.coordinates[d] for d in dimensions]
+        others = [coordinate for d, coordinate in enumerate(self.coordinates) if d not in dimensions]
+        basis = refined((*moved, *others, *fixed))
+        if basis is not None:
+            sizes, axes = basis
+            along = [k for axes_of_dimension in axes[: len(moved)] for k in axes_of_dimension]
+            constant = {k for axes_of_coordinate in axes[len(moved) :] for k in axes_of_coordinate}
+            if len(set(along)) == len(along) and constant.isdisjoint(along):
                 return groups_along(tuple(along), sizes)
         return DeviceList(self._listed_groups(dimensions, fixed))
 
     def _listed_groups(
-        self, dimensions: Sequence[int], fixed: Sequence[Column]
+        self, dimensions: Sequence[int], fixed: Sequence[Coordinate]
     ) -> tuple[tuple[int, ...], ...]:
         classes: dict[object, dict[tuple[int, ...], list[int]]] = {}
         others = [d for d in range(len(self.tiles)) if d not in dimensions]
-        for device, place in enumerate(self.places):
-            key = (tuple(column[device] for column in fixed), tuple(place[d] for d in others))
-            classes.setdefault(key, {}).setdefault(tuple(place[d] for d in dimensions), []).append(device)
-        found: list[tuple[int, ...]] = []
-        wanted = math.prod(self.tiles[d] for d in dimensions)
+        for device, index in enumerate(self.tile_indices):
+            key = (tuple(coordinate[device] for coordinate in fixed), tuple(index[d] for d in others))
+            classes.setdefault(key, {}).setdefault(tuple(index[d] for d in dimensions), []).append(device)
+        groups: list[tuple[int, ...]] = []
+        tile_count = math.prod(self.tiles[d] for d in dimensions)
         for tiles in classes.values():
             copies = min(map(len, tiles.values()))
-            if len(tiles) != wanted or any(len(devices) != copies for devices in tiles.values()):
+            if len(tiles) != tile_count or any(len(devices) != copies for devices in tiles.values()):
                 message = "the tiles of an array are not on equally many devices each"
                 raise HloError(message, rule="sharding.uneven-replicas")
-            ordered = [tiles[place] for place in sorted(tiles)]
-            found += [tuple(devices[copy] for devices in ordered) for copy in range(copies)]
-        return tuple(sorted(found))
+            ordered = [tiles[index] for index in sorted(tiles)]
+            groups += [tuple(devices[copy] for devices in ordered) for copy in range(copies)]
+        return tuple(sorted(groups))
 
-    def summed(self) -> Tiling:
-        """Return the tiling of tiles whose summands are added."""
-        return Tiling(self.tiles, self.columns, self.devices)
+    def reduced(self) -> Tiling:
+        """Return this tiling after the reduction of partial sums."""
+        return Tiling(self.tiles, self.coordinates, self.devices)
 
-    def summand_groups(self, fixed: Sequence[Column]) -> DeviceGroups:
-        """Return groups of devices that together have all summands of a tile; see `groups`."""
-        assert self.summands is not None
-        whole = Tiling((*self.tiles, self.summands.count), (*self.columns, self.summands), self.devices)
-        return whole.groups([len(self.tiles)], fixed)
+    def reduction_groups(self, fixed: Sequence[Coordinate]) -> DeviceGroups:
+        """Return device groups that hold all partial sums of a tile; see `groups`."""
+        assert self.unreduced is not None
+        stacked = Tiling(
+            (*self.tiles, self.unreduced.count), (*self.coordinates, self.unreduced), self.devices
+        )
+        return stacked.groups([len(self.tiles)], fixed)
 
     # -- HLO's notation
 
     @staticmethod
     def of(sharding: Sharding | None, rank: int, devices: int) -> Tiling:
-        """Return the tiling of a sharding of an array; what is not tiled counts as replicated.
+        """Convert the sharding of an array.
 
-        So does what is tiled over some of the devices only.
+        Shardings that are not tiled, or tiled over a subset of the devices, become replicated.
 
-        Raises HloError by the rule ``sharding.device`` for a device that there is not, by
-        ``sharding.reduction-sum`` for partial values that are combined otherwise than by addition.
+        Raises HloError by the rule ``sharding.device`` for a device id out of range, by
+        ``sharding.reduction-sum`` for an unreduced value with another reduction than addition.
         """
-        whole = Tiling.replicated(rank, devices)
+        replicated = Tiling.replicated(rank, devices)
         if sharding is None:
-            return whole
+            return replicated
         if sharding.reduction != "SUM":
             raise not_a_sum(sharding.reduction)
         if sharding.named is not None:
             return _of_named(sharding.named, rank, devices)
         if sharding.kind == "unreduced":
-            return Tiling(whole.tiles, whole.columns, devices, Column.along([(1, devices)], devices))
+            every_device = Coordinate.along([(1, devices)], devices)
+            return Tiling(replicated.tiles, replicated.coordinates, devices, every_device)
         if sharding.kind != "tiled" or sharding.tiles is None:
-            return whole
+            return replicated
         dimensions = sharding.tiles.dimensions
         highest = max(sharding.tiles.numbers) if devices != sharding.tiles.tile_count else devices - 1
         if sharding.tiles.tile_count < devices and highest < devices:
-            return whole
+            return replicated
         if highest >= devices or sharding.tiles.tile_count > devices:
             raise _unknown_device(highest, devices)
-        columns = _columns(sharding.tiles)
-        summand = next(
-            (d for d, kind in enumerate(sharding.last_tile_dims, rank) if kind == "unreduced"), None
-        )
-        summands = columns[summand] if summand is not None else None
-        return Tiling(tuple(dimensions[:rank]), columns[:rank], devices, summands)
+        coordinates = _coordinates(sharding.tiles)
+        subgroups = enumerate(sharding.last_tile_dims, rank)
+        unreduced = next((coordinates[d] for d, kind in subgroups if kind == "unreduced"), None)
+        return Tiling(tuple(dimensions[:rank]), coordinates[:rank], devices, unreduced)
 
     def to_sharding(self) -> Sharding:
-        """Return the sharding."""
+        """Convert to a sharding."""
         if self.is_replicated:
             return Sharding.replicated()
-        parts = self.summands.count if self.summands is not None else 1
+        parts = self.unreduced.count if self.unreduced is not None else 1
         copies = self.devices // (math.prod(self.tiles) * parts)
         extra = [(parts, "unreduced"), (copies, "replicated")]
         last = [(count, kind) for count, kind in extra if count > 1]
@@ -185,27 +182,27 @@ class Tiling:
         return Sharding.tiled(TileAssignment(dimensions, self._order()), tuple(kind for _, kind in last))
 
     def _order(self) -> IotaTiles | tuple[int, ...]:
-        """Return the devices in the order of their tiles, then of their summands."""
-        columns = (*self.columns, *((self.summands,) if self.summands is not None else ()))
-        found = refined(columns)
-        if found is not None:
-            sizes, axes = found
-            used = [k for one in axes for k in one]
+        """Return the devices sorted by their tiles, then by their partial sums."""
+        coordinates = (*self.coordinates, *((self.unreduced,) if self.unreduced is not None else ()))
+        basis = refined(coordinates)
+        if basis is not None:
+            sizes, axes = basis
+            used = [k for axes_of_dimension in axes for k in axes_of_dimension]
             if len(set(used)) == len(used):
-                rest = [k for k in range(len(sizes)) if k not in used]
-                return IotaTiles.canonical(sizes, (*used, *rest))
-        summands = self.summands.indices if self.summands is not None else (0,) * self.devices
-        return tuple(sorted(range(self.devices), key=lambda n: (self.places[n], summands[n])))
+                unused = [k for k in range(len(sizes)) if k not in used]
+                return IotaTiles.canonical(sizes, (*used, *unused))
+        unreduced = self.unreduced.indices if self.unreduced is not None else (0,) * self.devices
+        return tuple(sorted(range(self.devices), key=lambda n: (self.tile_indices[n], unreduced[n])))
 
 
 def not_a_sum(reduction: str) -> HloError:
-    """Return the error for an unreduced value whose parts are combined otherwise than by addition."""
-    message = f"an unreduced value by {reduction.lower()}; the partitioner takes those whose parts are added"
+    """Return the error for an unreduced value with another reduction than addition."""
+    message = f"a value is unreduced by {reduction.lower()}; the partitioner supports unreduced sums only"
     return HloError(message, rule="sharding.reduction-sum")
 
 
 def _unknown_device(device: int, devices: int) -> HloError:
-    """Return the error for a device of a sharding that there is not."""
+    """Return the error for a device id out of range."""
     message = (
         f"a sharding names device {device}, the program runs on {devices}; state the number "
         "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
@@ -214,53 +211,57 @@ def _unknown_device(device: int, devices: int) -> HloError:
 
 
 def _of_named(named: NamedSharding, rank: int, devices: int) -> Tiling:
-    """Return the tiling of a sharding over the axes of a mesh."""
-    whole, count = Tiling.replicated(rank, devices), len(named.mesh.numbers)
+    """Convert a sharding over the axes of a mesh."""
+    count = len(named.mesh.numbers)
     if count > devices:
         raise _unknown_device(count - 1, devices)
     if count < devices or not named.mesh.axes:
-        return whole
-    cuts = [one.axes for one in named.dimensions[:rank]]
-    cuts += [()] * (rank - len(cuts))
-    columns = tuple(_along(named.mesh, axes) for axes in cuts)
-    summands = _along(named.mesh, named.unreduced_axes) if named.unreduced_axes else None
-    return Tiling(tuple(column.count for column in columns), columns, devices, summands)
+        return Tiling.replicated(rank, devices)
+    axes_of = [dimension.axes for dimension in named.dimensions[:rank]]
+    axes_of += [()] * (rank - len(axes_of))
+    coordinates = tuple(_along(named.mesh, axes) for axes in axes_of)
+    unreduced = _along(named.mesh, named.unreduced_axes) if named.unreduced_axes else None
+    return Tiling(tuple(coordinate.count for coordinate in coordinates), coordinates, devices, unreduced)
 
 
-def _along(mesh: Mesh, axes: Sequence[AxisRef]) -> Column:
-    """Return the places of devices along axes of a mesh, the first of which is the major one."""
+def _along(mesh: Mesh, axes: Sequence[AxisRef]) -> Coordinate:
+    """Return the device coordinate along axes of a mesh, major axis first."""
     digits: list[tuple[int, int]] = []
     for reference in axes:
         full = mesh.sizes[reference.axis]
         before, size = reference.sub_axis or (1, full)
-        behind = math.prod(mesh.sizes[reference.axis + 1 :])
-        digits.append((behind * (full // (before * size)), size))
-    column = Column.along(digits, math.prod(mesh.sizes))
+        minor = math.prod(mesh.sizes[reference.axis + 1 :])
+        digits.append((minor * (full // (before * size)), size))
+    coordinate = Coordinate.along(digits, math.prod(mesh.sizes))
     if mesh.device_ids is None:
-        return column
-    places = dict(zip(mesh.numbers, column.indices, strict=True))
-    return Column.of([places[device] for device in range(column.devices)])
+        return coordinate
+    places = dict(zip(mesh.numbers, coordinate.indices, strict=True))
+    return Coordinate.of([places[device] for device in range(coordinate.devices)])
 
 
-def manual_columns(sharding: Sharding) -> tuple[Column, ...]:
-    """Return the places of the devices along the manual subgroups of a sharding; none if it has none."""
+def manual_coordinates(sharding: Sharding) -> tuple[Coordinate, ...]:
+    """Return the device coordinates along the manual subgroups of a sharding."""
     if sharding.named is not None and sharding.named.manual_axes:
         return (_along(sharding.named.mesh, sharding.named.manual_axes),)
     if sharding.tiles is None:
         return ()
-    kinds, columns = sharding.last_tile_dims, _columns(sharding.tiles)
-    return tuple(column for column, kind in zip(columns[::-1], kinds[::-1], strict=False) if kind == "manual")
+    kinds, coordinates = sharding.last_tile_dims, _coordinates(sharding.tiles)
+    return tuple(
+        coordinate
+        for coordinate, kind in zip(coordinates[::-1], kinds[::-1], strict=False)
+        if kind == "manual"
+    )
 
 
 @lru_cache(maxsize=4096)
-def _columns(tiles: TileAssignment) -> tuple[Column, ...]:
-    """Return for each dimension of an assignment the index of each device."""
+def _coordinates(tiles: TileAssignment) -> tuple[Coordinate, ...]:
+    """Return the device coordinate along each dimension of a tile assignment."""
     devices, dimensions = tiles.tile_count, tiles.dimensions
     split = tiles.factors()
     if split is not None:
         sizes, groups = split
         strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-        return tuple(Column.along([(strides[k], sizes[k]) for k in group], devices) for group in groups)
+        return tuple(Coordinate.along([(strides[k], sizes[k]) for k in axes], devices) for axes in groups)
     places = np.empty((devices, len(dimensions)), np.int64)
     places[list(tiles.numbers)] = np.stack(np.unravel_index(np.arange(devices), dimensions), axis=1)
-    return tuple(Column.of(places[:, d].tolist()) for d in range(len(dimensions)))
+    return tuple(Coordinate.of(places[:, d].tolist()) for d in range(len(dimensions)))

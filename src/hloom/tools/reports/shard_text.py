@@ -33,7 +33,7 @@ def report_text(found: Report, everything: bool = False) -> str:
         lines += ["", styled("why", "title")]
         lines += [line for n, rows in enumerate(groups[:most], 1) for line in _why(n, rows[0])]
     if found.conflicts:
-        lines += ["", styled("conflicts: cuts that exclude each other", "title")]
+        lines += ["", styled("conflicts: incompatible shardings", "title")]
         lines += [_conflict(conflict) for conflict in found.conflicts[:most]]
         lines += _more(len(found.conflicts) - most, "conflicts")
     lines += ["", *_memory(found, most if everything else _MOST)]
@@ -77,17 +77,17 @@ def _memory(found: Report, most: int) -> list[str]:
 
 def _whole(found: Report, most: int) -> list[str]:
     """Return the large arrays that every device has whole."""
-    if not found.whole:
+    if not found.replicated_arrays:
         return []
-    lines = ["", styled("whole on every device", "title")]
-    for array in found.whole[:most]:
+    lines = ["", styled("replicated", "title")]
+    for array in found.replicated_arrays[:most]:
         place = ", ".join(part for part in (array.op_name, array.source) if part)
         words = f"  %{array.name} {array.shape}: {byte_text(array.bytes)}"
-        words += " as the program states" if array.is_stated else ", not stated"
+        words += ", annotated" if array.is_annotated else ", not annotated"
         if array.saved:
             words += f"; dimension {array.dimension} over {array.axis} saves {byte_text(array.saved)}"
         lines.append(words + (f" ({place})" if place else ""))
-    return [*lines, *_more(len(found.whole) - most, "arrays")]
+    return [*lines, *_more(len(found.replicated_arrays) - most, "arrays")]
 
 
 def _suggestions(found: Report, most: int) -> list[str]:
@@ -165,7 +165,9 @@ def _why(number: int, row: Row) -> list[str]:
     change = f"%{why.value} {why.before} to {why.after}" if why.before else f"{why.kind}{by}"
     lines = [f"{number:3} {change}{by if why.before else ''}: {why.reason}"]
     if why.other_bytes > why.bytes >= 0:
-        lines.append(f"    sends {byte_text(why.bytes)}; the next cheapest way {byte_text(why.other_bytes)}")
+        lines.append(
+            f"    sends {byte_text(why.bytes)}; the second cheapest assignment {byte_text(why.other_bytes)}"
+        )
     lines += [f"    {origin}" for origin in why.origins]
     return lines
 
@@ -175,6 +177,6 @@ def _conflict(conflict: Conflict) -> str:
     kept = "; ".join(conflict.kept) or "nothing"
     costs = f"{byte_text(conflict.bytes)}"
     if conflict.other_bytes >= 0:
-        costs += f", another way {byte_text(conflict.other_bytes)}"
+        costs += f", the second cheapest assignment {byte_text(conflict.other_bytes)}"
     where = f" ({place})" if place else ""
     return f"  %{conflict.instruction}{where}: kept {kept}; not {'; '.join(conflict.lost)}: sends {costs}"

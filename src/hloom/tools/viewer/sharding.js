@@ -31,10 +31,10 @@ export class ShardingView {
       this.chosen = element("div", { class: "reason" }, "A row says why when it is chosen, and leads to the instruction that needs it."), this.collectives,
       ...this.section("To consider, each by itself", data.suggestions.map((one) => [
         `${one.text}: ${saved(one.saved_bytes)} in a step, ${saved(one.saved_memory)} at the peak (${one.verified})`, one.instructions[0]])),
-      ...this.section("Conflicts: cuts that exclude each other", data.conflicts.map((one) => [
+      ...this.section("Conflicts: incompatible shardings", data.conflicts.map((one) => [
         `%${one.instruction}: kept ${one.kept.join("; ") || "nothing"}; not ${one.lost.join("; ")}`, one.instruction])),
-      ...this.section("Whole on every device", data.whole.map((one) => [
-        `%${one.name} ${one.shape}: ${quantity(one.bytes, "B")}${one.is_stated ? " as the program states" : ", not stated"}` +
+      ...this.section("Replicated", data.replicated_arrays.map((one) => [
+        `%${one.name} ${one.shape}: ${quantity(one.bytes, "B")}${one.is_annotated ? ", annotated" : ", not annotated"}` +
         (one.saved ? `; dimension ${one.dimension} over ${one.axis} saves ${quantity(one.saved, "B")}` : ""), one.name])),
       ...this.section(`Live at the peak, during %${data.memory.at}`, data.memory.peak.map((one) => [
         `${quantity(one.bytes, "B")}  %${one.name} ${one.shape} ${origin(one)}`, one.name]))));
@@ -102,6 +102,6 @@ function saved(count) {
 function explanation({ why, number, op_name: opName, source }) {
   const others = number > 1 ? ` (and ${number - 1} more like it)` : "";
   const lines = [`${why.instruction && `%${why.instruction}${others}: `}${why.reason}`, ...why.origins, [opName, source].filter(Boolean).join(", ")];
-  if (why.other_bytes > why.bytes && why.bytes >= 0) lines.push(`sends ${quantity(why.bytes, "B")}; the next cheapest way ${quantity(why.other_bytes, "B")}`);
+  if (why.other_bytes > why.bytes && why.bytes >= 0) lines.push(`sends ${quantity(why.bytes, "B")}; the second cheapest assignment ${quantity(why.other_bytes, "B")}`);
   return lines.join("\n");
 }

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
     """Return whether a program states shardings for several devices."""
     from hloom.sharding.reading.meshes import device_count
-    from hloom.sharding.reading.preparation import states_sharding
+    from hloom.sharding.reading.preparation import is_annotated
 
-    return device_count(module, axes) > 1 and any(map(states_sharding, module.instructions()))
+    return device_count(module, axes) > 1 and any(map(is_annotated, module.instructions()))
 
 
 def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:

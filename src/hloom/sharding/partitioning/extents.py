@@ -1,0 +1,82 @@
+"""Extents of tiles along a dimension: padding, cropping and masking; copies."""
+
+from __future__ import annotations
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.operations.comparison import Select
+from hloom.operations.movement import Pad, Slice
+from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import AfterAll, Iota
+from hloom.passes.writing import Inserter
+from hloom.shape.element_type import S32
+from hloom.shape.shape import Shape
+from hloom.sharding.partitioning.device_constants import device_constant
+from hloom.sharding.tiling.tiling import Tiling
+
+
+def with_extent(shape: Shape, d: int, extent: int) -> Shape:
+    """Return a shape with another extent of a dimension, without layout."""
+    return Shape(shape.element_type, (*shape.dimensions[:d], extent, *shape.dimensions[d + 1 :]))
+
+
+def padded(
+    value: HloInstruction, d: int, low: int, high: int, fill: HloInstruction | None = None
+) -> HloInstruction:
+    """Pad both ends of a dimension with a scalar, zero by default; crop where the amount is negative."""
+    if low == 0 and high == 0:
+        return value
+    inserter = Inserter(value)
+    padding = [PaddingDimension(0, 0, 0)] * value.shape.rank
+    padding[d] = PaddingDimension(low, high, 0)
+    shape = with_extent(value.shape, d, value.shape.dimensions[d] + low + high)
+    zero = fill or inserter.scalar(0, value.shape.element_type)
+    return inserter.op(Pad(padding=tuple(padding)), value, zero, shape=shape)
+
+
+def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
+    """Crop a dimension at its end, or pad it with zeros, to an extent."""
+    return padded(value, d, 0, extent - value.shape.dimensions[d])
+
+
+def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstruction:
+    """Slice the range from ``low`` to ``high`` of a dimension."""
+    dimensions = value.shape.dimensions
+    if (low, high) == (0, dimensions[d]):
+        return value
+    ranges = [SliceDimension(0, n) for n in dimensions]
+    ranges[d] = SliceDimension(low, high)
+    return Inserter(value).op(
+        Slice(slice=tuple(ranges)), value, shape=with_extent(value.shape, d, high - low)
+    )
+
+
+def masked(
+    value: HloInstruction, d: int, tiling: Tiling, extent: int, fill: HloInstruction
+) -> HloInstruction:
+    """Replace the padding of a tile along a dimension by a scalar.
+
+    Args:
+        value: the tile.
+        d: the dimension.
+        tiling: of the array.
+        extent: of the dimension of the global array.
+        fill: the scalar.
+    """
+    local = value.shape.dimensions[d]
+    if local * tiling.tiles[d] == extent:
+        return value
+    inserter = Inserter(value)
+    dimensions = value.shape.dimensions
+    index = inserter.op(Iota(iota_dimension=d), shape=Shape(S32, dimensions))
+    ends = [min(max(extent - p * local, 0), local) for p in tiling.coordinates[d].indices]
+    end = inserter.broadcast(device_constant(inserter, ends), dimensions)
+    inside = inserter.compare(index, "LT", end)
+    return inserter.op(Select(), inside, value, inserter.broadcast(fill, dimensions), shape=value.shape)
+
+
+def copied(value: HloInstruction) -> HloInstruction:
+    """Return a copy of an array or a token, whose tiling may be recorded separately."""
+    if value.shape.is_array:
+        return Inserter(value).op(Reshape(), value, shape=value.shape)
+    return Inserter(value).op(AfterAll(), value, shape=value.shape)

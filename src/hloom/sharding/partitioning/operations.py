@@ -1,0 +1,336 @@
+"""Operations: computed on tiles, by the cheapest assignment of shardings to their factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.sharding_rule import Factor
+from hloom.operations.control_flow import Call
+from hloom.operations.custom_call import CustomCall
+from hloom.passes.expand.call_inliner import inline
+from hloom.passes.writing import Inserter, Writer
+from hloom.shape.shape import Shape
+from hloom.sharding.partitioning.custom_calls import (
+    CallPartitioner,
+    ShardedShape,
+    adopt,
+    batch_factors,
+    rule_of,
+    with_local_operands,
+)
+from hloom.sharding.partitioning.extents import copied, masked
+from hloom.sharding.partitioning.local_operations import LocalOperation, localized
+from hloom.sharding.partitioning.one_device import device_of, run_on
+from hloom.sharding.partitioning.resharding import bytes_to_reshard, origin_of, reshard_operands, resharded
+from hloom.sharding.partitioning.resharding_steps import on_first_device
+from hloom.sharding.partitioning.state import PartitionState, Region, fixed_coordinates
+from hloom.sharding.planning.assignment import (
+    AssignmentProblem,
+    accumulation_type,
+    cheapest_assignment,
+    from_dimensions,
+    operand_tiling,
+    product,
+    result_tiling,
+    scattered,
+)
+from hloom.sharding.planning.decisions import (
+    Cause,
+    Decision,
+    Decisions,
+    FactorAssignment,
+    Purpose,
+    ShardedFactor,
+)
+from hloom.sharding.planning.partial_sums import is_linear, stay_unreduced
+from hloom.sharding.reading.annotations import Tilings, for_each_leaf, leaves_of
+from hloom.sharding.tiling.coordinates import Coordinate
+from hloom.sharding.tiling.tiling import Tiling
+
+
+def partition_operation(state: PartitionState, i: HloInstruction, region: Region) -> None:
+    """Compute tiles of the result from tiles of the operands."""
+    shapes = [state.values[o].shape for o in i.operands]
+    required = state.required(i) if not region else None
+    factors = state.propagation.factors[i]
+    if isinstance(i.operation, CustomCall):
+        factors = batch_factors(i, shapes) or factors
+    unreduced = None
+    if (
+        isinstance(required, Tiling)
+        and required.unreduced
+        and _maps_partial_sums(state, i, required.unreduced)
+    ):
+        unreduced, required = required.unreduced, required.reduced()
+        _push_partial_sums(state, i)
+    decision = _decided(state, i, factors, shapes, region, required)
+    assignment = decision.assignment
+    assert assignment is not None
+    decision.factors, decision.trace = factors, state.propagation.trace
+    origin = origin_of(state, i, factors, shapes, region)
+    tilings = [
+        None if n in assignment.unmoved else _tilings_of(state, shape, assignment.sharded, n)
+        for n, shape in enumerate(shapes)
+    ]
+    reshard_operands(state, i, tilings, Purpose("operand", decision))
+    shape = i.shape
+    result_tilings = for_each_leaf(shape, lambda leaf: result_tiling(assignment.sharded, leaf, state.devices))
+    decisions = _by_leaf(decision, result_tilings)
+    with state.collectives.because(Cause(Purpose("halo", decision))):
+        local = _local_operation(state, i, shapes, assignment, result_tilings, region)
+    state.values[local].decisions = decisions
+    if origin is not None and unreduced is None:
+        state.values[local].origin = origin
+    users, is_root = list(local.users), local.is_root
+    result = local
+    if any(factor.result is None for factor, _ in assignment.sharded):
+        with state.collectives.because(Cause(Purpose("reduction", decision))):
+            result = _reduced(state, local, assignment.sharded, required)
+        state.values[result].decisions = decisions
+    if required is not None:
+        result = resharded(state, result, required, Purpose("annotation", decision))
+    if unreduced is not None:
+        value = state.values[result]
+        value.tilings = replace(value.tiling, unreduced=unreduced)
+        value.copies = [result]
+    if result is not local:
+        _redirect(local, result, users, is_root)
+
+
+def _tilings_of(
+    state: PartitionState, shape: Shape, sharded: Sequence[ShardedFactor], number: int
+) -> Tilings:
+    """Return the tilings of the leaves of an operand that an assignment requires."""
+    return for_each_leaf(shape, lambda leaf: operand_tiling(sharded, number, leaf, state.devices))
+
+
+def _redirect(
+    old: HloInstruction, new: HloInstruction, users: Sequence[HloInstruction], is_root: bool
+) -> None:
+    """Replace a value in some of its users, and as the root of its computation."""
+    computation = old.parent
+    assert computation is not None
+    for user in users:
+        for number, operand in enumerate(user.operands):
+            if operand is old:
+                user.replace_operand(number, new)
+    if is_root:
+        computation.root = new
+
+
+# -- partial sums
+
+
+def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coordinate) -> bool:
+    """Return true if an operation maps partial sums of its operands to partial sums of its result."""
+    tilings = [state.values[o].tilings for o in i.operands]
+    coordinates = [tiling.unreduced if isinstance(tiling, Tiling) else None for tiling in tilings]
+    flags = [coordinate == unreduced for coordinate in coordinates]
+    others_reduced = all(c is None for c, flag in zip(coordinates, flags, strict=True) if not flag)
+    return any(flags) and others_reduced and is_linear(i, flags)
+
+
+def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
+    """Replace unreduced operands by their partial sums, as arrays without a reduction."""
+    for number, operand in enumerate(list(i.operands)):
+        value = state.values[operand]
+        if isinstance(value.tilings, Tiling) and value.tilings.unreduced is not None:
+            partial = copied(operand)
+            state.add(partial, value.shape, value.tilings.reduced(), value.region, value.decisions)
+            i.replace_operand(number, partial)
+
+
+# -- decisions
+
+
+def _by_leaf(decision: Decision, tilings: Tilings) -> Decisions:
+    """Return a decision for each leaf of a result; they differ in the tiling only."""
+    if isinstance(tilings, Tiling):
+        decision.tiling = tilings
+        return decision
+    return tuple(_by_leaf(replace(decision), tiling) for tiling in tilings)
+
+
+def _decided(
+    state: PartitionState,
+    i: HloInstruction,
+    factors: Sequence[Factor],
+    shapes: Sequence[Shape],
+    region: Region,
+    required: Tilings | None,
+) -> Decision:
+    """Return the decision for the cheapest assignment."""
+    index, result = next(i.shape.leaves(), ((), i.shape))
+    leaves = leaves_of(required) if required is not None else []
+    target = leaves[0] if leaves else state.propagation.tiling(i, index)
+    operands = [state.values[o] for o in i.operands]
+    tilings = tuple(
+        o.tilings if isinstance(o.tilings, Tiling) and o.shape.is_array else None for o in operands
+    )
+
+    @cache
+    def bytes_to_reshard_operand(number: int, tiling: Tiling) -> float:
+        return bytes_to_reshard(state, i.operands[number], tiling)
+
+    fixed = fixed_coordinates(region)
+    problem = AssignmentProblem(
+        i, factors, shapes, result, tilings, target, fixed, state.devices, bytes_to_reshard_operand
+    )
+    return Decision(
+        i,
+        state.global_shape(i),
+        None,
+        required is not None,
+        tuple(o.decisions for o in operands),
+        tilings,
+        cheapest_assignment(problem),
+        target,
+    )
+
+
+# -- the local operation
+
+
+def _local_operation(
+    state: PartitionState,
+    i: HloInstruction,
+    shapes: Sequence[Shape],
+    assignment: FactorAssignment,
+    tilings: Tilings,
+    region: Region,
+) -> HloInstruction:
+    """Make an instruction compute tiles; return it or its replacement."""
+    sharded, shape = assignment.sharded, i.shape
+    for factor, tiling in sharded:
+        if factor.result is None and factor.kind != "indexed" and factor.size % tiling.tiles[0]:
+            _mask_padding(i, shapes, factor, tiling)
+    first, result = tilings, shape
+    while isinstance(first, tuple) and first:
+        first, result = first[0], result.tuple_shapes[0]
+    if not sharded or not isinstance(first, Tiling):
+        state.rewrite(i, tilings, region)
+        return i
+    operand_tilings = [
+        operand_tiling(sharded, number, operand_shape, state.devices) if operand_shape.is_array else None
+        for number, operand_shape in enumerate(shapes)
+    ]
+    for number in assignment.unmoved:
+        operand_tilings[number] = state.values[i.operands[number]].tiling
+    fixed = fixed_coordinates(region)
+    local = localized(
+        LocalOperation(i, shapes, result, operand_tilings, first, sharded, state.collectives, fixed)
+    )
+    if local is i:
+        state.rewrite(i, tilings, region)
+        if isinstance(i.operation, CustomCall):
+            i.operation = with_local_operands(i)
+        return i
+    Writer(i).replace(local)
+    return state.add(local, shape, tilings, region)
+
+
+def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, tiling: Tiling) -> None:
+    """Mask the padding along a reduced dimension with the identity of the reduction."""
+    assert factor.combiner is not None
+    for number, d in factor.operands.items():
+        if factor.kind == "halo" and number == 0:
+            continue
+        kind = shapes[number].element_type
+        identity = factor.combiner.neutral_element(kind) if i.opcode == "reduce" else 0
+        fill = Inserter(i).scalar(identity if identity is not None else 0, kind)
+        along = tiling.select([0 if e == d else None for e in range(shapes[number].rank)])
+        extent = shapes[number].dimensions[d]
+        i.replace_operand(number, masked(i.operands[number], d, along, extent, fill))
+
+
+def _reduced(
+    state: PartitionState, i: HloInstruction, sharded: Sequence[ShardedFactor], required: Tilings | None
+) -> HloInstruction:
+    """Combine partial results by a reduce-scatter or an all-reduce, unless the target is unreduced."""
+    combiner = next(factor.combiner for factor, _ in sharded if factor.combiner is not None)
+    value = state.values[i]
+    shape, tiling = value.shape, value.tiling
+    initial = i.operands[1] if i.opcode == "reduce" else None
+    inserter = Inserter(i)
+    if initial is not None:
+        identity = combiner.neutral_element(i.shape.element_type)
+        assert identity is not None
+        i.replace_operand(1, inserter.scalar(identity, i.shape.element_type))
+    target = required if required is not None else state.propagation.tiling(i)
+    wide = accumulation_type(i, shape)
+    if wide is not None:
+        i.shape = Shape(wide, i.shape.dimensions)
+    total = i
+    if isinstance(target, Tiling) and stay_unreduced(tiling, target, sharded):
+        tiling = target
+    elif (
+        isinstance(target, Tiling) and (d := scattered(tiling, target, shape.dimensions, sharded)) is not None
+    ):
+        total = state.collectives.reduce_scatter(i, combiner, d, target.groups([d], value.fixed))
+        tiling = target
+    else:
+        along = [n for n, (factor, _) in enumerate(sharded) if factor.result is None]
+        groups = product([factor_tiling for _, factor_tiling in sharded]).groups(along, value.fixed)
+        total = state.collectives.all_reduce(i, combiner, groups)
+    if initial is not None:
+        addend = inserter.broadcast(initial, total.shape.dimensions)
+        if tiling.unreduced is not None:
+            addend = on_first_device(addend, tiling)
+        total = inserter.op(combiner, addend, total, shape=total.shape)
+    total = inserter.convert(total, shape.element_type)
+    if total is i:
+        value.tilings = tiling
+        return i
+    return state.add(total, shape, tiling, value.region)
+
+
+# -- calls
+
+
+def partition_custom_call(
+    state: PartitionState, i: HloInstruction, partitioner: CallPartitioner, region: Region
+) -> None:
+    """Replace a call by the local program of its target's partitioner."""
+    rule = rule_of(i)
+    shapes = [state.values[o].shape for o in i.operands]
+    required = state.required(i)
+    decision = _decided(state, i, [f.factor for f in rule], shapes, region, required)
+    tiling_of = {id(factor): tiling for factor, tiling in decision.sharded}
+    sharded = [(f, tiling_of[id(f.factor)]) for f in rule if id(f.factor) in tiling_of]
+    operands: list[ShardedShape] = []
+    for number, (operand, shape) in enumerate(zip(i.operands, shapes, strict=True)):
+        dimensions = {f.factor.operands[number]: t for f, t in sharded if number in f.factor.operands}
+        tiling = state.values[operand].tiling
+        operands.append((shape, from_dimensions(shape, dimensions, state.devices) if rule else tiling))
+    results: list[ShardedShape] = []
+    for number, shape in enumerate(i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)):
+        dimensions = {f.results[number]: t for f, t in sharded if number in f.results}
+        tiling = from_dimensions(shape, dimensions, state.devices)
+        results.append((shape, tiling if required is None else leaves_of(required)[number]))
+    program = partitioner(i, operands, results)
+    if program is None:
+        Writer(i).replace(i.operands[0])
+        return
+    reshard_operands(state, i, program.operands, Purpose("operand", decision))
+    adopt(state.module, program.module, state.collectives.channel)
+    entry = program.module.entry
+    call = Inserter(i).op(Call(), *i.operands, shape=entry.root.shape, computations=[entry])
+    result = inline(call)
+    if not i.shape.is_tuple:
+        result = copied(result)
+    tilings = tuple(program.results) if i.shape.is_tuple else program.results[0]
+    Writer(i).replace(state.add(result, i.shape, tilings, region, _by_leaf(decision, tilings)))
+
+
+def partition_device_call(state: PartitionState, i: HloInstruction) -> None:
+    """Make one device call, and broadcast its results to the others."""
+    purpose = Purpose("device", Decision(i, i.shape, None))
+    reshard_operands(state, i, [state.replicated(state.values[o].shape) for o in i.operands], purpose)
+    device = device_of(i)
+    assert device is not None
+    with state.collectives.because(Cause(purpose)):
+        result = run_on(i, device, state.devices, state.collectives)
+    Writer(i).replace(state.add(result, i.shape, state.replicated(i.shape), ()))

@@ -1,0 +1,181 @@
+"""The steps of a resharding plan as instructions."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+
+from hloom.ir.device_groups import DeviceList
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.comparison import Select
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.movement import Concatenate, Transpose
+from hloom.passes.writing import Inserter
+from hloom.shape.element_type import S32
+from hloom.shape.shape import Shape
+from hloom.sharding.partitioning.collectives import CollectiveWriter
+from hloom.sharding.partitioning.device_constants import device_constant, device_coordinate
+from hloom.sharding.partitioning.extents import resized, with_extent
+from hloom.sharding.partitioning.halos import exchange_halo
+from hloom.sharding.planning.partial_sums import scattered_dimension, tiles_as_partial_sums
+from hloom.sharding.planning.plans import (
+    AllGatherStep,
+    AllToAllStep,
+    BroadcastStep,
+    HaloStep,
+    PermuteStep,
+    SliceStep,
+    Step,
+    plan,
+)
+from hloom.sharding.tiling.coordinates import MOST_LISTED, Coordinate, DeviceGroups, group_size
+from hloom.sharding.tiling.tiling import Tiling
+
+
+class Resharder:
+    """Reshards arrays.
+
+    Attributes:
+        collectives: writes the collectives.
+        slices: the tiling of each dynamic-slice that it wrote.
+    """
+
+    def __init__(self, collectives: CollectiveWriter) -> None:
+        self.collectives = collectives
+        self.slices: MutableMapping[HloInstruction, Tiling] = {}
+
+    def reshard(
+        self,
+        value: HloInstruction,
+        shape: Shape,
+        have: Tiling,
+        want: Tiling,
+        fixed: tuple[Coordinate, ...],
+    ) -> HloInstruction:
+        """Return the tile of an array in another tiling.
+
+        Partial sums are reduced first. If the new tiling has partial sums, the first device of each group
+        keeps the tile and the others get zeros.
+
+        Args:
+            value: the tile.
+            shape: of the global array.
+            have, want: the tilings.
+            fixed: coordinates in which the devices of a group must agree.
+        """
+        dimensions = shape.dimensions
+        if have.unreduced and (have.unreduced != want.unreduced or have.tiles != want.tiles):
+            d = scattered_dimension(have.reduced(), [have.unreduced], want, dimensions)
+            if d is not None:
+                return self.collectives.reduce_scatter(value, Add(), d, want.groups([d], fixed))
+            value = self.collectives.all_reduce(value, Add(), have.reduction_groups(fixed))
+            have = have.reduced()
+        if placed := tiles_as_partial_sums(have, want):
+            return _in_zeros(value, shape, have, placed)
+        steps, _ = plan(dimensions, have.reduced(), want.reduced(), fixed)
+        before = have
+        for step in steps:
+            value = self._step(value, shape, before, step)
+            before = step.after
+        return on_first_device(value, want) if want.unreduced != have.unreduced else value
+
+    def _step(self, value: HloInstruction, shape: Shape, before: Tiling, step: Step) -> HloInstruction:
+        local = step.after.local(shape.dimensions)
+        match step:
+            case PermuteStep(pairs=pairs):
+                return self.collectives.permute(value, pairs)
+            case AllToAllStep(source=d, target=e, groups=groups):
+                value = self._all_to_all(resized(value, e, local[e] * group_size(groups)), d, e, groups)
+            case AllGatherStep(dimension=d, groups=groups):
+                value = self.collectives.all_gather(value, d, groups)
+            case BroadcastStep(dimension=d, groups=groups, tiles=tiles):
+                value = self._broadcasts(value, d, groups, tiles)
+            case HaloStep(dimension=d, halo=ranges):
+                zero = Inserter(value).scalar(0, value.shape.element_type)
+                return exchange_halo(value, d, before, ranges, zero, self.collectives, ())
+            case SliceStep():
+                return self._slice(value, shape, before, step.after)
+        return resized(value, d, local[d])
+
+    def _all_to_all(self, value: HloInstruction, d: int, e: int, groups: DeviceGroups) -> HloInstruction:
+        """Split dimension ``e``, send one part to each device, and concatenate the parts along ``d``."""
+        inserter, count = Inserter(value), group_size(groups)
+        dimensions = list(value.shape.dimensions)
+        split = [*dimensions[:e], count, dimensions[e] // count, *dimensions[e + 1 :]]
+        value = self.collectives.all_to_all(inserter.reshape(value, split), e, groups)
+        others = [n for n in range(len(split)) if n != e]
+        position = others.index(d if d < e else d + 1)
+        order = (*others[:position], e, *others[position:])
+        shape = Shape(value.shape.element_type, tuple(split[n] for n in order))
+        value = inserter.op(Transpose(dimensions=order), value, shape=shape)
+        dimensions[e] //= count
+        dimensions[d] *= count
+        return inserter.reshape(value, dimensions)
+
+    def _broadcasts(self, value: HloInstruction, d: int, groups: DeviceGroups, tiles: int) -> HloInstruction:
+        """Broadcast the first tiles of each group, and concatenate them along a dimension."""
+        parts: list[HloInstruction] = []
+        for n in range(tiles):
+            rotated = DeviceList(tuple((g[n], *g[:n], *g[n + 1 :]) for g in groups.groups)) if n else groups
+            parts.append(self.collectives.broadcast(value, rotated))
+        if tiles == 1:
+            return parts[0]
+        shape = with_extent(value.shape, d, tiles * value.shape.dimensions[d])
+        return Inserter(value).op(Concatenate(dimensions=(d,)), *parts, shape=shape)
+
+    def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
+        """Slice a tile to a finer tiling."""
+        inserter = Inserter(value)
+        before, after = have.local(shape.dimensions), want.local(shape.dimensions)
+        starts: list[HloInstruction] = []
+        for d, extent in enumerate(after):
+            ratio = want.tiles[d] // have.tiles[d]
+            if ratio == 1:
+                starts.append(inserter.scalar(0, S32))
+                continue
+            value = resized(value, d, extent * ratio)
+            fine, coarse = (want.coordinates[d], extent), (have.coordinates[d], before[d])
+            starts.append(_slice_start(inserter, fine, coarse))
+        local = Shape(value.shape.element_type, after)
+        tile = inserter.op(DynamicSlice(dynamic_slice_sizes=after), value, *starts, shape=local)
+        self.slices[tile] = want
+        return tile
+
+
+def _slice_start(
+    inserter: Inserter, fine: tuple[Coordinate, int], coarse: tuple[Coordinate, int]
+) -> HloInstruction:
+    """Return the first index of a fine tile in its coarse tile; each with its coordinate and its extent."""
+    (new, extent), (old, old_extent) = fine, coarse
+    if new.devices <= MOST_LISTED or new.listed or old.listed:
+        pairs = zip(new.indices, old.indices, strict=True)
+        return device_constant(inserter, [p * extent - q * old_extent for p, q in pairs])
+    first = device_coordinate(inserter, new, extent)
+    return inserter.op(Subtract(), first, device_coordinate(inserter, old, old_extent), shape=first.shape)
+
+
+def _in_zeros(value: HloInstruction, shape: Shape, have: Tiling, along: Sequence[int]) -> HloInstruction:
+    """Return an array of zeros with the tile at its place, of full extent along some dimensions."""
+    inserter = Inserter(value)
+    tile = value.shape.dimensions
+    dimensions = tuple(n * have.tiles[d] if d in along else n for d, n in enumerate(tile))
+    starts = [
+        device_coordinate(inserter, have.coordinates[d], n) if d in along else inserter.scalar(0, S32)
+        for d, n in enumerate(tile)
+    ]
+    padded = Shape(value.shape.element_type, dimensions)
+    value = inserter.op(DynamicUpdateSlice(), inserter.full(0, padded), value, *starts, shape=padded)
+    for d in along:
+        value = resized(value, d, shape.dimensions[d])
+    return value
+
+
+def on_first_device(value: HloInstruction, tiling: Tiling) -> HloInstruction:
+    """Return the value on the first device of each group with partial sums, zeros on the others."""
+    inserter = Inserter(value)
+    assert tiling.unreduced is not None
+    number = device_coordinate(inserter, tiling.unreduced)
+    is_first = inserter.compare(number, "EQ", inserter.scalar(0, S32))
+    zeros = inserter.full(0, value.shape)
+    mask = inserter.broadcast(is_first, value.shape.dimensions)
+    return inserter.op(Select(), mask, value, zeros, shape=value.shape)

@@ -1,0 +1,163 @@
+"""The state of a partitioning: the values of rewritten instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.shape.shape import Shape
+from hloom.sharding.partitioning.collectives import CollectiveWriter
+from hloom.sharding.partitioning.recomputation import Origin
+from hloom.sharding.partitioning.resharding_steps import Resharder
+from hloom.sharding.planning.decisions import Decision, Decisions
+from hloom.sharding.reading.annotations import Annotations, Tilings, for_each_leaf, propagated, rank_of
+from hloom.sharding.tiling.coordinates import Coordinate
+from hloom.sharding.tiling.tiling import Tiling
+
+Region: TypeAlias = "tuple[tuple[Coordinate, ...], ...]"
+"""The manual regions around a value, outermost first: the coordinates along the manual axes of each."""
+
+
+def fixed_coordinates(region: Region) -> tuple[Coordinate, ...]:
+    """Return the coordinates in which the devices of a group must agree inside of manual regions."""
+    return tuple(coordinate for coordinates in region for coordinate in coordinates)
+
+
+@dataclass(slots=True)
+class ShardedValue:
+    """The value of an instruction of the partitioned program.
+
+    Attributes:
+        shape: the global shape.
+        tilings: of its leaves.
+        region: the manual regions around it.
+        decisions: why it is sharded so.
+        copies: the instructions with tiles of this array, in any tiling; one list for all of them.
+        origin: computes the array in other tilings; None if that is not cheap.
+    """
+
+    shape: Shape
+    tilings: Tilings
+    region: Region
+    decisions: Decisions
+    copies: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    origin: Origin | None = None
+
+    @property
+    def tiling(self) -> Tiling:
+        """The tiling of an array or token."""
+        assert isinstance(self.tilings, Tiling)
+        return self.tilings
+
+    @property
+    def fixed(self) -> tuple[Coordinate, ...]:
+        """The coordinates in which the devices of a group must agree."""
+        return fixed_coordinates(self.region)
+
+
+class PartitionState:
+    """A program that is being partitioned.
+
+    Attributes:
+        module: the program, rewritten in place.
+        devices: the number of devices.
+        annotations: of the program.
+        propagation: the tilings inferred from them.
+        group_tilings: the tilings of the members of sharding groups.
+        collectives: writes collectives.
+        resharder: reshards arrays.
+        values: of the rewritten instructions.
+    """
+
+    def __init__(self, module: HloModule, devices: int) -> None:
+        self.module = module
+        self.devices = devices
+        self.annotations = Annotations(module, devices)
+        self.propagation, members = propagated(module, self.annotations)
+        tilings = {i: self.propagation.tiling(i) for i in members}
+        self.group_tilings = {i: tiling for i, tiling in tilings.items() if tiling is not None}
+        self.collectives = CollectiveWriter(module)
+        self.resharder = Resharder(self.collectives)
+        self.values: dict[HloInstruction, ShardedValue] = {}
+
+    def add(
+        self,
+        i: HloInstruction,
+        shape: Shape,
+        tilings: Tilings,
+        region: Region,
+        decisions: Decisions | None = None,
+        is_annotated: bool = False,
+    ) -> HloInstruction:
+        """Record the value of an instruction that computes tiles; return the instruction.
+
+        Args:
+            i: the instruction.
+            shape: the global shape.
+            tilings: of its leaves.
+            region: the manual regions around it.
+            decisions: why it is sharded so; by default they only state the tilings.
+            is_annotated: the program states the tilings.
+        """
+        decisions = decisions if decisions is not None else undecided(i, shape, tilings, is_annotated)
+        self.values[i] = ShardedValue(shape, tilings, region, decisions, [i])
+        return i
+
+    def rewrite(
+        self,
+        i: HloInstruction,
+        tilings: Tilings,
+        region: Region,
+        decisions: Decisions | None = None,
+        is_annotated: bool = False,
+    ) -> None:
+        """Record how the value of an instruction is sharded, and give it the shape of a tile; see `add`."""
+        shape = i.shape
+        i.shape = local_shape(shape, tilings)
+        i.sharding = None
+        self.add(i, shape, tilings, region, decisions, is_annotated)
+
+    def global_shape(self, i: HloInstruction) -> Shape:
+        """Return the global shape of a value, of an instruction rewritten or not."""
+        return self.values[i].shape if i in self.values else i.shape
+
+    def required(self, i: HloInstruction) -> Tilings | None:
+        """Return the tilings that an instruction must have; None if any will do."""
+        if open_dimensions := self.annotations.open_dimensions(i):
+            tiling = self.propagation.tiling(i)
+            free = tiling is not None and tiling.is_replicated and len(open_dimensions) == len(tiling.tiles)
+            return None if free else tiling
+        return self.group_tilings.get(i) or self.annotations.tilings(i, self.global_shape(i))
+
+    def replicated(self, shape: Shape) -> Tilings:
+        """Return the replicated tilings of a shape."""
+        return for_each_leaf(shape, lambda leaf: Tiling.replicated(rank_of(leaf), self.devices))
+
+    def replicated_if_uneven(self, shape: Shape, tilings: Tilings) -> Tilings:
+        """Return tilings in which arrays that tiles do not divide evenly are replicated."""
+        if not isinstance(tilings, Tiling):
+            pairs = zip(shape.tuple_shapes, tilings, strict=True)
+            return tuple(self.replicated_if_uneven(part, tiling) for part, tiling in pairs)
+        dimensions = shape.dimensions if shape.is_array else ()
+        uneven = any(extent % tiles for extent, tiles in zip(dimensions, tilings.tiles, strict=False))
+        return self.replicated(shape) if uneven else tilings
+
+
+def local_shape(shape: Shape, tilings: Tilings) -> Shape:
+    """Return the shape of a tile, or of a tuple of tiles."""
+    if not isinstance(tilings, Tiling):
+        pairs = zip(shape.tuple_shapes, tilings, strict=True)
+        return Shape.tuple_([local_shape(part, tiling) for part, tiling in pairs])
+    if not shape.is_array or tilings.is_replicated:
+        return shape
+    return Shape(shape.element_type, tilings.local(shape.dimensions))
+
+
+def undecided(i: HloInstruction, shape: Shape, tilings: Tilings, is_annotated: bool = False) -> Decisions:
+    """Return decisions that only state tilings."""
+    if isinstance(tilings, Tiling):
+        return Decision(i, shape, tilings, is_annotated)
+    pairs = zip(shape.tuple_shapes, tilings, strict=True)
+    return tuple(undecided(i, part, tiling, is_annotated) for part, tiling in pairs)
