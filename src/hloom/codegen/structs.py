@@ -95,15 +95,18 @@ class Struct:
     def __repr__(self) -> str:
         return f"<Struct {self.name}>"
 
+    def size_with(self, length: int) -> int:
+        """Return the size in bytes with a length of the last field."""
+        last = list(self.fields.values())[-1]
+        return max(self.size, last.offset + length * size_of(last.element))
+
     def record(self, address: int, owner: object = None) -> Record:
         """Return the fields of the struct at an address of this process; the record keeps the owner."""
         return Record(self, address, owner)
 
     def allocate(self, length: int = 0, /, **values: int) -> Record:
         """Return a new struct, its fields zero or as given, with a length of its last field."""
-        last = list(self.fields.values())[-1]
-        size = max(self.size, last.offset + length * size_of(last.element))
-        memory = ctypes.create_string_buffer(size + self.alignment)
+        memory = ctypes.create_string_buffer(self.size_with(length) + self.alignment)
         record = Record(self, _round_up(ctypes.addressof(memory), self.alignment), memory)
         record.update(values)
         return record

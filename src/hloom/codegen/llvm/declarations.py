@@ -49,14 +49,15 @@ class GlobalConstant:
 
 
 class GlobalVariable:
-    """Memory that begins as zeros.
+    """Memory that functions write.
 
     Attributes:
         name: of the symbol.
         size, align: in bytes.
+        data: its first bytes when the program is loaded; the others are zeros.
     """
 
-    __slots__ = ("align", "name", "size")
+    __slots__ = ("align", "data", "name", "size")
 
-    def __init__(self, name: str, size: int, align: int) -> None:
-        self.name, self.size, self.align = name, size, align
+    def __init__(self, name: str, size: int, align: int, data: bytes = b"") -> None:
+        self.name, self.size, self.align, self.data = name, size, align, data

@@ -74,14 +74,25 @@ def print_global(constant: GlobalConstant) -> str:
     kind = f"[{len(constant.data)} x i8]"
     if constant.external:
         return f"@{constant.name} = external hidden constant {kind}, align {constant.align}"
-    body = "\\" + constant.data.hex("\\") if constant.data else ""
-    return f'@{constant.name} = private unnamed_addr constant {kind} c"{body}", align {constant.align}'
+    value = _bytes_text(constant.data)
+    return f"@{constant.name} = private unnamed_addr constant {kind} {value}, align {constant.align}"
+
+
+def _bytes_text(data: bytes) -> str:
+    body = "\\" + data.hex("\\") if data else ""
+    return f'c"{body}"'
 
 
 def print_variable(variable: GlobalVariable) -> str:
-    """Return the definition of memory that begins as zeros."""
+    """Return the definition of memory that functions write."""
+    start = variable.data.rstrip(b"\0")
     kind = f"[{variable.size} x i8]"
-    return f"@{variable.name} = internal global {kind} zeroinitializer, align {variable.align}"
+    value = "zeroinitializer"
+    if start:
+        parts = f"[{len(start)} x i8]", f"[{variable.size - len(start)} x i8]"
+        kind = f"<{{ {', '.join(parts)} }}>"
+        value = f"<{{ {parts[0]} {_bytes_text(start)}, {parts[1]} zeroinitializer }}>"
+    return f"@{variable.name} = internal global {kind} {value}, align {variable.align}"
 
 
 def print_function(f: Function, *, hidden: bool = False) -> str:

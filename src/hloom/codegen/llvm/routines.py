@@ -29,6 +29,7 @@ class Library(Module):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
+        self.alignment = PTR.size  # routines have numbers, pointers and structs in stack memory, no vectors
         self._called: dict[str, Routine] = {}
 
     def add(self, routines: Iterable[Routine]) -> Library:

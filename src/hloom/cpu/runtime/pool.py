@@ -33,7 +33,7 @@ class ThreadPool:
 
     def forget(self) -> None:
         """Reset the pool to one without threads; after a fork the child has none of them."""
-        ctypes.memset(self.address, 0, self._record.location("slots", self.threads) - self.address)
+        ctypes.memset(self.address, 0, POOL.size_with(self.threads))
         self._record["threads"] = self.threads
 
     def stop(self) -> None:

@@ -7,17 +7,22 @@ against POSIX threads.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hloom.buffers.buffers import leaves
-from hloom.codegen.llvm import I1, I8, I32, I64, PTR, print_module
+from hloom.codegen.llvm import I8, I32, I64, PTR, VOID, Function, Module, Value, print_module
+from hloom.codegen.llvm.declarations import GlobalVariable
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import fill_bytes
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
+from hloom.cpu.runtime.structs import CONTEXT, POOL
 from hloom.cpu.runtime.support import pool_code
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -30,31 +35,9 @@ _C_FUNCTIONS: Final = frozenset(("memcpy", "memmove", "memset", "memcmp", "fma",
 _TAKEN: Final = frozenset(("hloom", "hloom_pool"))
 """Prefixes with which C's names would be those of functions inside."""
 
-_SERIAL: Final = """
-define internal i32 @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %iterations, i64 %grain) #0 {
-  call void %task(ptr %packed, i64 0, i64 %iterations)
-  ret i32 0
-}
-"""
-_POOL: Final = """
-%memory = type <{{ [680 x i8], i32, [{rest} x i8] }}>
-@pool_memory = internal global %memory <{{
-  [680 x i8] zeroinitializer, i32 {threads}, [{rest} x i8] zeroinitializer
-}}>, align 128
-@pool_context = internal global [8 x ptr] [ptr @pool_memory{nulls}], align 64
-
-define void @{name}_stop() #0 {{
-  call void @hloom_pool_stop(ptr @pool_memory)
-  %size = ptrtoint ptr getelementptr (%memory, ptr null, i64 1) to i64
-  call void @llvm.memset.p0.i64(ptr @pool_memory, i8 0, i64 %size, i1 false)
-  %threads = getelementptr %memory, ptr @pool_memory, i64 0, i32 1
-  store i32 {threads}, ptr %threads
-  ret void
-}}
-"""
-"""Memory of `hloom.cpu.runtime.pool`: 768 bytes, the number of threads at 680, and 128 bytes per thread."""
 _PARALLEL: Final = "hloom_parallel"
 _POOL_STOP: Final = "hloom_pool_stop"
+_POOL_MEMORY: Final = "pool_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,27 +130,53 @@ def _object_text(program: NativeProgram, name: str, threads: int, threaded: bool
     for constant in module.globals.values():
         constant.external = False
     module.functions[ENTRY].internal = True
-    extra = ""
-    if threaded:
-        module.declare(_POOL_STOP, None, [PTR])
-        module.declare("llvm.memset.p0.i64", None, [PTR, I8, I64, I1])
-        extra = _pool_text(name, threads)
-    elif module.declarations.pop(_PARALLEL, None) is not None:
-        extra = _SERIAL
     outside = [d for d in module.declarations if d not in module.functions and not d.startswith("llvm.")]
-    unknown = [d for d in outside if d not in (*_C_FUNCTIONS, _PARALLEL, _POOL_STOP)]
+    unknown = [d for d in outside if d not in (*_C_FUNCTIONS, _PARALLEL)]
     if unknown:
         message = f"the program calls {', '.join(unknown)}, which no C library has"
         raise HloError(message, rule="aot.external")
+    if threaded:
+        _add_pool(module, threads)
+    elif _PARALLEL in outside:
+        _add_serial_loops(module)
     run = module.function(f"{name}_run", [PTR, PTR, PTR], internal=False)
-    context = run.address("pool_context") if threaded else run.constant(PTR, 0)
+    context = _pool_context(run) if threaded else run.constant(PTR, 0)
     run.call(I32, ENTRY, *run.parameters, context)
     run.finish()
-    if threads > 1 and not threaded:
-        module.function(f"{name}_stop", [], internal=False).finish()
-    return print_module(module) + extra
+    if threads > 1:
+        stop = module.function(f"{name}_stop", [], internal=False)
+        if threaded:
+            _reset_pool(stop, threads)
+        stop.finish()
+    return print_module(module)
 
 
-def _pool_text(name: str, threads: int) -> str:
-    """Return the memory of the thread pool."""
-    return _POOL.format(name=name, threads=threads, rest=768 - 684 + 128 * threads, nulls=", ptr null" * 7)
+def _add_serial_loops(module: Module) -> None:
+    """Define ``hloom_parallel`` for one thread."""
+    f = module.function(_PARALLEL, [PTR, PTR, PTR, I64, I64], I32)
+    _, task, arguments, iterations, _ = f.parameters
+    f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)
+    f.finish(f.constant(I32, 0))
+
+
+def _add_pool(module: Module, threads: int) -> None:
+    """Add the memory of a pool whose threads have not started."""
+    fields = ctypes.string_at(POOL.allocate(threads=threads).address, POOL.size)
+    memory = GlobalVariable(_POOL_MEMORY, POOL.size_with(threads), POOL.alignment, fields)
+    module.variables[memory.name] = memory
+
+
+def _pool_context(f: Function) -> Value:
+    """Return a context that has the pool, and nothing else."""
+    context = Fields(CONTEXT, f.allocate(I8, CONTEXT.size, align=CONTEXT.alignment))
+    fill_bytes(context.pointer, f.constant(I8, 0), CONTEXT.size)
+    context["pool"] = f.address(_POOL_MEMORY)
+    return context.pointer
+
+
+def _reset_pool(f: Function, threads: int) -> None:
+    """End the threads, and make the pool one whose threads have not started."""
+    pool = Fields(POOL, f.address(_POOL_MEMORY))
+    f.call(VOID, _POOL_STOP, pool.pointer)
+    fill_bytes(pool.pointer, f.constant(I8, 0), POOL.size_with(threads))
+    pool["threads"] = threads

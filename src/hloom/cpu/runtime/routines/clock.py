@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import External, routine
 from hloom.codegen.structs import Struct
@@ -17,7 +17,7 @@ _clock_gettime: Final = External("clock_gettime", I32, I32, PTR)
 
 
 def _read(f: Function, clock: int) -> Value:
-    time = Fields(TIMESPEC, f.allocate(I64, 2, align=8))
+    time = Fields(TIMESPEC, f.allocate(I8, TIMESPEC.size))
     _clock_gettime(f, clock, time)
     return time["seconds"] * NANOSECONDS + time["nanoseconds"]
 

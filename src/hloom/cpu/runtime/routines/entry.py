@@ -52,7 +52,7 @@ def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
         drop_object(f, f.load(PTR, f.offset(arrays, loop.index, PTR)))
 
 
-@routine(I32, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
+@routine(I32, inline=True, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
 def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value, arena: Value) -> Value:
     """Run the program, without the GIL if it is long; return its status."""
     program, context = descriptor["program"], descriptor["context"]

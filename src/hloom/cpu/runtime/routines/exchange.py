@@ -139,7 +139,7 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
 
     A step is also complete when another process has operands of another form: its other messages never come.
     """
-    flag, status = f.allocate(I32, align=4), f.allocate(I64, _STATUS_WORDS)
+    flag, status = f.allocate(I32), f.allocate(I64, _STATUS_WORDS)
     mpi, last = Fields(MPI, exchange["mpi"]), exchange.nested("steps", step.cast("zext", I64) - 1)["end"]
 
     def fail_if_nonzero(code: Value) -> None:

@@ -54,11 +54,11 @@ def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
         memory.store("free", size_class, reused["next"])
         memory["free_bytes"] = memory["free_bytes"] - size
         f.return_value(_data_of(f, reused))
-    cell = f.allocate(PTR, align=8)
+    address = f.allocate(PTR)
     is_huge = size.compare("uge", _HUGE_BYTES)
     alignment = is_huge.select(f.constant(I64, _HUGE_PAGE), BLOCK.alignment)
-    f.return_if(posix_memalign(f, cell, alignment, size).compare("ne", 0), 0)
-    block = Fields(BLOCK, f.load(PTR, cell))
+    f.return_if(posix_memalign(f, address, alignment, size).compare("ne", 0), 0)
+    block = Fields(BLOCK, f.load(PTR, address))
     with f.when(is_huge):
         madvise(f, block, size, _ADVISE_HUGE_PAGES)
     block["bytes"], block["size_class"] = size, size_class

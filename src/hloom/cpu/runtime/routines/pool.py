@@ -116,7 +116,7 @@ def worker(f: Function, slot: Fields) -> None:
 @routine(pool=POOL)
 def start(f: Function, pool: Fields) -> None:
     """Start the threads with all signals blocked, so that the process's other threads handle them."""
-    everything, before = (f.allocate(I8, _SIGNAL_SET_BYTES, align=8) for _ in range(2))
+    everything, before = (f.allocate(I8, _SIGNAL_SET_BYTES) for _ in range(2))
     fill_bytes(everything, f.constant(I8, -1), _SIGNAL_SET_BYTES)
     pthread_sigmask(f, _SET_MASK, everything, before)
     pool["started"] = 1

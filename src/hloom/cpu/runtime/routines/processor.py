@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
+from hloom.codegen.llvm import I8, I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import External, routine
 from hloom.codegen.llvm.structured import null
@@ -42,7 +42,7 @@ def futex_wait(f: Function, word: Value, value: Value) -> None:
 @routine(word=PTR, value=I32, nanoseconds=I64)
 def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -> None:
     """Sleep while a word has a value, until it is woken, or for a number of nanoseconds."""
-    time = Fields(TIMESPEC, f.allocate(I64, 2, align=8))
+    time = Fields(TIMESPEC, f.allocate(I8, TIMESPEC.size))
     time["seconds"] = nanoseconds.unsigned_divide(NANOSECONDS)
     time["nanoseconds"] = nanoseconds.unsigned_remainder(NANOSECONDS)
     _futex(f, word, _WAIT_PRIVATE, value, time.pointer)
