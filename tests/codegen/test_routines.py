@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.declarations import GlobalVariable
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.printer import print_module
@@ -191,6 +192,17 @@ def test_a_module_has_what_its_routines_call_and_nothing_else() -> None:
     library = Library(host()).add([collatz])
     assert set(library.functions) == {"collatz", "count_call"}
     assert "@counts = internal global [8 x i8] zeroinitializer, align 8" in print_module(library)
+
+
+def test_variables_begin_with_bytes() -> None:
+    @routine(I64, exported=True, index=I64)
+    def element(f: Function, index: Value) -> Value:
+        return load_element(I64, f.address("table"), index)
+
+    library = Library(host())
+    library.variables["table"] = GlobalVariable("table", 24, 8, (5).to_bytes(8, "little") + b"\1")
+    loaded = LoadedObject([generate_module(library.add([element]))], address_of)
+    assert [call(loaded, "element", n) for n in range(3)] == [5, 1, 0]
 
 
 def test_fields_of_other_kinds_are_refused() -> None:

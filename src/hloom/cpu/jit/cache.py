@@ -305,7 +305,7 @@ def compiler_identity() -> str:
     while folders:
         with os.scandir(folders.pop()) as files:
             for file in files:
-                if file.name.endswith((".py", ".ll")):
+                if file.name.endswith(".py"):
                     described.append(_described(file.path, file.stat()))
                 elif file.name not in skipped and file.is_dir(follow_symlinks=False):
                     folders.append(file.path)

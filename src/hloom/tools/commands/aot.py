@@ -22,6 +22,7 @@ from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
+from hloom.cpu.runtime.routines.pool import hloom_parallel, hloom_pool_stop
 from hloom.cpu.runtime.structs import CONTEXT, POOL
 from hloom.cpu.runtime.support import pool_code
 from hloom.errors import HloError
@@ -35,8 +36,6 @@ _C_FUNCTIONS: Final = frozenset(("memcpy", "memmove", "memset", "memcmp", "fma",
 _TAKEN: Final = frozenset(("hloom", "hloom_pool"))
 """Prefixes with which C's names would be those of functions inside."""
 
-_PARALLEL: Final = "hloom_parallel"
-_POOL_STOP: Final = "hloom_pool_stop"
 _POOL_MEMORY: Final = "pool_memory"
 
 
@@ -88,7 +87,7 @@ def compile_ahead(
         more = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
         message = f"the program calls Python while it runs, for {described}{more}"
         raise HloError(message, rule="aot.host-call")
-    threaded = threads > 1 and _PARALLEL in program.module.declarations
+    threaded = threads > 1 and hloom_parallel.name in program.module.declarations
     text = _object_text(program, chosen, threads, threaded)
     check_intrinsics(program.module, machine)
     linked, linked_names = pool_code(machine) if threaded else ("", [])
@@ -97,7 +96,7 @@ def compile_ahead(
         machine,
         simplified=[*simplified_names(program.module), *linked_names],
         linked=linked,
-        internal=(_PARALLEL, _POOL_STOP) if threaded else (),
+        internal=(hloom_parallel.name, hloom_pool_stop.name) if threaded else (),
     )
     header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)
     return CompiledObject(chosen, code, header, program.temp_bytes)
@@ -131,13 +130,13 @@ def _object_text(program: NativeProgram, name: str, threads: int, threaded: bool
         constant.external = False
     module.functions[ENTRY].internal = True
     outside = [d for d in module.declarations if d not in module.functions and not d.startswith("llvm.")]
-    unknown = [d for d in outside if d not in (*_C_FUNCTIONS, _PARALLEL)]
+    unknown = [d for d in outside if d not in (*_C_FUNCTIONS, hloom_parallel.name)]
     if unknown:
         message = f"the program calls {', '.join(unknown)}, which no C library has"
         raise HloError(message, rule="aot.external")
     if threaded:
         _add_pool(module, threads)
-    elif _PARALLEL in outside:
+    elif hloom_parallel.name in outside:
         _add_serial_loops(module)
     run = module.function(f"{name}_run", [PTR, PTR, PTR], internal=False)
     context = _pool_context(run) if threaded else run.constant(PTR, 0)
@@ -153,7 +152,7 @@ def _object_text(program: NativeProgram, name: str, threads: int, threaded: bool
 
 def _add_serial_loops(module: Module) -> None:
     """Define ``hloom_parallel`` for one thread."""
-    f = module.function(_PARALLEL, [PTR, PTR, PTR, I64, I64], I32)
+    f = module.function(hloom_parallel.name, [PTR, PTR, PTR, I64, I64], I32)
     _, task, arguments, iterations, _ = f.parameters
     f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)
     f.finish(f.constant(I32, 0))
@@ -177,6 +176,6 @@ def _pool_context(f: Function) -> Value:
 def _reset_pool(f: Function, threads: int) -> None:
     """End the threads, and make the pool one whose threads have not started."""
     pool = Fields(POOL, f.address(_POOL_MEMORY))
-    f.call(VOID, _POOL_STOP, pool.pointer)
+    hloom_pool_stop.external()(f, pool)
     fill_bytes(pool.pointer, f.constant(I8, 0), POOL.size_with(threads))
     pool["threads"] = threads

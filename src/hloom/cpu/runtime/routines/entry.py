@@ -10,6 +10,7 @@ from typing import Final
 
 from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.routines import External, routine
 from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero
 from hloom.cpu.runtime.numpy_structs import ARRAY
@@ -49,7 +50,7 @@ def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
 def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
     """Drop the references of arrays."""
     with f.loop(0, count) as loop:
-        drop_object(f, f.load(PTR, f.offset(arrays, loop.index, PTR)))
+        drop_object(f, load_element(PTR, arrays, loop.index))
 
 
 @routine(I32, inline=True, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
@@ -69,7 +70,7 @@ def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
         drop_arrays(f, arrays, count)
         f.return_value(0)
     with f.loop(0, count) as loop:
-        set_item(f, items, loop.index, f.load(PTR, f.offset(arrays, loop.index, PTR)))
+        set_item(f, items, loop.index, load_element(PTR, arrays, loop.index))
     return items
 
 
@@ -79,7 +80,7 @@ def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value
     descriptor = Fields(DESCRIPTOR, self["data"])
     inputs, outputs = descriptor["input_count"], descriptor["output_count"]
     sources, targets, arrays = (
-        f.allocate_bytes(number << 3, align=PTR.size) for number in (inputs, outputs, outputs)
+        f.allocate_bytes(number * PTR.size, align=PTR.size) for number in (inputs, outputs, outputs)
     )
 
     def call_fallback() -> None:
@@ -88,20 +89,20 @@ def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value
     with f.when(count.compare("ne", inputs)):
         call_fallback()
     with f.loop(0, inputs) as loop:
-        expected = Fields(INPUT, f.offset(descriptor["inputs"], loop.index * INPUT.size))
-        argument = f.load(PTR, f.offset(objects, loop.index, PTR))
+        expected = Fields(INPUT, descriptor["inputs"]).at(loop.index)
+        argument = load_element(PTR, objects, loop.index)
         source = matching_data(f, argument, descriptor["array_type"], expected)
         with f.when(is_null(source)):
             call_fallback()
-        f.store(source, f.offset(sources, loop.index, PTR))
+        store_element(sources, loop.index, source)
     with f.loop(0, outputs) as loop:
-        output = Fields(OUTPUT, f.offset(descriptor["outputs"], loop.index * OUTPUT.size))
+        output = Fields(OUTPUT, descriptor["outputs"]).at(loop.index)
         array = Fields(ARRAY, new_array(f, descriptor, output))
         with f.when(is_null(array.pointer)):
             drop_arrays(f, arrays, loop.index)
             f.return_value(0)
-        f.store(array.pointer, f.offset(arrays, loop.index, PTR))
-        f.store(array["data"], f.offset(targets, loop.index, PTR))
+        store_element(arrays, loop.index, array.pointer)
+        store_element(targets, loop.index, array["data"])
     arena = Variable(f, PTR, 0)
     with f.when(descriptor["arena_bytes"].compare("ne", 0)):
         arena.set(borrow_arena(f, descriptor))

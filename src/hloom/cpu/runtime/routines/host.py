@@ -9,6 +9,7 @@ from typing import Final
 
 from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import store_element
 from hloom.codegen.llvm.routines import External, State, routine
 from hloom.codegen.llvm.structured import Variable, is_null
 from hloom.cpu.runtime.structs import CONTEXT
@@ -38,8 +39,8 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
     state = ensure_gil(f)
     first, second = integer(f, a), integer(f, b)
     with f.when(~(is_null(first) | is_null(second))):
-        f.store(first, arguments)
-        f.store(second, f.offset(arguments, 1, PTR))
+        store_element(arguments, 0, first)
+        store_element(arguments, 1, second)
         result = call_object(f, function, arguments, 2, 0)
         drop_object(f, first)
         drop_object(f, second)

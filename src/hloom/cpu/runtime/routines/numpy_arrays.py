@@ -6,6 +6,7 @@ from typing import Final
 
 from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element
 from hloom.codegen.llvm.routines import External, routine
 from hloom.codegen.llvm.structured import is_null
 from hloom.cpu.runtime.numpy_structs import ALIGNED, ARRAY, C_CONTIGUOUS, OWNS_DATA, WRITABLE
@@ -27,7 +28,7 @@ def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> 
     f.return_if(~(matches & (array["flags"] & _FLAGS).compare("eq", _FLAGS)), 0)
     sizes, expected_sizes = array["dimensions"], expected["dimensions"]
     with f.loop(0, rank) as loop:
-        size, expected_size = (f.load(I64, f.offset(s, loop.index, I64)) for s in (sizes, expected_sizes))
+        size, expected_size = (load_element(I64, s, loop.index) for s in (sizes, expected_sizes))
         f.return_if(size.compare("ne", expected_size), 0)
     return array["data"]
 
