@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hloom.codegen.structs import Record
 from hloom.codegen.target import host
 from hloom.cpu.jit.compilation import compile_module
 from hloom.cpu.loaded_program import ENTRY, LoadedProgram
 from hloom.cpu.runtime.context import Context
-from hloom.cpu.runtime.timers import (
-    RECORD_WORDS,
-    RECORDS_AT,
-    TIMED_WORDS,
-    Recorder,
-    Timer,
-    profile_lines,
-)
+from hloom.cpu.runtime.structs import RECORD, RECORDING, TIMINGS
+from hloom.cpu.runtime.timers import Recorder, Timer, profile_lines
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array
 from hloom.runtime.measurements import Profile, Recording
@@ -43,10 +38,6 @@ class TimedProgram:
         self._instructions = {i.name: i for i in optimized.instructions()}
         self._address = self._loaded.symbols[ENTRY]
 
-    def _table(self) -> ctypes.Array[ctypes.c_int64]:
-        """Return a table of zeros."""
-        return (ctypes.c_int64 * (TIMED_WORDS * len(self._program.timed) + 1))()
-
     def profile(
         self,
         caller: Caller,
@@ -55,32 +46,33 @@ class TimedProgram:
         host: HostCalls | None = None,
     ) -> Profile:
         """Run twice on a device, the first time to warm up, and return the time of every instruction."""
-        table = self._table()
+        count = len(self._program.timed)
+        timings = TIMINGS.allocate(count)
         context = Context(
             device.id,
             participants=0 if host is None else host.table,
-            table=ctypes.addressof(table),
+            table=timings.address,
             stop=device.world.waiting.stop_word,
         )
         caller.run(arguments, host, context, self._address)
-        ctypes.memset(table, 0, ctypes.sizeof(table))
+        ctypes.memset(timings.address, 0, TIMINGS.size_with(count))
         before = [] if host is None else list(host.waited)
         caller.run(arguments, host, context, self._address)
         waited = [] if host is None else [n - m for n, m in zip(host.waited, before, strict=True)]
-        return self._profile(table, waited)
+        return self._profile(timings, waited)
 
-    def _profile(self, table: ctypes.Array[ctypes.c_int64], waited: Sequence[int]) -> Profile:
+    def _profile(self, timings: Record, waited: Sequence[int]) -> Profile:
         """Return the profile of a run.
 
         Args:
-            table: the table that it filled.
+            timings: `TIMINGS` that it filled.
             waited: nanoseconds that each call of the host waited for other devices.
         """
         by_name: dict[str, int] = {}
         for call, more in zip(self._program.host_calls, waited, strict=False):
             by_name[call.name] = by_name.get(call.name, 0) + more
-        lines = profile_lines(self._instructions, self._program.timed, list(table), by_name)
-        return Profile(table[0] / 1e9, lines)
+        lines = profile_lines(self._instructions, self._program.timed, timings, by_name)
+        return Profile(timings["nanoseconds"] / 1e9, lines)
 
 
 class RecordedProgram:
@@ -96,8 +88,8 @@ class RecordedProgram:
 
     def _table(self) -> Array:
         """Return a table without records; pages exist when they are written to."""
-        table = np.empty(RECORDS_AT + RECORD_WORDS * (_RECORDS + 1), np.int64)
-        table[:RECORDS_AT] = 0, _RECORDS
+        table = np.empty(RECORDING.size_with(_RECORDS + 1), np.uint8)
+        RECORDING.record(table.ctypes.data).update({"count": 0, "room": _RECORDS})
         return table
 
     def record(
@@ -120,7 +112,9 @@ class RecordedProgram:
 
     def _recording(self, table: Array, device: int, thread: int) -> Recording:
         """Return the records of a table that a run has filled."""
-        count = min(int(table[0]), _RECORDS)
-        records = table[RECORDS_AT : RECORDS_AT + RECORD_WORDS * count].reshape(count, RECORD_WORDS).copy()
-        lost = int(table[0]) - count
-        return Recording(self._module, self._instructions, records, lost, device, thread)
+        recorded = RECORDING.record(table.ctypes.data)["count"]
+        count = min(recorded, _RECORDS)
+        start = RECORDING.fields["records"].offset
+        words = table[start : start + count * RECORD.size].view(np.int64)
+        records = words.reshape(count, len(RECORD.fields)).copy()
+        return Recording(self._module, self._instructions, records, recorded - count, device, thread)

@@ -9,7 +9,7 @@ from hloom.codegen.structs import CONTENDED_BYTES, I32, I64, PTR, Array, Contend
 CONTEXT: Final = Struct(
     "context",
     pool=PTR,  # null: none
-    table=PTR,  # that a timed program fills; see `hloom.cpu.runtime.timers`
+    table=PTR,  # `TIMINGS` or `RECORDING`, which a timed program fills; null: the program measures nothing
     participants=PTR,  # of the device, one for each host call
     replica=I64,
     partition=I64,
@@ -19,6 +19,16 @@ CONTEXT: Final = Struct(
     host=PTR,  # the Python function that answers host calls; null: that of the thread's run
 )
 """What a program knows of its run."""
+
+TIMING: Final = Struct("timing", nanoseconds=I64, runs=I64, waited=I64)
+"""Of an instruction; it waited in native code for other devices that many nanoseconds."""
+TIMINGS: Final = Struct("timings", nanoseconds=I64, instructions=Array(TIMING))
+"""Of a run and of its instructions, added up."""
+
+RECORD: Final = Struct("record", instruction=I64, begin=I64, end=I64)
+"""Number and times of an instruction that ran once; the number -1 is the whole run."""
+RECORDING: Final = Struct("recording", count=I64, room=I64, records=Array(RECORD))
+"""Records in the order in which they ended. Those that find no room share the place behind the others."""
 
 SLOT: Final = Struct("slot", CONTENDED_BYTES, next=I64, end=I64, pool=PTR, index=I64, thread=I64)
 """A thread of the pool, and the units of its slice that are left."""
