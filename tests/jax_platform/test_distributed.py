@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from tests.jax_platform.process import Platform, environment_of, registration
 
+from mpi_launcher import command as mpi_command
+from mpi_launcher import needs_mpi
+
 SECONDS = 600
 BEGIN = """
-import os, sys, threading
+import os, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rank = int(sys.argv[1])
-jax.config.update("jax_num_cpu_devices", 4 if ALONE else 2)
-if not ALONE:
-    jax.distributed.initialize(f"127.0.0.1:{sys.argv[2]}", 2, rank, heartbeat_timeout_seconds=600)
+jax.config.update("jax_num_cpu_devices", 4 // COUNT)
+if COUNT > 1:
+    jax.distributed.initialize(f"127.0.0.1:{sys.argv[2]}", COUNT, rank, heartbeat_timeout_seconds=600)
 mesh = Mesh(np.array(jax.devices()), "x")
 whole = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)
 x = jax.make_array_from_callback(whole.shape, NamedSharding(mesh, P("x")), lambda index: whole[index])
@@ -31,25 +36,49 @@ def local(x):
     pieces = lax.all_to_all(x, "x", 1, 0, tiled=True)
     return lax.psum(turned * 3, "x") + lax.all_gather(x, "x")[2], pieces
 mapped = jax.jit(jax.shard_map(local, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
-for result in (total(x), *mapped(x), jax.jit(lambda x: x @ x.T)(x)):
+results = total(x), *mapped(x), jax.jit(lambda x: x @ x.T)(x)
+"""
+
+
+MPI = """
+import os, sys
+from mpi4py import MPI
+sys.argv.insert(1, str(MPI.COMM_WORLD.Get_rank()))
+sys.stdout = open(os.path.join(sys.argv[3], sys.argv[1] + ".out"), "a")
+sys.stderr = open(os.path.join(sys.argv[3], sys.argv[1] + ".err"), "a")
+from hloom.runtime.connections import Connections
+Connections.send_memory = None  # native code sends nothing over TCP
+"""
+PRINTED = """
+for result in results:
     for shard in result.addressable_shards:
         print("shard", shard.device.id, shard.device.process_index, np.asarray(shard.data).tobytes().hex())
 """
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-def run_processes(program: str, platform: Platform, folder: Path) -> list[subprocess.CompletedProcess[str]]:
-    """Run a program in two processes; return how each of them ended."""
+
+def run_processes(
+    program: str, folder: Path, count: int = 2, *, platform: Platform = "cpu", mpi: bool = False
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run a program in processes with 4 devices together; return how each of them ended."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    text = registration(platform) + "ALONE = False\n" + program
-    commands = [[sys.executable, "-c", text, str(rank), port] for rank in range(2)]
-    outputs = [(folder / f"{rank}.out", folder / f"{rank}.err") for rank in range(2)]
+    text = f"COUNT = {count}\n{BEGIN}{program}"
+    if platform != "stock":
+        text = registration(platform) + text
+    outputs = [(folder / f"{rank}.out", folder / f"{rank}.err") for rank in range(count)]
+    for out, err in outputs:
+        out.write_text("")
+        err.write_text("")
+    if mpi:
+        commands = [mpi_command(count, "-c", MPI + text, port, str(folder))]
+    else:
+        commands = [[sys.executable, "-c", text, str(rank), port] for rank in range(count)]
     processes = [
-        subprocess.Popen(
-            command, env=environment_of(platform), stdout=out.open("w"), stderr=err.open("w"), text=True
-        )
-        for command, (out, err) in zip(commands, outputs, strict=True)
+        subprocess.Popen(command, env=environment_of(platform), stdout=out.open("a"), stderr=err.open("a"))
+        for command, (out, err) in zip(commands, outputs, strict=False)
     ]
     try:
         codes = [process.wait(SECONDS) for process in processes]
@@ -57,35 +86,136 @@ def run_processes(program: str, platform: Platform, folder: Path) -> list[subpro
         for process in processes:
             process.kill()
     return [
-        subprocess.CompletedProcess(command, code, out.read_text(), err.read_text())
-        for command, code, (out, err) in zip(commands, codes, outputs, strict=True)
+        subprocess.CompletedProcess("", codes[min(rank, len(codes) - 1)], out.read_text(), err.read_text())
+        for rank, (out, err) in enumerate(outputs)
     ]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_two_processes_give_the_bits_of_one(tmp_path: Path) -> None:
-    alone = subprocess.run(
-        [sys.executable, "-c", registration("cpu") + "ALONE = True\n" + BEGIN + PROGRAM, "0"],
-        env=environment_of("cpu"), capture_output=True, text=True, timeout=SECONDS,
-    )  # fmt: skip
-    assert alone.returncode == 0, alone.stderr[-4000:]
-    wanted = {tuple(line.split()[1::2]) for line in alone.stdout.splitlines()}
-    ended = run_processes(BEGIN + PROGRAM, "cpu", tmp_path)
-    assert [done.returncode for done in ended] == [0, 0], [done.stderr[-4000:] for done in ended]
-    rows = [line.split()[1:] for done in ended for line in done.stdout.splitlines()]
-    assert {(device, data) for device, _, data in rows} == wanted
-    assert {(int(device), int(process)) for device, process, _ in rows} == {(n, n // 2) for n in range(4)}
+def printed(
+    program: str, folder: Path, count: int, *, platform: Platform = "cpu", mpi: bool = False
+) -> list[str]:
+    """Return the lines that all processes print; they must succeed."""
+    ended = run_processes(program, folder, count, platform=platform, mpi=mpi)
+    assert {done.returncode for done in ended} == {0}, [done.stderr[-4000:] for done in ended]
+    return [line for done in ended for line in done.stdout.splitlines()]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_killed_process_ends_the_others_with_an_error(tmp_path: Path) -> None:
+def shards(lines: list[str]) -> set[tuple[str, str]]:
+    """Return the devices and the bytes of the printed shards."""
+    return {(line.split()[1], line.split()[3]) for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("count", "mpi"), [(2, False), (4, False), pytest.param(2, True, marks=needs_mpi, id="mpi")]
+)
+def test_processes_give_the_bits_of_one(count: int, mpi: bool, tmp_path: Path) -> None:
+    lines = printed(PROGRAM + PRINTED, tmp_path, count, mpi=mpi)
+    assert shards(lines) == shards(printed(PROGRAM + PRINTED, tmp_path, 1))
+    places = {tuple(line.split()[1:3]) for line in lines}
+    assert places == {(str(n), str(n * count // 4)) for n in range(4)}
+
+
+@pytest.mark.parametrize("mpi", [False, pytest.param(True, marks=needs_mpi, id="mpi")])
+def test_runs_succeed_after_one_that_failed(mpi: bool, tmp_path: Path) -> None:
+    """Messages of a failed run, large ones too, belong to no later run."""
+    program = """
+failing = False
+def called(x):
+    if failing and rank == 1:
+        raise ValueError("refused")
+    return x
+def summed(x):
+    y = lax.psum(x, "x")
+    z = jax.pure_callback(called, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="sequential")
+    return lax.psum(z, "x") + y, y
+summed = jax.jit(jax.shard_map(summed, mesh=mesh, in_specs=P(None, "x"), out_specs=P(), check_vma=False))
+columns = NamedSharding(mesh, P(None, "x"))
+wide = jax.make_array_from_callback((8, 80000), columns, lambda index: np.ones((8, 20000)))
+for run in range(6):
+    failing = run % 2 == 1
+    try:
+        total, _ = summed(wide)
+        print(run, np.asarray(total.addressable_shards[0].data).min())
+    except Exception as error:
+        print(run, "failed")
+"""
+    lines = printed(program, tmp_path, 2, mpi=mpi)
+    assert lines == ["0 8.0", "1 failed", "2 8.0", "3 failed", "4 8.0", "5 failed"] * 2
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_killed_process_ends_the_others_with_an_error(count: int, tmp_path: Path) -> None:
     program = """
 total(x).block_until_ready()
-if rank == 1:
+if rank == COUNT - 1:
     os.kill(os.getpid(), 9)
-total(x).block_until_ready()
+begin = time.monotonic()
+try:
+    total(x).block_until_ready()
+finally:
+    print("seconds", time.monotonic() - begin)
 """
-    survivor, killed = run_processes(BEGIN + program, "cpu", tmp_path)
+    *survivors, killed = run_processes(program, tmp_path, count)
     assert killed.returncode == -9
-    assert survivor.returncode == 1
-    assert "process 1 on " in survivor.stderr
+    for survivor in survivors:
+        assert survivor.returncode == 1
+        assert re.search(
+            f"process {count - 1} on |process . on .* failed: .*process {count - 1} on ", survivor.stderr
+        )
+        assert float(survivor.stdout.split()[1]) < 10
+
+
+def test_arrays_of_the_host_on_all_processes(tmp_path: Path) -> None:
+    """Gathering, broadcasting and barriers of ``multihost_utils``; arrays of several shardings."""
+    program = """
+from jax.experimental import multihost_utils as hosts
+hosts.sync_global_devices("begin")
+def of(spec):
+    return jax.make_array_from_callback(whole.shape, NamedSharding(mesh, spec), lambda index: whole[index])
+for n, array in enumerate([x, of(P(None, "x")), of(P()), x.astype(jnp.bfloat16), jnp.sin(x)]):
+    found = hosts.process_allgather(array, tiled=True)
+    print("gathered", n, found.dtype, found.shape, found.tobytes().hex())
+local = np.arange(3) + 10 * jax.process_index()
+stacked = hosts.process_allgather(local)
+assert stacked.tolist() == [[10 * n, 10 * n + 1, 10 * n + 2] for n in range(COUNT)] or COUNT == 1, stacked
+assert hosts.broadcast_one_to_all(local).tolist() == [0, 1, 2]
+hosts.assert_equal(whole, "all have the same array")
+rows = whole[8 // COUNT * rank : 8 // COUNT * (rank + 1)]
+divided = hosts.host_local_array_to_global_array(rows, mesh, P("x"))
+assert (hosts.global_array_to_host_local_array(divided, mesh, P("x")) == rows).all()
+hosts.sync_global_devices("end")
+results = [divided, total(divided)]
+"""
+    wanted = printed(program + PRINTED, tmp_path, 1)
+    lines = printed(program + PRINTED, tmp_path, 2)
+    assert set(lines) != set() and {shard_of(line) for line in lines} == {shard_of(line) for line in wanted}
+
+
+def shard_of(line: str) -> tuple[str, ...]:
+    """Return the words of a line without the process of a shard."""
+    words = line.split()
+    return (*words[:2], *words[3:]) if words[0] == "shard" else tuple(words)
+
+
+@pytest.mark.skipif(find_spec("orbax") is None, reason="pip install orbax-checkpoint")
+def test_checkpoints_of_two_processes(tmp_path: Path) -> None:
+    """Orbax restores what two processes saved, in two processes and in one, with other shardings too."""
+    program = f"""
+import orbax.checkpoint as orbax
+folder, step = {str(tmp_path / "saved")!r}, jnp.int32(7)
+state = {{"x": x, "total": total(x), "step": step}}
+with orbax.StandardCheckpointer() as checkpointer:
+    if SAVES:
+        checkpointer.save(folder, state)
+        checkpointer.wait_until_finished()
+    target = {{
+        "x": jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
+        "total": jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, P(None, "x"))),
+        "step": jax.ShapeDtypeStruct((), jnp.int32, sharding=NamedSharding(mesh, P())),
+    }}
+    restored = checkpointer.restore(folder, target)
+results = [restored["x"], restored["total"], restored["step"]]
+"""
+    saved = printed("SAVES = True" + program + PRINTED, tmp_path, 2)
+    assert shards(printed("SAVES = False" + program + PRINTED, tmp_path, 1)) == shards(saved)
+    assert len(saved) == 12

@@ -15,7 +15,7 @@ from evaluation import evaluate
 from hloom.errors import HloError
 from hloom.jax import plugin
 from hloom.jax.calls import callbacks
-from hloom.jax.devices.processes import parsed_description
+from hloom.jax.devices.processes import ProcessRecord
 from hloom.jaxlib.private import Private
 from hloom.operations import custom_call
 
@@ -96,7 +96,7 @@ def test_a_function_of_another_process(target: str, monkeypatch: pytest.MonkeyPa
     "text", ["", "no JSON", "[0, 'h', 'a', 1]", '[0, "h", "a", 1]', '[2, "h", "a"]', "{}"]
 )
 def test_a_process_that_does_not_describe_itself(text: str) -> None:
-    assert parsed_description('[2, "host", "127.0.0.1", 99]') == (2, "host", ("127.0.0.1", 99))
+    assert ProcessRecord.parsed('[2, "host", "127.0.0.1", 99, -1]') == (2, "host", ("127.0.0.1", 99), -1)
     with pytest.raises(HloError) as caught:
-        parsed_description(text)
+        ProcessRecord.parsed(text)
     assert caught.value.rule == "processes.connect"

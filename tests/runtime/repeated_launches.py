@@ -14,7 +14,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.runtime.test_mpi import command, environment
+from tests.runtime.test_mpi import environment
+
+from mpi_launcher import command
 
 HERE = Path(__file__).parent
 PROGRAMS: tuple[tuple[str, ...], ...] = (

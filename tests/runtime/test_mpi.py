@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +15,12 @@ from tests.runtime.collective_programs import programs
 
 import agreement
 import hloom.sharding
+from mpi_launcher import command, needs_mpi
 from raised_rules import printed as printed_rules
 
 HERE = Path(__file__).parent
 SOURCE = Path(__file__).parents[2] / "src"
-LAUNCHER = shutil.which(
-    "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-)
-
-pytestmark = pytest.mark.skipif(
-    LAUNCHER is None or find_spec("mpi4py") is None,
-    reason="no MPI: pip install mpi4py mpich",
-)
-
-
-def command(count: int, *words: str) -> list[str]:
-    """Return the command that runs Python in ``count`` processes."""
-    return [str(LAUNCHER), "-n", str(count), sys.executable, *words]
+pytestmark = needs_mpi
 
 
 def environment() -> dict[str, str]:

@@ -12,14 +12,15 @@ Message: TypeAlias = "tuple[int, str, Any, Any]"
 """The number of the run, the kind, the key within the kind, and the value."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessageFunctions:
     """C functions by which native code sends and receives, as MPI defines them, and what they take.
 
     Attributes:
         isend, irecv, test: addresses of MPI_Isend, MPI_Irecv and MPI_Test; any thread may call them. A
             ``test`` of 0 is that of requests which are words that hold their status.
-        byte, communicator: handles of MPI_BYTE and of a communicator for these messages alone.
+        byte, communicator: handles of MPI_BYTE and of a communicator for these messages alone, which may be
+            another one in each run.
         most_tags: tags are below this number.
     """
 
@@ -85,6 +86,14 @@ class Transport(Protocol):
 
     def functions(self) -> MessageFunctions | None:
         """Return functions for native code; None if the transport has none. All processes call this."""
+        ...
+
+    def withdraw(self, request: int) -> None:
+        """Let a receive of native code that has failed no longer write to its memory.
+
+        Args:
+            request: the address of the receive's request.
+        """
         ...
 
     def describe_error(self, code: int) -> str:

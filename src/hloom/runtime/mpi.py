@@ -29,6 +29,8 @@ from hloom.errors import HloError
 
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 """Environment variables by which Open MPI, MPICH, Intel MPI and Slurm tell a process that they started it."""
+_STATUS_WORDS: Final = 8
+"""Room for an MPI_Status of any library, in words."""
 _GRACE: Final = 5.0
 """Seconds that other processes have to end with an error of their own."""
 
@@ -126,20 +128,49 @@ class MpiTransport:
 
     def functions(self) -> MessageFunctions:
         """Duplicate the communicator for messages of native code, and find the functions of the library."""
-        library = _library()
         native = self._duplicates.duplicate(self)
-        symbols = ctypes.CDLL(library.__file__)  # finds what the module is linked with
-        isend, irecv, test = (
-            ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0
-            for name in ("MPI_Isend", "MPI_Irecv", "MPI_Test")
-        )
-        handle: Callable[[Any], int] = library._handleof
-        most = native.Get_attr(library.TAG_UB)
-        return MessageFunctions(isend, irecv, test, handle(library.BYTE), handle(native), most)
+        return message_functions(native)
+
+    def withdraw(self, request: int) -> None:
+        """See `Transport`."""
+        withdraw(request)
 
     def describe_error(self, code: int) -> str:
         """Return MPI's text of an error."""
-        return _library().Get_error_string(code)
+        return describe_error(code)
+
+
+def message_functions(communicator: Any | None = None) -> MessageFunctions:
+    """Return the functions of the MPI library for native code, and a communicator if there is one yet."""
+    isend, irecv, test = (
+        ctypes.cast(_function(name), ctypes.c_void_p).value or 0
+        for name in ("MPI_Isend", "MPI_Irecv", "MPI_Test")
+    )
+    handle = 0 if communicator is None else handle_of(communicator)
+    most = library().COMM_WORLD.Get_attr(library().TAG_UB)
+    return MessageFunctions(isend, irecv, test, handle_of(library().BYTE), handle, most)
+
+
+def handle_of(entity: Any) -> int:
+    """Return the handle by which C functions of MPI take a communicator or a type."""
+    return library()._handleof(entity)
+
+
+def withdraw(request: int) -> None:
+    """End a receive, whether its message has arrived or not; the request is at this address."""
+    status = (ctypes.c_uint64 * _STATUS_WORDS)()
+    _function("MPI_Cancel")(ctypes.c_void_p(request))
+    _function("MPI_Wait")(ctypes.c_void_p(request), status)
+
+
+def describe_error(code: int) -> str:
+    """Return MPI's text of an error."""
+    return library().Get_error_string(code)
+
+
+def _function(name: str) -> Any:
+    symbols = ctypes.CDLL(library().__file__)  # finds what the module is linked with
+    return getattr(symbols, name)
 
 
 class _End:
@@ -180,7 +211,7 @@ def end_with_others() -> None:
     An uncaught exception does so by itself once `world` has been called: MPI would wait for the others, which
     may wait for this process.
     """
-    _, end = _connected(_library())
+    _, end = _connected(library())
     if end is not None:
         end.with_others()
 
@@ -192,11 +223,11 @@ def world() -> Transport:
     ``mpi.missing`` without mpi4py or an MPI library, and by ``mpi.threads`` if the library does not allow
     calls from several threads at the same time.
     """
-    transport, _ = _connected(_library())
+    transport, _ = _connected(library())
     return transport
 
 
-def _library() -> Any:
+def library() -> Any:
     """Return mpi4py's module, which initializes MPI; raises HloError as `world` does."""
     try:
         library: Any = import_module("mpi4py.MPI")

@@ -153,6 +153,9 @@ class SocketTransport:
             _transports[self._handle] = self
         return MessageFunctions(_address(_ISEND), _address(_IRECV), 0, 0, self._handle, _MOST_TAGS)
 
+    def withdraw(self, request: int) -> None:
+        """See `Transport`; nothing to do, because `cancel` has withdrawn all receives of the run."""
+
     def describe_error(self, code: int) -> str:
         """See `Transport`."""
         if code < LOST:

@@ -18,6 +18,7 @@ from hloom.cpu.runtime.device_structs import (
     MPI,
     PARTICIPANT,
     RECEIVE_IN_PLACE,
+    RECEIVE_PACKED,
     SEGMENT,
     SPAN,
     STAND_IN,
@@ -31,12 +32,23 @@ _POLLS: Final = 2000
 _COMPLETE: Final = 1
 
 
+def mpi_record(functions: MessageFunctions) -> Record:
+    """Return the functions and handles as native code reads them."""
+    return MPI.allocate(
+        isend=functions.isend,
+        irecv=functions.irecv,
+        test=functions.test or support().symbols["hloom_test_request"],
+        byte=functions.byte,
+        communicator=functions.communicator,
+    )
+
+
 class Exchange:
     """The messages of one process for one collective with operands of one form.
 
     Args:
         plan: the messages.
-        functions: how native code sends them.
+        mpi: the functions by which native code sends them; see `mpi_record`.
         rendezvous: the address of the rendezvous.
         participants: the number of participants.
         arrays: the number of arrays of each of them.
@@ -52,7 +64,7 @@ class Exchange:
     def __init__(
         self,
         plan: ExchangePlan,
-        functions: MessageFunctions,
+        mpi: Record,
         rendezvous: int,
         *,
         participants: int,
@@ -65,13 +77,6 @@ class Exchange:
         self._memory = (ctypes.c_char * len(memory)).from_buffer(memory)
         start = ctypes.addressof(self._memory)
         self._rounds = [messages for rounds in plan.steps for messages in rounds]
-        mpi = MPI.allocate(
-            isend=functions.isend,
-            irecv=functions.irecv,
-            test=functions.test or support().symbols["hloom_test_request"],
-            byte=functions.byte,
-            communicator=functions.communicator,
-        )
         segments = SEGMENT.table(
             [_segment(segment) for message in plan.messages for segment in message.segments]
         )
@@ -133,6 +138,17 @@ class Exchange:
     def is_complete(self, step: int) -> bool:
         """Continue a step that native code has begun; return whether it has ended, possibly by an error."""
         return self._advance(self.address, step) >= _COMPLETE
+
+    @property
+    def pending_receives(self) -> list[int]:
+        """The addresses of the requests of messages to receive that have begun and are not complete."""
+        return [
+            record.location("request")
+            for record in self._messages
+            if record["kind"] in (RECEIVE_PACKED, RECEIVE_IN_PLACE)
+            and record["request"]
+            and not record["complete"]
+        ]
 
     @property
     def awaited(self) -> set[int]:

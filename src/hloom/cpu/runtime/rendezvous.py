@@ -155,7 +155,9 @@ class Participant:
                 message = f"processes could not exchange {what}: {text}"
                 raise EvaluationError(message, rule="processes.exchange", instruction=self._instruction.name)
         except BaseException:
-            keep_for_ever(exchange)  # MPI may still write to its memory
+            for request in exchange.pending_receives:
+                world.peers.transport.withdraw(request)
+            keep_for_ever(exchange)  # MPI may still read what was sent from its memory
             raise
 
     def _awaited(self) -> list[DeviceId]:

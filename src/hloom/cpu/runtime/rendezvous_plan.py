@@ -18,7 +18,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.buffers.buffers import leaves
 from hloom.cpu.runtime.context import NATIVE_COLLECTIVES
-from hloom.cpu.runtime.exchange import Exchange
+from hloom.cpu.runtime.exchange import Exchange, mpi_record
 from hloom.cpu.runtime.exchange_plan import ExchangePlan, plan_exchange
 from hloom.cpu.runtime.rendezvous import Participant, Rendezvous, array_count
 from hloom.devices.peers import Peers
@@ -140,6 +140,12 @@ class RendezvousPlan:
             del self._native[key]
         if functions is None:
             return
+        mpi = mpi_record(functions)
+
+        def set_communicator() -> None:
+            mpi["communicator"] = functions.communicator
+
+        self._world.before_run.append(set_communicator)
         tags = {key: tag for tag, key in enumerate(divided[:most])}
         plans: dict[tuple[Key, int], tuple[ExchangePlan, HloInstruction]] = {}
         for number in range(len(self._world.devices)):
@@ -152,7 +158,7 @@ class RendezvousPlan:
         for (key, form), (plan, i) in plans.items():
             self._exchanges[key, form] = Exchange(
                 plan,
-                functions,
+                mpi,
                 self._meeting(key).address,
                 participants=len(key[2]),
                 arrays=array_count(i),

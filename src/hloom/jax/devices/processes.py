@@ -1,8 +1,8 @@
 """The processes of ``jax.distributed``: how they find each other, and the messages of their programs.
 
 JAX gives a new client the number of its process, and functions of its key-value store. Each process publishes
-its number of devices there, and where it listens. Messages go over TCP, also where MPI started the
-processes.
+its number of devices there, where it listens, and its rank if MPI started it. Messages go over TCP; those of
+native code go over MPI if that connects all processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hloom.errors import HloError
 from hloom.jax.pjrt import abi
@@ -151,7 +151,7 @@ def connect(args: Any, options: dict[str, int], platform: str, devices: int) -> 
     rank, count = options.get("node_id", 0), options.get("num_nodes", 1)
     if count <= 1:
         return Processes(devices=(devices,))
-    from hloom.runtime import handshakes
+    from hloom.runtime import handshakes, mpi_data
     from hloom.runtime.connections import Connections
     from hloom.runtime.sockets import SocketTransport
 
@@ -160,19 +160,22 @@ def connect(args: Any, options: dict[str, int], platform: str, devices: int) -> 
     listener = handshakes.listen(coordinator)
     if rank == 0:
         store.put("secret", secrets.token_hex(32))
-    record = [devices, socket.gethostname(), *listener.getsockname()[:2]]
+    record = [devices, socket.gethostname(), *listener.getsockname()[:2], mpi_data.rank_of_process()]
     store.put(f"process/{rank}", json.dumps(record))
-    rows = [parsed_description(store.get(f"process/{n}")) for n in range(count)]
+    rows = [ProcessRecord.parsed(store.get(f"process/{n}")) for n in range(count)]
     secret = bytes.fromhex(store.get("secret"))
-    sockets = handshakes.connect(rank, [address for *_, address in rows], listener, secret, _SECONDS)
-    connections = Connections(rank, [host for _, host, _ in rows], sockets)
-
+    sockets = handshakes.connect(rank, [row.address for row in rows], listener, secret, _SECONDS)
+    connections = Connections(rank, [row.host for row in rows], sockets)
+    mpi_ranks = [row.mpi_rank for row in rows]
+    communicators = mpi_data.ProgramCommunicators(mpi_ranks) if mpi_data.connects(mpi_ranks) else None
     atexit.register(_end, connections)
 
     def transport(program: int, ranks: Sequence[int], owners: Sequence[int]) -> Transport:
-        return SocketTransport(connections, program, ranks, owners)
+        if communicators is None:
+            return SocketTransport(connections, program, ranks, owners)
+        return mpi_data.MpiDataTransport(connections, program, ranks, owners, communicators)
 
-    return Processes(rank, tuple(number for number, *_ in rows), transport)
+    return Processes(rank, tuple(row.devices for row in rows), transport)
 
 
 def _end(connections: Connections) -> None:
@@ -190,12 +193,23 @@ def _end(connections: Connections) -> None:
         state.client = state.service = None
 
 
-def parsed_description(text: str) -> tuple[int, str, tuple[str, int]]:
-    """Return devices, host and address of a process; raises HloError by the rule ``processes.connect``."""
-    with suppress(ValueError):
-        match json.loads(text):
-            case [int(devices), str(host), str(address), int(port)] if 0 < devices <= _MOST_DEVICES:
-                return devices, host, (address, port)
-            case _:
-                pass
-    raise HloError(f"a process describes itself by {text[:80]!r}", rule="processes.connect")
+class ProcessRecord(NamedTuple):
+    """What a process publishes: its number of devices, host and address, and its rank in MPI or -1."""
+
+    devices: int
+    host: str
+    address: tuple[str, int]
+    mpi_rank: int
+
+    @staticmethod
+    def parsed(text: str) -> ProcessRecord:
+        """Return the record of a process; raises HloError by the rule ``processes.connect``."""
+        with suppress(ValueError):
+            match json.loads(text):
+                case [int(devices), str(host), str(address), int(port), int(mpi_rank)] if (
+                    0 < devices <= _MOST_DEVICES
+                ):
+                    return ProcessRecord(devices, host, (address, port), mpi_rank)
+                case _:
+                    pass
+        raise HloError(f"a process describes itself by {text[:80]!r}", rule="processes.connect")
