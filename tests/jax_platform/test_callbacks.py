@@ -103,3 +103,62 @@ def test_functions_are_called_by_native_code() -> None:
     assert lines[5] == "True 399998.0"
     assert lines[6] == "[2.0, 1.0, 7.0, 4.0] [[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 2.0, 3.0]]"
     assert lines[7:] == ["True", "True", "[0.0, 1.0, 2.0, 3.0] 0"]
+
+
+COUNTED = """
+from hloom.jax.programs import execution
+python_runs = execution._run
+execution._run = lambda *given: dispatched.append(given) or python_runs(*given)
+"""
+DEVICES = """
+import jax, jax.numpy as jnp, numpy as np, threading
+from jax import lax
+from jax.experimental import io_callback
+from jax.sharding import NamedSharding, PartitionSpec as P
+jax.config.update("jax_num_cpu_devices", 4)
+mesh = jax.make_mesh((4,), ("x",))
+dispatched, threads, failing = [], set(), False
+x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("x")))
+def double(a):
+    threads.add(threading.get_ident())
+    if failing and a[0] >= 4:
+        raise LookupError("no such place")
+    return np.asarray(a) * 2
+def called(a, call=jax.pure_callback):
+    return call(double, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+def mapped(f):
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))
+def step(i, a):
+    return called(a) - lax.ppermute(a, "x", [(n, (n + 1) % 4) for n in range(4)])
+alone = mapped(called)
+between = mapped(lambda a: called(a + lax.psum(a, "x"), io_callback) + lax.psum(a * 2, "x"))
+loop = mapped(lambda a: lax.fori_loop(0, 5, step, a))
+whole = jax.jit(lambda a: called(a * a) + a)
+for program in alone, between, loop, whole:
+    print(np.asarray(program(x)).tolist())
+"""
+FAILURES = """
+def inner(a):
+    return np.asarray(alone(x))[:2] + a
+nested = mapped(lambda a: jax.pure_callback(inner, jax.ShapeDtypeStruct((2,), a.dtype), a))
+print(np.asarray(nested(x)).tolist())
+for program in between, loop, alone:
+    failing = True
+    try:
+        program(x).block_until_ready()
+    except (ValueError, jax.errors.JaxRuntimeError) as error:
+        print("no such place" in str(error))
+    failing = False
+    print(np.asarray(program(x)).tolist())
+print(len(dispatched), threads == {threading.get_ident()})
+"""
+
+
+def test_functions_of_several_devices_are_called_by_native_code_in_the_thread_of_the_caller() -> None:
+    """One that fails while other devices wait for its device leaves nothing behind."""
+    lines = run_program(COUNTED + DEVICES + FAILURES, "cpu").splitlines()
+    wanted = run_program(DEVICES, "stock").splitlines()
+    assert lines[:4] == wanted
+    assert lines[4] == "[0.0, 3.0, 2.0, 5.0, 4.0, 7.0, 6.0, 9.0]"  # XLA:CPU deadlocks
+    assert lines[5:-1] == ["True", wanted[1], "True", wanted[2], "True", wanted[0]]
+    assert lines[-1] == "0 True"

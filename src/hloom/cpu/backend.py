@@ -20,7 +20,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.passes.expand.dynamic_form import actual, enclosed
 from hloom.passes.expand.refine_shapes import is_unbounded
-from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Host, Program
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
@@ -77,7 +77,11 @@ class CpuBackend(Backend):
         ]
 
     def gang(
-        self, programs: Sequence[Program], counts: tuple[int, int], stop: ctypes.c_uint64 | None = None
+        self,
+        programs: Sequence[Program],
+        counts: tuple[int, int],
+        stop: ctypes.c_uint64 | None = None,
+        host: Host | None = None,
     ) -> Gang | None:
         """Return the gang of compiled programs; None for others, for dumped ones and for dynamic sizes."""
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
@@ -87,7 +91,7 @@ class CpuBackend(Backend):
             return None
         from hloom.cpu.runtime.gang import gang_of
 
-        return gang_of(natives, counts, stop)
+        return gang_of(natives, counts, stop, host)
 
 
 class _Inspected(Program):

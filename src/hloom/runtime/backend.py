@@ -144,6 +144,18 @@ class Program(Protocol):
         raise _not_offered("assembly")
 
 
+class Host(Protocol):
+    """What answers the host calls of programs."""
+
+    def __call__(self, number: int, pointers: int) -> None:
+        """Answer a call: its number in the program, and the address of those of its operands and results."""
+        ...
+
+    def answers(self, call: HloInstruction) -> bool:
+        """Return whether it can answer the call of an instruction."""
+        ...
+
+
 class Gang(Protocol):
     """All devices of a program, which one thread runs in turns."""
 
@@ -190,7 +202,11 @@ class Backend(Protocol):
         return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
 
     def gang(
-        self, programs: Sequence[Program], counts: tuple[int, int], stop: ctypes.c_uint64 | None = None
+        self,
+        programs: Sequence[Program],
+        counts: tuple[int, int],
+        stop: ctypes.c_uint64 | None = None,
+        host: Host | None = None,
     ) -> Gang | None:
         """Return several devices as one thread runs them; None if the backend cannot do that.
 
@@ -198,6 +214,7 @@ class Backend(Protocol):
             programs: those of the devices, replica-major.
             counts: numbers of replicas and partitions.
             stop: a word that ends runs early when it is set.
+            host: answers calls of the host; without it there are none.
         """
         return None
 

@@ -37,6 +37,7 @@ from hloom.runtime.backend import (
     CompileOptions,
     DeviceProgram,
     Gang,
+    Host,
     Program,
     backend_named,
     register_backend,
@@ -357,14 +358,14 @@ class Executable(Displayed):
     def _gang(self) -> Gang | None:
         return self.gang()
 
-    def gang(self, stop: ctypes.c_uint64 | None = None) -> Gang | None:
+    def gang(self, stop: ctypes.c_uint64 | None = None, host: Host | None = None) -> Gang | None:
         """Return the devices as one thread runs them, all of this process; None if that is not possible.
 
-        A nonzero ``stop`` ends runs early.
+        A nonzero ``stop`` ends runs early; ``host`` answers calls of the host.
         """
         if len(self._programs) < 2 or self._world.peers is not None:
             return None
-        return self._backend.gang(self._programs, (self.num_replicas, self.num_partitions), stop)
+        return self._backend.gang(self._programs, (self.num_replicas, self.num_partitions), stop, host)
 
     def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """Return the results of devices that need neither each other nor the host.

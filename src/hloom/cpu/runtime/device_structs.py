@@ -74,8 +74,9 @@ UCONTEXT: Final = Struct(
 )
 """``ucontext_t`` of the C library, with room for that of any processor."""
 
-RUNS, WAITS, LOOKS, FINISHED, DIFFERS = 0, 1, 2, 3, 4
-"""States of a fiber: it runs, waits for others, looks for signals, is finished, has other operands."""
+RUNS, WAITS, LOOKS, FINISHED, DIFFERS, CALLS = 0, 1, 2, 3, 4, 5
+"""States of a fiber: it runs, waits for others, looks for signals, is finished, has other operands, calls
+the host."""
 
 FIBER: Final = Struct(
     "fiber",
@@ -89,9 +90,10 @@ FIBER: Final = Struct(
     arena=PTR,
     state=I64,
     word=PTR,  # that it waits for, until its value is another one
+    addresses=PTR,  # of operands and results of a host call
     value=I32,
-    status=I32,  # of the program, or of a look for signals
-    call=I64,  # number of the call that it waits in
+    status=I32,  # of the program, a look for signals, or a host call
+    call=I64,  # number of the call that it waits in, or of the host call
     machine=UCONTEXT,
 )
 """A device with a stack of its own."""
@@ -112,7 +114,8 @@ GANG: Final = Struct(
     swapcontext=PTR,
     resumptions=I64,
     parallel=I64,  # devices that compute for long use several threads
-    unused=Array(I64, 4),
+    host_nanoseconds=I64,  # that host calls of a run have computed for
+    unused=Array(I64, 3),
     machine=UCONTEXT,  # of the thread
     fibers=Array(FIBER),
 )

@@ -1,7 +1,7 @@
 """Gangs: all devices of a program run by one thread, each on a stack of its own.
 
-`routines/gang.py` switches between the devices where they wait for each other. Programs of a gang never
-call the host, and all their collectives run in native code, so that a device waits for other devices only.
+`routines/gang.py` switches between the devices where they wait for each other. Collectives run in native
+code, so that a device waits for other devices only; Python functions run on the stack of the thread.
 Programs whose devices compute for long between collectives gain from threads: a gang notes how long runs
 took, and is taken no more, unless the devices share kernels among the threads of the pool anyway.
 """
@@ -38,6 +38,7 @@ from hloom.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
+    from hloom.runtime.backend import Host
 
 _STACK_BYTES: Final = 8 << 20
 """As much as threads have by default; only pages that are touched exist."""
@@ -60,6 +61,7 @@ class Gang:
         natives: the programs of the devices, replica-major.
         shape: numbers of replicas and partitions.
         stop: a word that ends runs early when it is set.
+        host: answers the calls of the programs that are no collectives.
 
     Attributes:
         address: as native code takes it.
@@ -67,19 +69,21 @@ class Gang:
     """
 
     def __init__(
-        self, natives: Sequence[NativeExecutable], shape: tuple[int, int], stop: ctypes.c_uint64 | None
+        self,
+        natives: Sequence[NativeExecutable],
+        shape: tuple[int, int],
+        stop: ctypes.c_uint64 | None,
+        host: Host | None = None,
     ) -> None:
         self.count = len(natives)
         self._natives = natives
+        self._host = host
         self._world = World(*shape)
         self._record = GANG.allocate(self.count)
         self.address = self._record.address
-        meets = any(native.calls_host for native in natives)
-        plan = RendezvousPlan(self._world, [native.host_calls for native in natives]) if meets else None
-        self._participants = [
-            plan.participants(n, self._fiber(n).address) if plan is not None else {}
-            for n in range(self.count)
-        ]
+        plan = RendezvousPlan(self._world, [native.host_calls for native in natives])
+        self._participants = [plan.participants(n, self._fiber(n).address) for n in range(self.count)]
+        meets = any(self._participants)
         self._tables = [
             (ctypes.c_void_p * (len(native.host_calls) + 1))(
                 *(
@@ -95,6 +99,7 @@ class Gang:
                 participants=ctypes.addressof(table) if meets else 0,
                 stop=stop,
                 fiber=self._fiber(n).address if meets else 0,
+                host=host,
             )
             for n, (device, table) in enumerate(zip(self._world.devices, self._tables, strict=True))
         ]
@@ -103,10 +108,14 @@ class Gang:
         _gangs.add(self)
 
     @property
-    def is_native(self) -> bool:
-        """Return whether no instruction of a program calls the host."""
+    def is_answered(self) -> bool:
+        """Return whether `host` answers all calls of the programs that are no collectives in native code."""
         pairs = zip(self._natives, self._participants, strict=True)
-        return all(len(participants) == len(native.host_calls) for native, participants in pairs)
+        return all(
+            n in participants or (self._host is not None and self._host.answers(call))
+            for native, participants in pairs
+            for n, call in enumerate(native.host_calls)
+        )
 
     def _write(self, meets: bool) -> None:
         """Set the fields that native code reads."""
@@ -136,6 +145,8 @@ class Gang:
         alone = not any(native.facts.shares for native in self._natives)
         if meets:
             return cores > 1 and alone
+        if self._host is not None:
+            return False
         least = min(native.facts.work for native in self._natives)
         return cores > 1 and least >= _POOLED_WORK and (alone or self.count >= cores)
 
@@ -222,24 +233,31 @@ class Gang:
                 return EvaluationError("no memory for temporaries", rule="evaluate.memory")
             return EvaluationError("the program was ended by a signal", rule="devices.ended")
         finally:
-            for clear in self._world.before_run:
-                clear()
+            self.reset()
+
+    def reset(self) -> None:
+        """Prepare the gang for other runs after one that ended early."""
+        for clear in self._world.before_run:
+            clear()
 
 
 def gang_of(
-    natives: Sequence[NativeExecutable], shape: tuple[int, int], stop: ctypes.c_uint64 | None = None
+    natives: Sequence[NativeExecutable],
+    shape: tuple[int, int],
+    stop: ctypes.c_uint64 | None = None,
+    host: Host | None = None,
 ) -> Gang | None:
-    """Return the gang of programs; None if one calls the host.
+    """Return the gang of programs; None if one makes a call that ``host`` does not answer.
 
     Devices that meet also need a C library that switches stacks, and address space for their stacks.
     """
     if any(native.calls_host for native in natives) and not _switches_stacks():
         return None
     try:
-        gang = Gang(natives, shape, stop)
+        gang = Gang(natives, shape, stop, host)
     except OSError:
         return None
-    return gang if gang.is_native else None
+    return gang if gang.is_answered else None
 
 
 def _switches_stacks() -> bool:

@@ -88,13 +88,17 @@ def _immutable(value: Value) -> Any:
 
 
 class HostFunctions:
-    """The functions that a program of one device calls, as native code calls them: without an evaluator.
+    """The functions that a program calls, as native code calls them: without an evaluator.
 
     An exception is kept for `take_error`.
+
+    Attributes:
+        answers_all: all host calls of the program are of such functions.
     """
 
     def __init__(self, calls: Sequence[HloInstruction], functions: Sequence[Any]) -> None:
-        self._sites = [_Site(call, functions) for call in calls]
+        self._sites = {n: _Site(call, functions) for n, call in enumerate(calls) if self.answers(call)}
+        self.answers_all = len(self._sites) == len(calls)
 
     def __call__(self, number: int, pointers: int) -> None:
         """Run a call: its number, and the address of those of its operands and results."""
@@ -105,15 +109,11 @@ class HostFunctions:
             raise
 
     @staticmethod
-    def serve(calls: Sequence[HloInstruction]) -> bool:
-        """Return whether all host calls of a program are of such functions, on static arrays and tokens."""
-        return all(
-            getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS
-            and all(
-                shape.is_token or (shape.is_array and shape.is_static)
-                for shape in (*(o.shape for o in call.operands), *_parts(call.shape))
-            )
-            for call in calls
+    def answers(call: HloInstruction) -> bool:
+        """Return whether a host call is of such a function, on static arrays and tokens."""
+        return getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS and all(
+            shape.is_token or (shape.is_array and shape.is_static)
+            for shape in (*(o.shape for o in call.operands), *_parts(call.shape))
         )
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
     from hloom.ir.module import HloModule, ModuleConfig
     from hloom.jax.devices.processes import Processes
+    from hloom.runtime.backend import Host
     from hloom.runtime.executable import Executable
     from hloom.shape.shape import Shape
     from hloom.sharding.partitioning.partitioner import Partitioned
@@ -259,19 +260,25 @@ class Compiled:
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions of a program of one device that call the host."""
-        alone = self.program.alone
-        return () if self.calling is None or alone is None else alone.host_calls
+        """The instructions that call the host, if native code calls it without an evaluator."""
+        if self.native is not None or (self.program.alone is not None and self.calling is None):
+            return ()
+        return self.program.executable.host_calls
 
     @cached_property
     def gang(self) -> Gang | None:
         """The devices as one thread runs them; None if there is one, or if the program calls the host."""
+        return self.calling_gang(None)
+
+    def calling_gang(self, host: Host | None) -> Gang | None:
+        """Return the devices as one thread runs them; ``host`` answers their calls. None as for `gang`."""
         if self.native is not None:
             return None
         from hloom.runtime.executable import Executable
 
         executable = self.program.executable
-        return cast("Gang | None", executable.gang(STOP)) if isinstance(executable, Executable) else None
+        gang = executable.gang(STOP, host) if isinstance(executable, Executable) else None
+        return cast("Gang | None", gang)
 
     @cached_property
     def temp_bytes(self) -> int:

@@ -22,6 +22,7 @@ from hloom.jax.pjrt.structs import EXECUTABLE, INPUT, OUTPUT
 from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
+    from hloom.cpu.runtime.gang import Gang
     from hloom.ir.instruction import HloInstruction
     from hloom.jax.programs.compiled import Compiled, Leaf
     from hloom.runtime.executable import Executable
@@ -68,10 +69,10 @@ class LoadedExecutable(Handle):
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
         is_local = len(self.devices) == len(self.assigned)
         native = compiled.native if is_local else None
-        functions = None if native is not None or not is_local else _host_functions(compiled, self.callbacks)
-        if functions is not None:
+        functions = _host_functions(compiled, self.callbacks) if is_local else None
+        if functions is not None and functions.answers_all and compiled.calling is not None:
             native = compiled.calling
-        self.gang = gang = compiled.gang if is_local else None
+        self.gang = gang = _gang(compiled, functions) if is_local else None
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         self._inputs = INPUT.table([_input(leaf) for leaf in self.inputs])
         self._outputs = OUTPUT.table(
@@ -93,7 +94,8 @@ class LoadedExecutable(Handle):
             is_native=native is not None or gang is not None,
         )
         if gang is not None:
-            self.set(gang=gang.address, is_long=gang.work >= LONG_WORK or not gang.is_bounded)
+            is_long = functions is None and (gang.work >= LONG_WORK or not gang.is_bounded)
+            self.set(gang=gang.address, is_long=is_long, calls_python=functions is not None)
         if native is not None:
             self._context = Context(stop=STOP, host=functions)
             is_long = native.facts.work >= LONG_WORK or not native.facts.is_bounded
@@ -176,9 +178,14 @@ class LoadedExecutable(Handle):
 
 
 def _host_functions(compiled: Compiled, callbacks: Sequence[Any]) -> HostFunctions | None:
-    """Return the functions that a program of one device calls; None if it has other calls of the host."""
+    """Return the Python functions that a program calls; None if it calls none."""
     calls = compiled.host_calls if callbacks else ()
-    return HostFunctions(calls, callbacks) if calls and HostFunctions.serve(calls) else None
+    return HostFunctions(calls, callbacks) if calls else None
+
+
+def _gang(compiled: Compiled, functions: HostFunctions | None) -> Gang | None:
+    """Return the devices as one thread runs them; None if there is one, or if Python runs them."""
+    return compiled.gang if functions is None else compiled.calling_gang(functions)
 
 
 def _address_of(table: Sequence[Record]) -> int:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
-_KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p)
+_KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _MEMORY_ERRORS: Final = {NO_ARENA: "temporaries", NO_RESULTS: "results"}
 _held: Final[list[Any]] = []
 
@@ -63,8 +63,14 @@ def _run_error(handle: int, status: int) -> int:
     return native().error(*status_of(gang.failure(status)))
 
 
-def _kept_error() -> int | None:
-    """Return the error of the callback that failed in this thread; None if none did."""
+def _kept_error(handle: int) -> int | None:
+    """Return the error of the callback that failed in this thread; None if none did.
+
+    The run of the executable with this handle has ended early.
+    """
+    gang = object_at(handle, LoadedExecutable).gang
+    if gang is not None:
+        gang.reset()
     error = take_error()
     return None if error is None else native().error(*status_of(error))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import routine
-from hloom.cpu.runtime.device_structs import DIFFERS, FIBER, GANG, LOOKS, WAITS
+from hloom.cpu.runtime.device_structs import CALLS, DIFFERS, FIBER, GANG, LOOKS, WAITS
 
 
 @routine(fiber=FIBER, state=I64)
@@ -34,4 +34,12 @@ def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
 def fiber_look(f: Function, fiber: Fields) -> Value:
     """Look for signals on the thread's stack, where handlers may run; return nonzero if one raised."""
     leave_fiber(f, fiber, LOOKS)
+    return fiber["status"]
+
+
+@routine(I32, fiber=FIBER, call=I64, addresses=PTR)
+def fiber_host(f: Function, fiber: Fields, call: Value, addresses: Value) -> Value:
+    """Call the host on the thread's stack; return nonzero if it raised an exception."""
+    fiber["call"], fiber["addresses"] = call, addresses
+    leave_fiber(f, fiber, CALLS)
     return fiber["status"]

@@ -3,8 +3,8 @@
 Each device has a stack of its own, a fiber. One that waits for others in a rendezvous leaves the processor to
 the next one at once, and continues when the generation has changed: no device waits for a thread that the
 system has not scheduled, whatever the number of cores and of other programs. Devices that never meet need no
-stacks: they run one after the other, or as tasks of the thread pool. What needs Python (a look for signals)
-runs on the stack of the thread. `hloom.cpu.runtime.gang` is the Python side.
+stacks: they run one after the other, or as tasks of the thread pool. What needs Python (a look for signals, a
+host call) runs on the stack of the thread. `hloom.cpu.runtime.gang` is the Python side.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hloom.codegen.llvm.routines import routine
 from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
 from hloom.cpu.runtime.device_structs import (
     AWAITED,
+    CALLS,
     DEADLOCK,
     DIFFERENCE,
     DIFFERS,
@@ -36,11 +37,12 @@ from hloom.cpu.runtime.device_structs import (
 )
 from hloom.cpu.runtime.routines.clock import thread_nanoseconds
 from hloom.cpu.runtime.routines.fiber import leave_fiber
-from hloom.cpu.runtime.routines.host import restore_thread, save_thread
+from hloom.cpu.runtime.routines.host import call_python, restore_thread, save_thread
 from hloom.cpu.runtime.routines.interruption import look_for_signals
 from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
 from hloom.cpu.runtime.routines.pool import hloom_parallel
 from hloom.cpu.runtime.routines.processor import futex_wait, futex_wake
+from hloom.cpu.runtime.structs import CONTEXT
 
 _LONG_RUNS: Final = 3
 """Runs in a row with long sections after which devices get threads."""
@@ -169,7 +171,7 @@ def _waits(f: Function, fiber: Fields) -> Value:
 
 
 def _resume(f: Function, gang: Fields, fiber: Fields, left: Variable) -> None:
-    """Resume a fiber until it waits or is finished, with looks for signals in between."""
+    """Resume a fiber until it waits or is finished, with looks for signals and host calls in between."""
     with repeat(f) as loop:
         fiber["state"] = RUNS
         gang["resumptions"] = gang["resumptions"] + 1
@@ -179,6 +181,9 @@ def _resume(f: Function, gang: Fields, fiber: Fields, left: Variable) -> None:
         with f.when(state.compare("eq", LOOKS)):
             fiber["status"] = look_for_signals(f)
             loop.restart()
+        with f.when(state.compare("eq", CALLS)):
+            fiber["status"] = answer(f, gang, fiber)
+            loop.restart()
         with f.when(state.compare("eq", WAITS)):
             left.set(1)
             loop.leave()
@@ -186,13 +191,23 @@ def _resume(f: Function, gang: Fields, fiber: Fields, left: Variable) -> None:
         loop.leave()
 
 
+@routine(I32, gang=GANG, fiber=FIBER)
+def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
+    """Run the host call of a fiber; return its status."""
+    begin = thread_nanoseconds(f)
+    function = Fields(CONTEXT, fiber["context"])["host"]
+    status = call_python(f, function, fiber["call"], fiber["addresses"].cast("ptrtoint", I64))
+    gang["host_nanoseconds"] = gang["host_nanoseconds"] + thread_nanoseconds(f) - begin
+    return status
+
+
 @routine(I32, gang=GANG)
 def take_turns(f: Function, gang: Fields) -> Value:
-    """Resume the fibers in turns, and count runs with long sections."""
+    """Resume the fibers in turns, and count runs with long sections; host calls are not part of these."""
     begin = thread_nanoseconds(f)
-    gang["resumptions"] = 0
+    gang["resumptions"], gang["host_nanoseconds"] = 0, 0
     status = resume_all(f, gang)
-    elapsed = thread_nanoseconds(f) - begin
+    elapsed = thread_nanoseconds(f) - begin - gang["host_nanoseconds"]
     is_long = elapsed.compare("ugt", gang["resumptions"] * _LONG_NANOSECONDS)
     gang["long_runs"] = is_long.select(gang["long_runs"] + 1, 0)
     return status

@@ -12,6 +12,7 @@ from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import store_element
 from hloom.codegen.llvm.routines import External, State, routine
 from hloom.codegen.llvm.structured import Variable, is_null
+from hloom.cpu.runtime.routines.fiber import fiber_host
 from hloom.cpu.runtime.structs import CONTEXT
 
 FUNCTIONS: Final = State("host_functions", host=PTR, wait=PTR)
@@ -56,7 +57,9 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
     """Run a host call of a program: its number, and the addresses of its operands and results."""
     function = Variable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
-        own = context["host"]
+        own, fiber = context["host"], context["fiber"]
+        with f.when(~(is_null(own) | is_null(fiber))):
+            f.return_value(fiber_host(f, fiber, number, addresses))
         function.set(is_null(own).select(function.get(), own))
     return call_python(f, function.get(), number, addresses.cast("ptrtoint", I64))
 

@@ -28,8 +28,8 @@ PyErr_SetInterrupt: Final = External("PyErr_SetInterrupt", VOID)
 def pjrt_set_execute(f: Function, execute: Value, run_error: Value, kept_error: Value) -> None:
     """Set the functions of Python.
 
-    One runs what native code does not, one returns the error of an executable and a status, and one the error
-    of a callback in this thread, or null.
+    One runs what native code does not, one returns the error of an executable and a status, and one that of a
+    callback which has ended the run of an executable in this thread, or null.
     """
     python = PYTHON(f)
     python["execute"], python["run_error"], python["kept_error"] = execute, run_error, kept_error
@@ -41,8 +41,8 @@ def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
     return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
 
 
-@routine(PTR)
-def error_of_interruption(f: Function) -> Value:
+@routine(PTR, executable=EXECUTABLE)
+def error_of_interruption(f: Function, executable: Fields) -> Value:
     """Return the error of a program that ended early.
 
     Either a function that the program called raised an exception, which Python has recorded. Or the handler
@@ -52,7 +52,7 @@ def error_of_interruption(f: Function) -> Value:
     gil = PyGILState_Ensure(f)
     with f.when(~is_null(PyErr_Occurred(f))):
         PyErr_Clear(f)
-        error = f.call_pointer(PTR, PYTHON(f)["kept_error"])
+        error = f.call_pointer(PTR, PYTHON(f)["kept_error"], executable.pointer)
         with f.when(~is_null(error)):
             PyGILState_Release(f, gil)
             f.return_value(error)
@@ -72,9 +72,9 @@ def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Valu
         f.return_if(is_zero(status), 0)
         with f.when(status.compare("ne", ENDED)):
             f.return_value(error_of_run(f, executable, status))
-        f.return_value(error_of_interruption(f))
+        f.return_value(error_of_interruption(f, executable))
     f.return_if(is_zero(_run_alone(f, executable, sources, targets)), 0)
-    return error_of_interruption(f)
+    return error_of_interruption(f, executable)
 
 
 def _run_together(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
