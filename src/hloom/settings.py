@@ -57,6 +57,12 @@ class Settings:
         """Return a list of integers."""
         return self._read(name, (), lambda value: _list(value, _integer), "a list of integers")
 
+    def integer_lists(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """Return a list of lists of integers."""
+        return self._read(
+            name, (), lambda value: _list(value, lambda row: _list(row, _integer)), "lists of integers"
+        )
+
     def words(self, name: str) -> tuple[str, ...]:
         """Return a list of strings."""
         return self._read(name, (), lambda value: _list(value, _word), "a list of strings")

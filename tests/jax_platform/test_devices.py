@@ -136,7 +136,10 @@ def test_devices_of_a_gang_report_deadlocks_and_take_donations() -> None:
     assert lines[4] == "True False"
 
 
-@pytest.mark.skipif(not hasattr(parallel, "psum_start"), reason="JAX 0.11 has them first")
+ASYNCHRONOUS = pytest.mark.skipif(not hasattr(parallel, "psum_start"), reason="JAX 0.11 has them first")
+
+
+@ASYNCHRONOUS
 def test_collectives_are_shown_as_they_run() -> None:
     program = (
         HEAD
@@ -150,3 +153,25 @@ print("all-reduce(" in text, "all-reduce-start(" in text, run(x).sum())
     )
     assert run_program(program, "cpu", **FOUR) == run_program(program, "stock", **FOUR)
     assert run_program(program, "cpu", **FOUR) == "True False 120.0\n"
+
+
+@ASYNCHRONOUS
+def test_collectives_in_two_steps() -> None:
+    program = (
+        HEAD
+        + """
+from jax._src.lax import parallel
+def show(start, *arguments, **options):
+    run = lambda v: getattr(parallel, start)(v, "a", *arguments, **options).done() + 0 * v.sum()
+    run = jax.shard_map(run, mesh=mesh, in_specs=P("a", "b"), out_specs=P("a", "b"))
+    print(start, jax.jit(run)(x).tolist())
+show("psum_start")
+show("all_gather_start", axis=1, tiled=True)
+show("psum_scatter_start", scatter_dimension=1, tiled=True)
+for split in (0, 1):
+    for concatenated in (0, 1):
+        show("all_to_all_start", split, concatenated, tiled=True)
+show("ppermute_start", [(0, 1), (1, 0)])
+"""
+    )
+    assert run_program(program, "cpu", **FOUR) == run_program(program, "stock", **FOUR)

@@ -9,8 +9,10 @@ import pytest
 
 import agreement
 from evaluation import parse
+from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
+from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
 from hloom.passes.expand.fft_decomposer import FftDecomposer
 from hloom.passes.expand.linear_algebra_upcaster import LinearAlgebraUpcaster
@@ -108,6 +110,32 @@ def test_computations_in_two_steps() -> None:
       u = ((f32[4]), f32[4], u32[]) async-update(s)
       ROOT r = f32[4] async-done(u) }"""
     expanded(SynchronousOperations(), text, "async-start")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[",
+        "3",
+        '{"replica_groups": 3}',
+        '{"replica_groups": [[0.5]]}',
+        '{"replica_groups": [0], "channel_id": 1}',
+    ],
+)
+def test_fields_of_collectives_in_custom_calls_are_checked(config: str) -> None:
+    module = parse(
+        """HloModule m
+        add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+        ENTRY e { x = f32[4] parameter(0)
+          s = f32[4] custom-call(x), custom_call_target="all-reduce-start", called_computations={add}
+          ROOT r = f32[4] custom-call(s), custom_call_target="all-reduce-done" }"""
+    )
+    start = module.entry.root.operands[0]
+    start.frontend_attributes = {"async_collective_config": config}
+    with pytest.raises(HloError) as error:
+        AsyncCollectiveCustomCalls().run(module)
+    assert error.value.rule == "collective.async-config"
+    assert error.value.instruction == "s"
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "s32", "u8", "pred", "bf16"])

@@ -9,6 +9,7 @@ from hloom.cpu.kernels.convolution.convolution import can_end_in_more
 from hloom.cpu.kernels.dot.gemm import product_of
 from hloom.cpu.kernels.dot.matrix_product import has_kernel
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
 from hloom.passes.expand.bitcast_expander import BitcastExpander
 from hloom.passes.expand.call_inliner import CallInliner
@@ -88,6 +89,7 @@ EXPANSION: Final = Pipeline(
         SingleResultTuples(),
         BatchNormExpander(),
         LibraryCallExpander(),
+        AsyncCollectiveCustomCalls(),
         SynchronousOperations(),
         TopkCustomCalls(),
         SmallTriangularSolves(),

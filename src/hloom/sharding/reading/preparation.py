@@ -14,6 +14,7 @@ from hloom.operations.conversion import Copy
 from hloom.operations.custom_call import SHARDING_GROUP, CustomCall, is_constraint
 from hloom.operations.movement import Pad, Slice
 from hloom.operations.structure import GetTupleElement, Parameter, Tuple
+from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
@@ -32,6 +33,7 @@ def prepared(module: HloModule) -> HloModule:
     """
     copy = clone_module(module)
     normalize_regions(copy)
+    AsyncCollectiveCustomCalls().run(copy)
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)
