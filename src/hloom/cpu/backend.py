@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
-    from hloom.runtime.measurements import Memory, Profile, Recording
+    from hloom.runtime.measurements import Profile, ProgramMemory, Recording
 
 
 class CpuBackend(Backend):
@@ -103,7 +103,7 @@ class _Inspected(Program):
         """Return the native form."""
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ProgramMemory:
         """See `Program`."""
         return self.native.loaded.memory
 
@@ -225,8 +225,8 @@ class CompiledDeviceProgram(DeviceProgram):
         """Return the arrays that native code takes."""
         values = arguments
         if self._source is not None:
-            given = zip(arguments, self._source.parameters, strict=True)
-            values = [enclosed(value, parameter.shape) for value, parameter in given]
+            pairs = zip(arguments, self._source.parameters, strict=True)
+            values = [enclosed(value, parameter.shape) for value, parameter in pairs]
         return flat(self._parameters, values)
 
 

@@ -20,19 +20,19 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
 
 def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
     """Return the leaves of values, in order; None for tokens."""
-    found: list[np.ndarray[Any, Any] | None] = []
+    leaves: list[np.ndarray[Any, Any] | None] = []
     for shape, value in zip(shapes, values, strict=True):
         if shape.is_tuple:
-            found += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
+            leaves += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
         elif shape.is_array:
             array = np.asarray(value)
             if array.shape != shape.dimensions:
                 message = f"compiled code takes the whole {shape.to_string(layout=False)}, got {array.shape}"
                 raise EvaluationError(message, rule="run.argument")
-            found.append(array)
+            leaves.append(array)
         else:
-            found.append(None)
-    return found
+            leaves.append(None)
+    return leaves
 
 
 def joined(shape: Shape, leaves: Iterator[Any]) -> Any:

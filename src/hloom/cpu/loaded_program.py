@@ -16,7 +16,7 @@ from hloom.cpu.jit.program_facts import ProgramFacts
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.support import support
-from hloom.runtime.measurements import Memory
+from hloom.runtime.measurements import ProgramMemory
 
 ENTRY: Final = "hloom_run"
 
@@ -45,7 +45,7 @@ class LoadedProgram:
         if ENTRY not in self.symbols:
             raise LoadError(f"no function {ENTRY} in compiled code", rule="cpu.object-symbol")
         self.facts = facts
-        self.memory = Memory(sum(facts.argument_bytes), sum(facts.result_bytes), facts.temp_bytes)
+        self.memory = ProgramMemory(sum(facts.argument_bytes), sum(facts.result_bytes), facts.temp_bytes)
         self.context = Context()
         self.address = self.symbols[ENTRY]
         self.size = self._code.size
@@ -69,11 +69,11 @@ def external_address(name: str) -> int | None:
         from hloom.cpu.runtime.host import provide_functions
 
         provide_functions()
-    kind, _, rest = name.partition(".")
+    kind, _, described = name.partition(".")
     if kind in _ADDRESSES:
-        return _ADDRESSES[kind](rest)
-    found = address_of(name)
-    return support().symbols.get(name) if found is None else found
+        return _ADDRESSES[kind](described)
+    address = address_of(name)
+    return support().symbols.get(name) if address is None else address
 
 
 def _library_address(name: str) -> int | None:

@@ -70,10 +70,10 @@ def sized(shape: Shape, value: Value) -> Shape:
         return Shape.tuple_([sized(part, element) for part, element in parts])
     if not shape.is_array or not shape.is_unbounded:
         return shape
-    found = np.shape(cast("Any", value))
-    if len(found) != shape.rank:
-        raise EvaluationError(f"sizes {list(found)} do not fit {shape}", rule="run.argument")
+    dimensions = np.shape(cast("Any", value))
+    if len(dimensions) != shape.rank:
+        raise EvaluationError(f"sizes {list(dimensions)} do not fit {shape}", rule="run.argument")
     open_ = [size == Shape.UNBOUNDED for size in shape.dimensions]
-    sizes = [n if o else size for n, o, size in zip(found, open_, shape.dimensions, strict=True)]
+    sizes = [n if o else size for n, o, size in zip(dimensions, open_, shape.dimensions, strict=True)]
     flags = [flag and not o for flag, o in zip(shape.dynamic_dimensions, open_, strict=True)]
     return shape.with_dimensions(sizes, flags)

@@ -69,8 +69,8 @@ class TimedProgram:
             waited: nanoseconds that each call of the host waited for other devices.
         """
         by_name: dict[str, int] = {}
-        for call, more in zip(self._program.host_calls, waited, strict=False):
-            by_name[call.name] = by_name.get(call.name, 0) + more
+        for call, nanoseconds in zip(self._program.host_calls, waited, strict=False):
+            by_name[call.name] = by_name.get(call.name, 0) + nanoseconds
         lines = profile_lines(self._instructions, self._program.timed, timings, by_name)
         return Profile(timings["nanoseconds"] / 1e9, lines)
 

@@ -14,14 +14,14 @@ class Channel:
     """Numbered values in transit from one sender to one receiver.
 
     Attributes:
-        messages: those that were not taken, by number.
-        sent, taken: how many have been sent, and asked for.
+        messages: those that were not received, by number.
+        sent, requested: how many have been sent, and asked for.
         sender, receiver: the devices; None until each has used it.
     """
 
     messages: dict[int, Any] = field(default_factory=dict[int, Any])
     sent: int = 0
-    taken: int = 0
+    requested: int = 0
     sender: DeviceId | None = None
     receiver: DeviceId | None = None
 

@@ -108,8 +108,8 @@ def owner_of(number: int, devices: int, processes: int) -> int:
 
 def require_same_program(transport: Transport, fingerprint: str) -> None:
     """Raise HloError by the rule ``processes.same-program`` unless all processes compile the same program."""
-    found = transport.all_gather((fingerprint, transport.host))
-    differing = [f"{rank} on {host}" for rank, (print_, host) in enumerate(found) if print_ != found[0][0]]
+    prints = transport.all_gather((fingerprint, transport.host))
+    differing = [f"{rank} on {host}" for rank, (print_, host) in enumerate(prints) if print_ != prints[0][0]]
     if differing:
         message = f"processes compile other programs than process 0: {', '.join(differing)}"
         raise HloError(message, rule="processes.same-program")

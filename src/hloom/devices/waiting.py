@@ -228,8 +228,8 @@ class Waiting:
 
     def _others_run(self) -> bool:
         """Return whether a thread exists that neither runs a device nor started this run: it may feed one."""
-        own = len(self._devices) + 1 if len(self._devices) > 1 else 1
-        return self.host_timeout > 0 and thread_count() > own
+        busy = len(self._devices) + 1 if len(self._devices) > 1 else 1
+        return self.host_timeout > 0 and thread_count() > busy
 
     def _waits(self) -> dict[DeviceId, str]:
         return {device: waiter.describe() for device, waiter in self.waiters.items()}

@@ -178,8 +178,8 @@ class VirtualDevice:
             if box.receiver not in (None, self.id):
                 raise _ambiguous(what, "receives", box.receiver)
             box.receiver = self.id
-            number = box.taken
-            box.taken += 1
+            number = box.requested
+            box.requested += 1
 
         def fetch() -> Any:
             with waiting.condition:

@@ -26,9 +26,9 @@ class OutputAliasingCodec:
     def parse(self, cursor: Cursor) -> tuple[OutputAlias, ...]:
         """Parse any number of entries."""
         cursor.expect("{")
-        found: list[OutputAlias] = []
+        aliases: list[OutputAlias] = []
         while not cursor.accept("}"):
-            if found:
+            if aliases:
                 cursor.expect(",")
             output = cursor.integers()
             cursor.expect(":")
@@ -37,8 +37,8 @@ class OutputAliasingCodec:
             cursor.expect(",")
             index = cursor.integers()
             cursor.expect(")")
-            found.append((output, number, index))
-        return tuple(found)
+            aliases.append((output, number, index))
+        return tuple(aliases)
 
     def text(self, value: tuple[OutputAlias, ...]) -> str:
         """Return the text of the entries, as XLA prints it."""

@@ -284,8 +284,8 @@ def replace_uses(replacements: Mapping[HloInstruction, HloInstruction]) -> None:
     The operands of a user are walked once, however many of them are replaced.
     """
     for user in dict.fromkeys(user for old in replacements for user in old.users):
-        kept = [replacements.get(o, o) for o in user.operands]
-        user.operands = [o if n is user else n for o, n in zip(user.operands, kept, strict=True)]
+        operands = [replacements.get(o, o) for o in user.operands]
+        user.operands = [o if n is user else n for o, n in zip(user.operands, operands, strict=True)]
     for old, new in replacements.items():
         for user in list(old.users):
             if user is not new:

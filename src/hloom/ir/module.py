@@ -248,7 +248,7 @@ CLONE: Final[EntryPoint[[HloModule], HloModule]] = EntryPoint("hloom.ir.cloning:
 
 def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
     """Move callees that come after a caller before the first of their callers; keep any other order."""
-    places = {computation: place for place, computation in enumerate(order)}
+    places = {computation: number for number, computation in enumerate(order)}
     callees: dict[HloComputation, list[HloComputation]] = {}
     for computation in order:
         called = {c for i in computation.instructions for c in i.called_computations}

@@ -22,8 +22,8 @@ def bound_arguments(entry: HloComputation, arguments: Sequence[Any]) -> list[Val
     """
     parameters = entry.parameters
     if len(arguments) != len(parameters):
-        wanted = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
-        message = f"the program takes {len(parameters)} arguments ({wanted}), got {len(arguments)}"
+        signature = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
+        message = f"the program takes {len(parameters)} arguments ({signature}), got {len(arguments)}"
         raise EvaluationError(message, rule="run.argument-count")
     values: list[Value] = []
     for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
@@ -58,9 +58,9 @@ def incoming(value: Any, shape: Shape) -> Value:
     if shape.is_tuple:
         elements = elements_of(value)
         if elements is None or len(elements) != len(shape.tuple_shapes):
-            given = type(value).__name__ if elements is None else f"{len(elements)} elements"
+            kind = type(value).__name__ if elements is None else f"{len(elements)} elements"
             raise EvaluationError(
-                f"a tuple of {len(shape.tuple_shapes)} is expected, got {given}", rule="run.argument"
+                f"a tuple of {len(shape.tuple_shapes)} is expected, got {kind}", rule="run.argument"
             )
         return tuple(incoming(v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, list, tuple)):

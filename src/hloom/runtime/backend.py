@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from hloom.codegen.target import Target
     from hloom.passes.pipeline import Pipeline
     from hloom.phases import CompileProfile
-    from hloom.runtime.measurements import Memory, Profile, Recording
+    from hloom.runtime.measurements import Profile, ProgramMemory, Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Program(Protocol):
         return checked
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ProgramMemory:
         """Bytes of arguments, results and temporaries; raises HloError if the backend does not offer them."""
         raise _not_offered("memory")
 
@@ -156,8 +156,8 @@ class Host(Protocol):
         ...
 
 
-class Gang(Protocol):
-    """All devices of a program, which one thread runs in turns."""
+class GangProgram(Protocol):
+    """A program on all of its devices, which one thread runs in turns."""
 
     def take(self) -> bool:
         """Take the devices for a run; return false if they run, or if threads would run them faster."""
@@ -207,7 +207,7 @@ class Backend(Protocol):
         counts: tuple[int, int],
         stop: ctypes.c_uint64 | None = None,
         host: Host | None = None,
-    ) -> Gang | None:
+    ) -> GangProgram | None:
         """Return several devices as one thread runs them; None if the backend cannot do that.
 
         Args:

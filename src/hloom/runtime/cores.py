@@ -14,13 +14,13 @@ def thread_count() -> int:
 
     Raises HloError if the variable is set to something other than a positive number.
     """
-    given = os.environ.get("HLOOM_NUM_THREADS", "")
-    if not given:
+    setting = os.environ.get("HLOOM_NUM_THREADS", "")
+    if not setting:
         return available_cores()
-    if not given.isdecimal() or not 1 <= int(given) <= 4096:
-        message = f"HLOOM_NUM_THREADS is {given!r}; a number from 1 to 4096 is wanted"
+    if not setting.isdecimal() or not 1 <= int(setting) <= 4096:
+        message = f"HLOOM_NUM_THREADS is {setting!r}; a number from 1 to 4096 is wanted"
         raise HloError(message, rule="cpu.thread-count")
-    return int(given)
+    return int(setting)
 
 
 def available_cores() -> int:
@@ -47,7 +47,7 @@ def control_group_quota(membership: Path, root: Path) -> float | None:
         lines = membership.read_text().splitlines()
     except OSError:
         return None
-    found: list[float] = []
+    quotas: list[float] = []
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root if not controllers else root / "cpu"
@@ -59,8 +59,8 @@ def control_group_quota(membership: Path, root: Path) -> float | None:
                 break
             quota = _quota_of(folder)
             if quota is not None:
-                found.append(quota)
-    return min(found, default=None)
+                quotas.append(quota)
+    return min(quotas, default=None)
 
 
 def _quota_of(folder: Path) -> float | None:

@@ -36,7 +36,7 @@ from hloom.runtime.backend import (
     Backend,
     CompileOptions,
     DeviceProgram,
-    Gang,
+    GangProgram,
     Host,
     Program,
     backend_named,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hloom.buffers.copies import ArrayCopy
     from hloom.debug.tracing import Trace
     from hloom.phases import CompileProfile
-    from hloom.runtime.measurements import Memory, Profile, Recording
+    from hloom.runtime.measurements import Profile, ProgramMemory, Recording
 
 _TRACE: Final[Hook[[HloModule, Sequence[Any]], Trace]] = Hook("trace")
 _CPU_BACKEND: Final[Hook[[], Backend]] = Hook("cpu_backend")
@@ -92,7 +92,7 @@ def compile(
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
-    chosen = backend_named(backend)
+    compiler = backend_named(backend)
     if isinstance(module, Lowered | Exported):
         module = module_of(module)
     modules = list(cast("Any", module)) if isinstance(module, Sequence) else [module]
@@ -124,8 +124,8 @@ def compile(
     for each in distinct:
         check_sizes(each)
     options = CompileOptions(replicas, partitions)
-    made = {each: chosen.compile(each, options) for each in distinct}
-    return Executable(chosen, modules, [made[each] for each in modules], options, processes)
+    programs = {each: compiler.compile(each, options) for each in distinct}
+    return Executable(compiler, modules, [programs[each] for each in modules], options, processes)
 
 
 def _own_modules(
@@ -278,10 +278,7 @@ class Executable(Displayed):
             )
             raise EvaluationError(message, rule="run.device-count")
         try:
-            values = [
-                self._bound(device, module, given)
-                for device, module, given in zip(self._world.devices, self._modules, arguments, strict=True)
-            ]
+            values = self._bound(arguments)
         except EvaluationError as error:
             self._world.abandon(error)
             raise
@@ -355,10 +352,10 @@ class Executable(Displayed):
         )
 
     @cached_property
-    def _gang(self) -> Gang | None:
+    def _gang(self) -> GangProgram | None:
         return self.gang()
 
-    def gang(self, stop: ctypes.c_uint64 | None = None, host: Host | None = None) -> Gang | None:
+    def gang(self, stop: ctypes.c_uint64 | None = None, host: Host | None = None) -> GangProgram | None:
         """Return the devices as one thread runs them, all of this process; None if that is not possible.
 
         A nonzero ``stop`` ends runs early; ``host`` answers calls of the host.
@@ -381,18 +378,24 @@ class Executable(Displayed):
             self._one_by_one = available_cores() < 2
         return results
 
-    def _bound(self, device: VirtualDevice, module: HloModule, given: Sequence[Any]) -> list[Any]:
-        try:
-            return bound_arguments(module.entry, given)
-        except EvaluationError as error:
-            if len(self.devices) > 1:
-                error.message = f"replica {device.id[0]}, partition {device.id[1]}: {error.message}"
-            raise
+    def _bound(self, arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return the values of the arguments of each device; raises EvaluationError that names the device."""
+        values: list[list[Any]] = []
+        for device, module, device_arguments in zip(
+            self._world.devices, self._modules, arguments, strict=True
+        ):
+            try:
+                values.append(bound_arguments(module.entry, device_arguments))
+            except EvaluationError as error:
+                if len(self.devices) > 1:
+                    error.message = f"replica {device.id[0]}, partition {device.id[1]}: {error.message}"
+                raise
+        return values
 
     # -- inspection; each raises HloError by ``compile.not-offered`` on a backend that does not offer it
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ProgramMemory:
         """Bytes of arguments, results and temporaries on the first device."""
         return self._programs[0].memory
 
@@ -448,38 +451,28 @@ class Executable(Displayed):
         attribute ``devices`` of the result has the profile of each. Raises EvaluationError for arguments that
         do not fit.
         """
-        given = self._arguments_of_devices(arguments)
-        values = [
-            self._bound(device, module, own)
-            for device, module, own in zip(self._world.devices, self._modules, given, strict=True)
-        ]
         from hloom.runtime.measurements import of_devices
 
+        values = self._bound(self._arguments_of_devices(arguments))
         profiles = self._run_together(lambda program, bound: program.profile(bound), values)
         return profiles[0] if len(profiles) == 1 else of_devices(profiles)
 
     def record(self, arguments: Sequence[Sequence[Any]]) -> list[tuple[Any, Recording]]:
         """Run like `run`; return the result of each device and the times of its instructions."""
-        values = [
-            self._bound(device, module, device_arguments)
-            for device, module, device_arguments in zip(
-                self._world.devices, self._modules, arguments, strict=True
-            )
-        ]
-        return self._run_together(lambda program, bound: program.record(bound), values)
+        return self._run_together(lambda program, bound: program.record(bound), self._bound(arguments))
 
     def _arguments_of_devices(self, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """Return the arguments of each device; raises EvaluationError by the rule ``run.device-count``."""
         count = len(self.devices)
         if count == 1:
             return [arguments]
-        given = cast("Sequence[Any]", arguments[0]) if len(arguments) == 1 else ()
-        if not isinstance(given, list | tuple) or len(given) != count:
+        lists = cast("Sequence[Any]", arguments[0]) if len(arguments) == 1 else ()
+        if not isinstance(lists, list | tuple) or len(lists) != count:
             message = (
                 f"the program runs on {count} devices: give one list with the arguments of each, as to run"
             )
             raise EvaluationError(message, rule="run.device-count")
-        return given
+        return lists
 
     def trace(self, *arguments: Any) -> Trace:
         """Run the given program on the evaluator, whatever the backend; return every value it computes.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory(Displayed):
+class ProgramMemory(Displayed):
     """Memory that a program needs, in bytes.
 
     Attributes:
@@ -126,11 +126,11 @@ class Recording:
 
 def of_devices(profiles: Sequence[Profile]) -> Profile:
     """Return the profile of several devices from those of each."""
-    found: dict[tuple[str, str], list[ProfileLine]] = {}
+    groups: dict[tuple[str, str], list[ProfileLine]] = {}
     for profile in profiles:
         for line in profile.lines:
-            found.setdefault((line.name, line.text), []).append(line)
-    lines = [_mean(group) for group in found.values()]
+            groups.setdefault((line.name, line.text), []).append(line)
+    lines = [_mean(group) for group in groups.values()]
     slowest = max(profile.seconds for profile in profiles)
     return Profile(slowest, tuple(sorted(lines, key=lambda line: -line.seconds)), tuple(profiles))
 

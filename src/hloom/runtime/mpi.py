@@ -55,9 +55,9 @@ class _Communicators:
             self._open.pop(number).Free()
             self._dropped.remove(number)
         self._count += 1
-        made = self._open[self._count] = self._origin.Dup()
+        duplicate = self._open[self._count] = self._origin.Dup()
         weakref.finalize(user, self._dropped.add, self._count).atexit = False
-        return made
+        return duplicate
 
 
 class MpiTransport:
@@ -98,9 +98,9 @@ class MpiTransport:
 
     def separate(self) -> Transport:
         """Duplicate the communicator."""
-        made = MpiTransport(self._communicator, self._duplicates)
-        made._communicator = self._duplicates.duplicate(made)
-        return made
+        transport = MpiTransport(self._communicator, self._duplicates)
+        transport._communicator = self._duplicates.duplicate(transport)
+        return transport
 
     def send(self, rank: int, message: Message) -> None:
         """Begin a send, and forget those that are complete."""
@@ -109,8 +109,8 @@ class MpiTransport:
 
     def receive(self) -> Message | None:
         """Return a message that has arrived, or None."""
-        found = self._communicator.improbe()
-        return None if found is None else found.recv()
+        message = self._communicator.improbe()
+        return None if message is None else message.recv()
 
     def barrier(self) -> Callable[[], bool]:
         """Begin a barrier, complete when the messages of this process have been received, too."""

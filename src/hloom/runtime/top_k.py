@@ -18,8 +18,8 @@ def _top_k(instruction: HloInstruction, operands: Sequence[Any]) -> Any:
         message = f"TopK takes an array and gives (values, indices), not {shape}"
         raise EvaluationError(message, rule="custom-call.operands")
     values, indices = shape.tuple_shapes
-    found, places = leading_elements(operands[0], values.dimensions[-1], largest=is_descending(instruction))
-    return found, places.astype(indices.element_type.numpy_dtype)
+    largest, places = leading_elements(operands[0], values.dimensions[-1], largest=is_descending(instruction))
+    return largest, places.astype(indices.element_type.numpy_dtype)
 
 
 KNOWN["TopK"] = _top_k

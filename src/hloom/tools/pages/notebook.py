@@ -16,7 +16,7 @@ from hloom.tools.reports.statistics import quantity
 if TYPE_CHECKING:
     from hloom.debug.tracing import Event, Trace
     from hloom.runtime.executable import Executable
-    from hloom.runtime.measurements import Memory, Profile
+    from hloom.runtime.measurements import Profile, ProgramMemory
 
 _DRAWN: Final = 300
 """Number of instructions up to which a module is drawn."""
@@ -90,7 +90,7 @@ def executable_html(executable: Executable) -> str:
     return f"{head}: {words}{_table(('', 'shape', ''), rows)}{memory_html(memory)}{program}"
 
 
-def memory_html(memory: Memory) -> str:
+def memory_html(memory: ProgramMemory) -> str:
     """Return the parts of a program's memory, with bars."""
     parts = {"arguments": memory.argument, "results": memory.output, "temporaries": memory.temp}
     rows = [(name, quantity(size, "B"), _bar(size, memory.peak)) for name, size in parts.items()]
@@ -171,7 +171,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "Executable": executable_html,
     "HloModule": module_html,
     "Layout": layout_html,
-    "Memory": memory_html,
+    "ProgramMemory": memory_html,
     "Profile": profile_html,
     "Shape": shape_html,
     "Trace": trace_html,
