@@ -19,6 +19,9 @@ import hloom
 from devices import program
 from evaluation import parse
 from hloom.cpu.runtime import entry
+from hloom.cpu.runtime.numpy_interface import layout_is_known
+from hloom.cpu.runtime.recycled_memory import recycled_memory
+from hloom.cpu.runtime.structs import DESCRIPTOR
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 
@@ -54,7 +57,7 @@ def refusals(text: str, *arguments: Any) -> list[tuple[str, str]]:
 @pytest.fixture
 def no_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that programs run on exactly fitting arrays without the fallback."""
-    assert entry.layout_is_known()
+    assert layout_is_known()
 
     def refuse(self: Executable, *arguments: Any) -> Any:
         raise AssertionError("the builtin asked Python")
@@ -69,7 +72,7 @@ def no_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_interpreters_and_versions_of_numpy_have_other_layouts(
     monkeypatch: pytest.MonkeyPatch, place: str, value: Any
 ) -> None:
-    unchecked = entry.layout_is_known.__wrapped__
+    unchecked = layout_is_known.__wrapped__
     assert unchecked()
     monkeypatch.setattr(place, value)
     assert not unchecked()
@@ -217,24 +220,24 @@ def test_memory_of_results_is_used_again() -> None:
     assert exe(x).ctypes.data == place
 
 
-def test_no_more_is_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = entry._runtime()
+def test_no_more_is_free_than_the_limit() -> None:
+    record = recycled_memory().record
     exe, x = compiled(BIG), np.ones((600, 1024), np.float32)
     results = [exe(x) for _ in range(6)]
-    limit = runtime._recycled["limit"]
+    limit = record["limit"]
     try:
-        runtime._recycled["limit"] = runtime.kept + 2 * 4 * 1024 * 1024
+        record["limit"] = record["free_bytes"] + 2 * 4 * 1024 * 1024
         results.clear()
-        assert runtime.kept <= runtime._recycled["limit"]
+        assert record["free_bytes"] <= record["limit"]
     finally:
-        runtime._recycled["limit"] = limit
+        record["limit"] = limit
 
 
 def test_nothing_leaks() -> None:
     exe = compiled(PAIR)
     p, q = np.float32([1, 2]), np.int32([1, 2, 3])
     exe(p, q)
-    counted = (p, q, np.dtype(np.float32), np.dtype(np.int32), entry._runtime()._capsule)
+    counted = (p, q, np.dtype(np.float32), np.dtype(np.int32), recycled_memory().handler)
     # Garbage of earlier tests refers to the same data types: collect it before each count.
     gc.collect()
     before = [sys.getrefcount(o) for o in counted]
@@ -304,8 +307,8 @@ def test_nothing_depends_on_what_was_in_the_arena() -> None:
     exe = compiled(NEEDS_ROOM)
     x, y = np.ones((256, 300), np.float32), np.ones((300, 256), np.float32)
     wanted = exe(x, y)
-    descriptor = exe._call.__self__
-    ctypes.memset(int(descriptor[2]), 0xFF, exe.memory.temp)
+    descriptor = DESCRIPTOR.record(exe._call.__self__.ctypes.data)
+    ctypes.memset(descriptor["arena"], 0xFF, exe.memory.temp)
     assert np.array_equal(exe(x, y), wanted)
 
 

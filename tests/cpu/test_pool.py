@@ -17,6 +17,7 @@ from hloom.codegen.target import host
 from hloom.cpu.jit.llvm import generate
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.runtime.pool import ThreadPool
+from hloom.cpu.runtime.structs import CONTEXT
 from hloom.cpu.runtime.support import support
 
 COUNTING = """
@@ -82,10 +83,10 @@ def run(
     pool: ThreadPool | None, places: np.ndarray, grain: int = 1, times: int = 1, rounds: int | None = None
 ) -> None:
     """Increment every element a given number of times."""
-    context = (ctypes.c_void_p * 8)(0 if pool is None else pool.address)
+    context = CONTEXT.allocate(pool=0 if pool is None else pool.address)
     task = _LOADED.symbols["count"]
     count = len(places) if rounds is None else rounds
-    _REPEAT(ctypes.addressof(context), task, places.ctypes.data, count, grain, times)
+    _REPEAT(context.address, task, places.ctypes.data, count, grain, times)
 
 
 @pytest.fixture(params=[2, 3, 8])
@@ -164,9 +165,9 @@ def test_a_pool_stops_while_programs_run(threads: int) -> None:
 
 def test_a_region_in_a_region(pool: ThreadPool) -> None:
     places = np.zeros((100, 64), np.int32)
-    context = (ctypes.c_void_p * 8)(pool.address)
-    pair = (ctypes.c_void_p * 2)(ctypes.addressof(context), places.ctypes.data)
-    _REPEAT(ctypes.addressof(context), _LOADED.symbols["nested"], pair, 100, 1, 20)
+    context = CONTEXT.allocate(pool=pool.address)
+    pair = (ctypes.c_void_p * 2)(context.address, places.ctypes.data)
+    _REPEAT(context.address, _LOADED.symbols["nested"], pair, 100, 1, 20)
     assert (places == 20).all()
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from hloom.cpu.leaves import leaf_shapes
 from hloom.cpu.loaded_program import LoadedProgram
 from hloom.cpu.runtime.context import Context
-from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
+from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for
+from hloom.cpu.runtime.recycled_memory import lent_memory
 from hloom.cpu.runtime.support import support
 from hloom.devices.threads import Stopped
 from hloom.errors import EvaluationError

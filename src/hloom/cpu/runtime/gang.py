@@ -27,7 +27,7 @@ from hloom.cpu.runtime.device_structs import (
     GANG,
     NO_MEMORY,
 )
-from hloom.cpu.runtime.entry import memory_address
+from hloom.cpu.runtime.recycled_memory import recycled_memory
 from hloom.cpu.runtime.rendezvous_plan import RendezvousPlan
 from hloom.cpu.runtime.support import support
 from hloom.devices.waiting import deadlock
@@ -121,7 +121,7 @@ class Gang:
         """Set the fields that native code reads."""
         gang = self._record
         arena = max(native.loaded.memory.temp for native in self._natives)
-        gang["devices"], gang["meets"], gang["memory"] = self.count, meets, memory_address()
+        gang["devices"], gang["meets"], gang["memory"] = self.count, meets, recycled_memory().address
         gang["arena_bytes"] = -(-arena // _ARENA_ALIGNMENT) * _ARENA_ALIGNMENT
         gang["parallel"] = self._uses_threads(meets)
         if meets:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
-from hloom.cpu.runtime.entry import kept_bytes
+from hloom.cpu.runtime.recycled_memory import recycling_limit
 from hloom.cpu.runtime.structs import RECYCLED
 from hloom.cpu.runtime.support import Code, emitted_code, is_compiled, load_code, support
 from hloom.lifetime import keep_for_ever
@@ -34,7 +34,7 @@ class Native:
         self._loaded = load_code(_KIND, _emit, _external)
         self.symbols = self._loaded.symbols
         self._functions: dict[str, Any] = {}
-        self._pool = RECYCLED.allocate(limit=kept_bytes())
+        self._pool = RECYCLED.allocate(limit=recycling_limit())
         self.call("pjrt_begin_errors")
         self.call("pjrt_set_pool", self._pool.address)
         keep_for_ever(self)

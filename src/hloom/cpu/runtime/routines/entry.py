@@ -13,7 +13,7 @@ from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.routines import External, routine
 from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero
-from hloom.cpu.runtime.numpy_structs import ARRAY
+from hloom.cpu.runtime.numpy_interface import ARRAY
 from hloom.cpu.runtime.routines.host import call_object, drop_object
 from hloom.cpu.runtime.routines.interruption import hloom_execute
 from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take

@@ -9,7 +9,7 @@ from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element
 from hloom.codegen.llvm.routines import External, routine
 from hloom.codegen.llvm.structured import is_null
-from hloom.cpu.runtime.numpy_structs import ALIGNED, ARRAY, C_CONTIGUOUS, OWNS_DATA, WRITABLE
+from hloom.cpu.runtime.numpy_interface import ALIGNED, ARRAY, C_CONTIGUOUS, OWNS_DATA, WRITABLE
 from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
 from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
 

@@ -1,0 +1,90 @@
+"""Recycled memory of this process: for arenas and results, and as a handler of numpy's arrays.
+
+`routines/memory.py` allocates; callers here hold the GIL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from typing import Final
+
+from hloom.cpu.runtime.numpy_interface import HANDLER
+from hloom.cpu.runtime.structs import RECYCLED
+from hloom.cpu.runtime.support import support
+from hloom.errors import EvaluationError
+from hloom.lifetime import keep_for_ever
+
+_TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_LIMIT_FRACTION: Final = 1 / 16
+_LARGEST_LIMIT: Final = 1 << 30
+"""Limits of the free memory: a fraction of the machine's memory, and bytes."""
+
+
+class RecycledMemory:
+    """Blocks of memory that are used again.
+
+    Attributes:
+        record: `RECYCLED`, which native code reads.
+        handler: a capsule with numpy's handler of arrays in this memory.
+    """
+
+    def __init__(self) -> None:
+        symbols = support().symbols
+        self.record = RECYCLED.allocate(limit=recycling_limit())
+        names = ("malloc", "calloc", "realloc", "free")
+        functions = {name: symbols[f"hloom_memory_{name}"] for name in names}
+        self._functions = HANDLER.allocate(version=1, context=self.address, **functions)
+        ctypes.memmove(self._functions.location("name"), b"hloom", len(b"hloom"))
+        new_capsule = ctypes.pythonapi.PyCapsule_New
+        new_capsule.restype = ctypes.py_object
+        new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        self._capsule_name = ctypes.create_string_buffer(b"mem_handler")
+        self.handler = new_capsule(self._functions.address, ctypes.addressof(self._capsule_name), None)
+        self._take, self._give = _TAKE(symbols["hloom_take"]), _GIVE(symbols["hloom_give"])
+        keep_for_ever(self)
+
+    @property
+    def address(self) -> int:
+        """Address of the record."""
+        return self.record.address
+
+    def take(self, size: int) -> int:
+        """Return the address of memory of undefined content, a multiple of 64; 0 if there is none."""
+        return self._take(self.address, size) or 0
+
+    def give(self, address: int) -> None:
+        """Recycle memory."""
+        self._give(self.address, address)
+
+
+@cache
+def recycled_memory() -> RecycledMemory:
+    """Return the memory, which lives until the process ends."""
+    return RecycledMemory()
+
+
+def recycling_limit() -> int:
+    """Return the most bytes that may be free."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(_LARGEST_LIMIT, int(total * _LIMIT_FRACTION))
+
+
+@contextmanager
+def lent_memory(size: int) -> Generator[int]:
+    """Lend recycled memory of undefined content; yields its address, a multiple of 64.
+
+    Raises EvaluationError by the rule ``evaluate.memory``.
+    """
+    memory = recycled_memory()
+    address = memory.take(size)
+    if not address:
+        raise EvaluationError(f"no memory for {size} bytes of temporaries", rule="evaluate.memory")
+    try:
+        yield address
+    finally:
+        memory.give(address)
