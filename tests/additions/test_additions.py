@@ -37,6 +37,13 @@ def test_an_operation_with_an_emitter_takes_two_files(tmp_path: Path) -> None:
     assert run(package, "use_operation.py") == f"used {package}\n"
 
 
+def test_a_movement_takes_one_file(tmp_path: Path) -> None:
+    """Its declaration, from which it is evaluated, planned and emitted."""
+    package = copied(tmp_path)
+    shutil.copy(HERE / "rotate_operation.py", package / "operations" / "rotate_operation.py")
+    assert run(package, "use_movement.py") == f"used {package}\n"
+
+
 def test_an_element_type_takes_two_files(tmp_path: Path) -> None:
     """Its declaration, from whose numpy dtype the rest follows, and the schema, here as generated from it."""
     package = copied(tmp_path)

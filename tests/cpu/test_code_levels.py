@@ -25,6 +25,12 @@ BODIES = {
     "product": "ROOT r = f32[5,5] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
     "sorted": "ROOT r = f32[5,7] sort(x), dimensions={1}, to_apply=less",
     "shifted": "z = f32[] constant(2)\n ROOT r = f32[9,6] pad(x, z), padding=1_3x-1_0",
+    "reshape by division under a bounds check": """
+      s = f32[5,6] slice(x), slice={[0:5],[0:6]}
+      c = f32[10,3] reshape(s)
+      b = f32[10,3,16] broadcast(c), dimensions={0,1}
+      z = f32[] constant(2)
+      ROOT r = f32[11,3,16] pad(b, z), padding=1_0x0_0x0_0""",
     "random": """
       s = u64[2] constant({3, 4})
       g = (u64[2], u32[5,7]) rng-bit-generator(s), algorithm=rng_philox

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import Value
 from hloom.codegen.types import Element
-from hloom.ir.affine import Variable
+from hloom.ir.affine import Index, Variable
+from hloom.ir.indexing import Accumulation, Read
 
 
 def flatten(elements: Sequence[Element]) -> list[Value]:
@@ -47,3 +49,20 @@ def nested_reduction(
         made = nested_reduction(e, rest, unflatten(loop.values, start), round_)
         loop.next(*flatten(made))
     return unflatten(loop.values, start)
+
+
+def accumulated(
+    e: Elements,
+    accumulation: Accumulation[Value],
+    start: list[Element],
+    step: Callable[[list[Element], Sequence[Read[Value]]], list[Element]],
+) -> list[Element]:
+    """Carry accumulators through the steps of an accumulation, in order; ``step`` adds its terms."""
+    if accumulation.unrolled:
+        for numbers in itertools.product(*map(range, accumulation.extents)):
+            start = step(start, accumulation.terms(tuple(map(Index, numbers))))
+        return start
+    variables = [Variable(extent, "k") for extent in accumulation.extents]
+    position = tuple(map(Index.of, variables))
+    looped = [v for v in variables if v.extent != 1]
+    return nested_reduction(e, looped, start, lambda values: step(values, accumulation.terms(position)))

@@ -8,7 +8,7 @@ it are scalars until they are combined with a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -20,7 +20,7 @@ from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
 from hloom.ir.affine import Index, Indices, linearize
-from hloom.ir.indexing import Steps
+from hloom.ir.indexing import Read, Steps
 from hloom.ir.operation import REGISTRY
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.conversion import BitcastConvert
@@ -76,13 +76,11 @@ class Elements(EmittedIndexing):
     Attributes:
         views: instructions whose values are in memory.
         accesses: linear index of every load, for the planning of loops.
-        unrolls: whether reductions of a few elements are unrolled.
     """
 
     def __init__(self, function: Function, lanes: int, views: dict[HloInstruction, View]) -> None:
         super().__init__(function, lanes)
         self.views = views
-        self.unrolls = False
         self.accesses: list[Index] = []
         self._standing: dict[HloInstruction, HloInstruction] = {}
 
@@ -133,11 +131,16 @@ class Elements(EmittedIndexing):
             element = self.load(view, indices)
         else:
             element = instruction.operation.element(self, instruction, indices)
-        if isinstance(element, Generator):
-            unfinished.append((element, key))
-            return None
-        self.scopes[-1].elements[key] = element
-        return element
+        if isinstance(element, (Value, tuple)):
+            self.scopes[-1].elements[key] = element
+            return element
+        unfinished.append((element, key))
+        return None
+
+    def read(self, read: Read[Value]) -> Element:
+        """Emit the element of a read, which is arbitrary where its condition is false."""
+        with self.masked(read.condition):
+            return self.element(read.instruction, read.indices)
 
     def undeclared(self, i: HloInstruction, indices: Indices) -> Steps[Value, Element] | Element:
         """Apply the element rule of an operation that declares no steps."""

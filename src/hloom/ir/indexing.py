@@ -19,8 +19,9 @@ steps run on one explicit stack, whatever the depth of a program.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from hloom.ir.affine import Index, Indices, Variable, delinearize
 
@@ -47,17 +48,40 @@ Steps: TypeAlias = Generator[Read[Condition], Element, Element]
 """A generator that yields the operand elements that it needs, and returns its element."""
 
 
+MOST_UNROLLED: Final = 16
+"""Maximum number of elements of a window of which each is written out; larger windows become loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation(Generic[Condition]):
+    """How the element of a result accumulates operand elements: in loops, of which each step has some terms.
+
+    Attributes:
+        extents: of the loops, outermost first.
+        terms: returns the operand elements of the step at a position of the loops.
+        initial: scalars from which accumulators start.
+        unrolled: whether the steps are written out.
+    """
+
+    extents: tuple[int, ...]
+    terms: Callable[[Indices], Sequence[Read[Condition]]]
+    initial: Sequence[HloInstruction] = ()
+    unrolled: bool = False
+
+
 class Indexing(ABC, Generic[Condition, Element]):
     """An interpreter of element declarations.
 
     Attributes:
         mask: the condition under which the present element is needed; None: always.
         pinned: variables whose values are used outside addresses; their loops cannot be merged with others.
+        unrolls: whether each step of a reduction is written out.
     """
 
     def __init__(self) -> None:
         self.mask: Condition | None = None
         self.pinned: set[Variable] = set()
+        self.unrolls = False
 
     def pin(self, *indices: Index) -> None:
         """Record that the values of indices are used outside addresses."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
     from hloom.ir.cursor import Cursor
     from hloom.ir.device import Device
-    from hloom.ir.indexing import Condition, Element, Indexing, Steps
+    from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Steps
     from hloom.ir.instruction import HloInstruction
 
 
@@ -293,6 +293,12 @@ class Operation(Traits):
         An operation without operands may return its element.
         """
         return elementwise(x, i, indices) if self.elementwise else x.undeclared(i, indices)
+
+    def accumulation(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Accumulation[Condition] | None:
+        """Return how the element of an instruction at an index accumulates operand elements; None: not so."""
+        return None
 
     @classmethod
     def declares_element(cls) -> bool:

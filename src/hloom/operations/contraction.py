@@ -17,8 +17,10 @@ import numpy as np
 
 from hloom.error_bounds.sums import sum_of_products
 from hloom.errors import ShapeError
+from hloom.ir.affine import Indices
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
+from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor
@@ -271,6 +273,22 @@ class Dot(_Contraction):
             found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, None, Add()))
         return found
 
+    def accumulation(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Accumulation[Condition]:
+        """Loop over the contracted dimensions."""
+        lhs, rhs = i.operands
+        extents = tuple(lhs.shape.dimensions[d] for d in self.lhs_contracting_dims)
+        count, free = len(self.lhs_batch_dims), lhs.shape.rank - len(extents)
+
+        def terms(position: Indices) -> list[Read[Condition]]:
+            bound = (*indices[:count], *position)
+            left = _bound((*self.lhs_batch_dims, *self.lhs_contracting_dims), bound, indices[count:free])
+            right = _bound((*self.rhs_batch_dims, *self.rhs_contracting_dims), bound, indices[free:])
+            return [Read(lhs, left), Read(rhs, right)]
+
+        return Accumulation(extents, terms)
+
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         """Return batch dimensions, then the free dimensions of lhs and rhs."""
         return self.dot_shape(lhs, rhs)
@@ -279,6 +297,12 @@ class Dot(_Contraction):
         """Contract in the accumulation type, round to the result's type."""
         lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs.shape))
         return convert(self.dot(lhs, rhs), run.dtype)
+
+
+def _bound(dimensions: Sequence[int], indices: Indices, free: Indices) -> Indices:
+    """Return the index of an operand from those of some dimensions, and of the others in order."""
+    bound, others = dict(zip(dimensions, indices, strict=True)), iter(free)
+    return tuple(bound[d] if d in bound else next(others) for d in range(len(indices) + len(free)))
 
 
 RAGGED: Final = "ragged_dot_dimension_numbers."

@@ -14,8 +14,10 @@ import numpy as np
 
 from hloom.error_bounds.sums import sum_of_products
 from hloom.errors import ShapeError
+from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
+from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.sharding_rule import Factor
@@ -30,7 +32,7 @@ from hloom.operations.contraction import (
     summands,
 )
 from hloom.operations.rounding import convert
-from hloom.operations.windows import check_window, output_dimension
+from hloom.operations.windows import check_window, output_dimension, window_element
 from hloom.shape.shape import Shape
 
 CONVOLUTION_KINDS = {"unset": 0, "fprop": 1, "dgrad": 2, "wgrad": 3}
@@ -113,6 +115,38 @@ class Convolution(Operation):
         if w == free_window(w.size) and extent == 1:
             return [Factor(w.size, {1: kernel}, result, kind="grouped")]
         return []
+
+    def accumulation(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Accumulation[Condition]:
+        """Loop over the window and the input features; there are no products outside the base."""
+        lhs, rhs = i.operands
+        n = self.dim_labels
+        features = rhs.shape.dimensions[n.kernel_input_feature_dimension]
+        output = indices[n.output_feature_dimension]
+        outputs = i.shape.dimensions[n.output_feature_dimension]
+        group, batch_group = (
+            x.divide(output, outputs // count)[0] if count > 1 else Index(0)
+            for count in (self.feature_group_count, self.batch_group_count)
+        )
+        batch = lhs.shape.dimensions[n.input_batch_dimension] // self.batch_group_count
+
+        def terms(position: Indices) -> list[Read[Condition]]:
+            *places, feature = position
+            left = {n.input_batch_dimension: indices[n.output_batch_dimension] + batch_group * batch}
+            left[n.input_feature_dimension] = group * features + feature
+            right = {n.kernel_input_feature_dimension: feature, n.kernel_output_feature_dimension: output}
+            right.update(zip(n.kernel_spatial_dimensions, places, strict=True))
+            inside: Condition | None = None
+            for space, into, at, d in zip(
+                n.input_spatial_dimensions, n.output_spatial_dimensions, places, self.window, strict=True
+            ):
+                left[space], condition = window_element(x, indices[into], at, d, lhs.shape.dimensions[space])
+                inside = x.both(inside, condition)
+            source, kernel = (tuple(by[d] for d in range(len(by))) for by in (left, right))
+            return [Read(lhs, source, inside), Read(rhs, kernel)]
+
+        return Accumulation((*(d.size for d in self.window), features), terms)
 
     def highlights(self) -> Sequence[str]:
         """Return the sizes of the window."""

@@ -109,9 +109,7 @@ class Broadcast(Operation):
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
         """Read the operand at the indices of its dimensions."""
-        (operand,) = i.operands
-        pairs = zip(self.dimensions, operand.shape.dimensions, strict=True)
-        return (yield Read(operand, tuple(Index(0) if size == 1 else indices[d] for d, size in pairs)))
+        return (yield Read(i.operands[0], tuple(indices[d] for d in self.dimensions)))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Broadcast; sizes come from the operand, elsewhere from the shape (a dynamic one from its bound)."""

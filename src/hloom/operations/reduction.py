@@ -17,8 +17,10 @@ import numpy as np
 from hloom.error_bounds.bounded import Bounded, finite
 from hloom.error_bounds.floating import ulp
 from hloom.errors import ShapeError
+from hloom.ir.affine import Indices
 from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
+from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
@@ -234,6 +236,29 @@ class Reduce(ReductionResult):
             elif combiner is not None and count == 1:
                 found.append(Factor(extent, having, None, combiner))
         return found
+
+    def reduced_sizes(self, operand: Shape) -> tuple[int, ...]:
+        """Return the sizes of the reduced dimensions, in the order of the operand's dimensions."""
+        return tuple(size for d, size in enumerate(operand.dimensions) if d in self.dimensions)
+
+    def operand_indices(self, kept: Indices, reduced: Indices) -> Indices:
+        """Return the operand index from the indices of the kept and the reduced dimensions."""
+        of_kept, of_reduced = iter(kept), iter(reduced)
+        rank = len(kept) + len(reduced)
+        return tuple(next(of_reduced if d in self.dimensions else of_kept) for d in range(rank))
+
+    def accumulation(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Accumulation[Condition]:
+        """Loop over the reduced dimensions."""
+        half = len(i.operands) // 2
+        operands, initial = i.operands[:half], i.operands[half:]
+
+        def terms(position: Indices) -> list[Read[Condition]]:
+            source = self.operand_indices(indices, position)
+            return [Read(o, source) for o in operands]
+
+        return Accumulation(self.reduced_sizes(operands[0].shape), terms, initial, unrolled=x.unrolls)
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""

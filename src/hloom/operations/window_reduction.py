@@ -17,6 +17,8 @@ from hloom.error_bounds.floating import wide
 from hloom.error_bounds.rules import no_bound
 from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
+from hloom.ir.affine import Index, Indices
+from hloom.ir.indexing import MOST_UNROLLED, Accumulation, Condition, Element, Indexing, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, with_halos
@@ -35,7 +37,7 @@ from hloom.operations.reduction import (
     tuple_or_single,
 )
 from hloom.operations.rounding import convert
-from hloom.operations.windows import dilated_and_padded, windowed_shape
+from hloom.operations.windows import dilated_and_padded, window_element, windowed_shape
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
 
@@ -115,6 +117,28 @@ class ReduceWindow(ReductionResult):
         arrays = operands[: len(operands) // 2]
         moved = {d for d, w in enumerate(self.window) if w != WindowDimension(1)}
         return with_halos(arrays[0], arrays, moved)
+
+    def accumulation(
+        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+    ) -> Accumulation[Condition]:
+        """Loop over the window; elements outside the base count as the initial value."""
+        half = len(i.operands) // 2
+        operands, initial = i.operands[:half], i.operands[half:]
+        sizes = operands[0].shape.dimensions
+        extents = tuple(d.size for d in self.window)
+
+        def terms(position: Indices) -> list[Read[Condition]]:
+            if 0 in sizes:
+                return []
+            source: list[Index] = []
+            inside: Condition | None = None
+            for place, at, d, size in zip(indices, position, self.window, sizes, strict=True):
+                index, condition = window_element(x, place, at, d, size)
+                source.append(index)
+                inside = x.both(inside, condition)
+            return [Read(o, tuple(source), inside) for o in operands]
+
+        return Accumulation(extents, terms, initial, unrolled=math.prod(extents) <= MOST_UNROLLED)
 
     def highlights(self) -> Sequence[str]:
         """Return the sizes of the window."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from hloom.errors import ShapeError
+from hloom.ir.affine import Index
+from hloom.ir.indexing import Condition, Element, Indexing, undilated
 from hloom.ir.operation import Array
 from hloom.ir.window import INT64, Window, WindowDimension, dilate
 from hloom.shape.shape import Shape
@@ -74,3 +76,20 @@ def dilated_and_padded(base: Array, window: Mapping[int, WindowDimension], fill:
     if all(s.start < s.stop for s in source if s.start is not None):
         result[tuple(target)] = base[tuple(source)]
     return result
+
+
+def window_element(
+    x: Indexing[Condition, Element], window: Index, position: Index, d: WindowDimension, size: int
+) -> tuple[Index, Condition | None]:
+    """Return the base index of an element of a window, and the condition that there is one.
+
+    Args:
+        x: the interpreter.
+        window: index of the window along the dimension.
+        position: index inside the window.
+        d: the dimension of the window.
+        size: of the base before dilation.
+    """
+    element = position * -1 + (d.size - 1) if d.window_reversal else position
+    index = window * d.stride + element * d.window_dilation - d.padding_low
+    return undilated(x, index, d.base_dilation, size)

@@ -9,34 +9,18 @@ pins all its indices, which keeps its loops unmerged.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Collection, Generator, Iterable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
 from hloom.analysis.loops import Loop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.affine import Index, Indices, Variable, linearize
-from hloom.ir.indexing import Indexing, Read, Steps, undilated
+from hloom.ir.indexing import Accumulation, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import WindowDimension
-from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import While
-from hloom.operations.convolution import Convolution
-from hloom.operations.reduction import Reduce
 from hloom.operations.structure import GetTupleElement, Tuple
-from hloom.operations.window_reduction import ReduceWindow
-from hloom.plan.index_maps import (
-    convolution_group,
-    dot_operand_indices,
-    reduced_operand_indices,
-    reduced_sizes,
-)
 from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
-
-MOST_UNROLLED_WINDOW: Final = 16
-"""Maximum number of window elements to unroll; larger windows become loops."""
-
 
 Conditions: TypeAlias = "frozenset[tuple[Index, int]]"
 """Bounds checks under which an element is computed: 0 <= index < size for each."""
@@ -48,21 +32,19 @@ class ElementReads(Indexing[Conditions, None]):
 
     Attributes:
         inputs: instructions whose values are in memory, dense and row-major.
-        unrolls: whether each element of a reduction is a request of its own.
     """
 
     def __init__(self, inputs: Collection[HloInstruction] = (), *, unrolls: bool = False) -> None:
         super().__init__()
         self.inputs = frozenset(inputs)
         self.unrolls = unrolls
-        self._reads: list[Request] = []
         self._divisions: dict[tuple[Index, int], tuple[Index, Index]] = {}
 
     def of(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> list[Request]:
         """Return the operand elements that an element is computed from, in order."""
         self.mask = conditions
         steps = i.operation.element(self, i, indices)
-        reads = list(steps) if isinstance(steps, Generator) else []
+        reads = list(steps) if steps is not None else []
         if conditions is None:
             return reads
         return [Read(o, at, conditions | inside if inside else conditions) for o, at, inside in reads]
@@ -115,128 +97,32 @@ class ElementReads(Indexing[Conditions, None]):
         """Record nothing."""
 
     def undeclared(self, i: HloInstruction, indices: Indices) -> Steps[Conditions, None]:
-        """Return the reads of operations that declare none."""
-        self._reads = []
-        self._operands(i, indices)
-        yield from self._reads
-
-    def _read(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> None:
-        """Request the element of an operand, under further conditions."""
-        self._reads.append(Read(i, indices, conditions or None))
-
-    # -- rules
-
-    def _operands(self, i: HloInstruction, indices: Indices) -> None:
-        match i.operation:
-            case Tuple():
-                self._all(i.operands, indices)
-            case GetTupleElement():
-                self._read(i.operands[0], indices)
-            case Reduce():
-                self._reduce(i, indices)
-            case ReduceWindow():
-                self._reduce_window(i, indices)
-            case Dot():
-                left, right, _ = dot_operand_indices(i, indices)
-                self._read(i.operands[0], left)
-                self._read(i.operands[1], right)
-            case Convolution():
-                self._convolution(i, indices)
-            case _:
-                self._unknown(i, indices)
-
-    def _unknown(self, i: HloInstruction, indices: Indices) -> None:
-        """Record that any element of any operand may be read."""
-        self.pin(*indices)
-        for o in i.operands:
-            if o.shape.is_array:
-                self._read(o, tuple(self._opaque(size) for size in o.shape.dimensions))
-
-    def _all(self, instructions: Iterable[HloInstruction], indices: Indices) -> None:
-        for i in instructions:
-            self._read(i, indices)
+        """Read the terms of an accumulation, or any element of any operand."""
+        accumulation = i.operation.accumulation(self, i, indices)
+        if accumulation is not None:
+            for o in accumulation.initial:
+                yield Read(o, ())
+            for position in _positions(accumulation):
+                yield from accumulation.terms(position)
+        elif isinstance(i.operation, Tuple | GetTupleElement):
+            for o in i.operands:
+                yield Read(o, indices)
+        else:
+            self.pin(*indices)
+            for o in i.operands:
+                if o.shape.is_array:
+                    yield Read(o, tuple(self._opaque(size) for size in o.shape.dimensions))
 
     def _opaque(self, extent: int) -> Index:
         """Return an opaque index: a computed value that is not affine."""
         return Index(0, [(Variable(max(extent, 1), "o"), 1)])
 
-    def _reduce(self, i: HloInstruction, indices: Indices) -> None:
-        half = len(i.operands) // 2
-        self._all(i.operands[half:], ())
-        sizes = reduced_sizes(i)
-        if self.unrolls:
-            places = [tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, sizes))]
-        else:
-            places = [tuple(Index.of(Variable(size, "r")) for size in sizes)]
-        for place in places:
-            self._all(i.operands[:half], reduced_operand_indices(i, indices, place))
 
-    def _window_place(
-        self, at: Index, position: Index, d: WindowDimension, size: int
-    ) -> tuple[Index, Conditions]:
-        """Return the base index of a window element, and its bounds check."""
-        element = position * -1 + (d.size - 1) if d.window_reversal else position
-        place = at * d.stride + element * d.window_dilation + -d.padding_low
-        index, inside = undilated(self, place, d.base_dilation, size)
-        return index, inside or frozenset()
-
-    def _reduce_window(self, i: HloInstruction, indices: Indices) -> None:
-        assert isinstance(i.operation, ReduceWindow)
-        window = i.operation.window
-        half = len(i.operands) // 2
-        self._all(i.operands[half:], ())
-        sizes = i.operands[0].shape.dimensions
-        if 0 in sizes:
-            return
-        if math.prod(d.size for d in window) <= MOST_UNROLLED_WINDOW:
-            positions = [tuple(map(Index, o)) for o in itertools.product(*(range(d.size) for d in window))]
-        else:
-            positions = [tuple(Index.of(Variable(d.size, "w")) for d in window)]
-        for position in positions:
-            placed = [
-                self._window_place(at, p, d, size)
-                for at, p, d, size in zip(indices, position, window, sizes, strict=True)
-            ]
-            source = tuple(place for place, _ in placed)
-            for o in i.operands[:half]:
-                self._read(o, source, frozenset[tuple[Index, int]]().union(*[checks for _, checks in placed]))
-
-    def _convolution(self, i: HloInstruction, indices: Indices) -> None:
-        operation = i.operation
-        assert isinstance(operation, Convolution)
-        lhs, rhs = i.operands
-        if 0 in (*lhs.shape.dimensions, *rhs.shape.dimensions):
-            return
-        labels = operation.dim_labels
-        features = rhs.shape.dimensions[labels.kernel_input_feature_dimension]
-        outputs = i.shape.dimensions[labels.output_feature_dimension]
-        feature = Index.of(Variable(features, "c"))
-        output = indices[labels.output_feature_dimension]
-        group = self._group(output, outputs, operation.feature_group_count)
-        batch_group = self._group(output, outputs, operation.batch_group_count)
-        batch = lhs.shape.dimensions[labels.input_batch_dimension] // operation.batch_group_count
-        left: list[Index] = [Index(0)] * lhs.shape.rank
-        left[labels.input_batch_dimension] = indices[labels.output_batch_dimension] + batch_group * batch
-        left[labels.input_feature_dimension] = group * features + feature
-        right: list[Index] = [Index(0)] * rhs.shape.rank
-        right[labels.kernel_input_feature_dimension] = feature
-        right[labels.kernel_output_feature_dimension] = output
-        checks: Conditions = frozenset()
-        for n, d in enumerate(operation.window):
-            position = Index.of(Variable(d.size, "w"))
-            at, dimension = indices[labels.output_spatial_dimensions[n]], labels.input_spatial_dimensions[n]
-            left[dimension], checked = self._window_place(at, position, d, lhs.shape.dimensions[dimension])
-            right[labels.kernel_spatial_dimensions[n]] = position
-            checks |= checked
-        self._read(lhs, tuple(left), checks)
-        self._read(rhs, tuple(right))
-
-    def _group(self, output: Index, outputs: int, groups: int) -> Index:
-        group = convolution_group(output, outputs, groups)
-        if group is not None:
-            return group
-        self.pin(output)
-        return self._opaque(groups)
+def _positions(accumulation: Accumulation[Conditions]) -> list[Indices]:
+    """Return all positions of the loops of an accumulation, or one of variables if it is not unrolled."""
+    if not accumulation.unrolled:
+        return [tuple(Index.of(Variable(extent, "k")) for extent in accumulation.extents)]
+    return [tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, accumulation.extents))]
 
 
 class Accesses:

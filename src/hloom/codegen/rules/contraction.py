@@ -1,15 +1,17 @@
-"""Dots as elements: a loop over the contracted dimensions for every vector of results."""
+"""Element rules of dot and convolution: a loop over the terms of a sum for every vector of results."""
 
 from __future__ import annotations
 
-from hloom.codegen.accumulators import nested_reduction
+from collections.abc import Sequence
+
+from hloom.codegen.accumulators import accumulated
 from hloom.codegen.elements import Elements, element_rule
 from hloom.codegen.llvm import I1, Type, Value
 from hloom.codegen.target import fuses
 from hloom.codegen.types import Element, constant, register_type, round_to, wrap
 from hloom.ir.affine import Indices
+from hloom.ir.indexing import Read
 from hloom.ir.instruction import HloInstruction
-from hloom.plan.index_maps import dot_operand_indices
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
@@ -19,23 +21,24 @@ def accumulator_type(result: ElementType) -> ElementType:
     return et.F32 if result.is_floating and result.bits < 32 else result
 
 
-@element_rule("dot")
-def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    lhs, rhs = instruction.operands
-    lhs_index, rhs_index, contracted = dot_operand_indices(instruction, indices)
+@element_rule("dot", "convolution")
+def _sum_of_products(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    accumulation = instruction.operation.accumulation(e, instruction, indices)
+    assert accumulation is not None
     result = instruction.shape.element_type
     kind = accumulator_type(result)
-    zero = constant(e.function, kind, 0, e.lanes)
 
-    def step(accumulators: list[Element]) -> list[Element]:
-        a = converted(e.element(lhs, lhs_index), lhs.shape.element_type, kind)
-        b = converted(e.element(rhs, rhs_index), rhs.shape.element_type, kind)
+    def step(accumulators: list[Element], terms: Sequence[Read[Value]]) -> list[Element]:
+        a, b = (converted(e.read(term), term.instruction.shape.element_type, kind) for term in terms)
+        inside = terms[0].condition
+        if inside is not None:  # both factors: zero times an infinite one is NaN
+            a, b = (e.choose(inside, factor, constant(e.function, kind, 0)) for factor in (a, b))
         return [multiply_add(e, kind, a, b, accumulators[0])]
 
-    made = nested_reduction(e, contracted, [zero], step)[0] if contracted else step([zero])[0]
-    if isinstance(made, tuple):
-        return made
-    return wrap(made, result) if kind is result else round_to(made, result)
+    (total,) = accumulated(e, accumulation, [constant(e.function, kind, 0, e.lanes)], step)
+    if isinstance(total, tuple):
+        return total
+    return wrap(total, result) if kind is result else round_to(total, result)
 
 
 def converted(value: Element, source: ElementType, target: ElementType) -> Element:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements
@@ -17,7 +18,7 @@ from hloom.codegen.types import Element
 from hloom.ir.affine import Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
-from hloom.plan.index_maps import reduced_operand_indices
+from hloom.operations.reduction import Reduce
 from hloom.plan.space import Space
 
 VECTORS: Final = 8
@@ -93,7 +94,7 @@ class OrderedReduction:
         return unflatten(loop.values, start)
 
     def _values(self, e: Elements) -> list[Element]:
-        source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
+        source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)
         return self.combiner.lift([spread(e, e.element(o, source)) for o in self.operands], self.types)
 
     def _block(self, lane: Variable, base: Value, vectors: int, start: list[Element]) -> list[Element]:

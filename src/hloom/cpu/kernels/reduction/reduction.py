@@ -21,7 +21,6 @@ from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Iota
 from hloom.plan.accesses import Accesses
-from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
 from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space
 
@@ -68,7 +67,7 @@ def emit_row_reduction(
     half = len(root.operands) // 2
     results = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
     kept_sizes = results[0].dimensions
-    sizes = reduced_sizes(root)
+    sizes = operation_of(root, Reduce).reduced_sizes(root.operands[0].shape)
     kept, reduced = _planned(inputs, root, members, kept_sizes, sizes)
     combiner = root.called_computations[0]
     plain = half == 1 and neutral_element(combiner, results[0].element_type) is not None
@@ -125,7 +124,7 @@ def _planned(
 ) -> tuple[Space, Space]:  # fmt: skip
     kept, reduced = split_space(kept_sizes, []), split_space(sizes, [])
     accesses = Accesses(inputs)
-    source = reduced_operand_indices(root, kept.indices, reduced.indices)
+    source = operation_of(root, Reduce).operand_indices(kept.indices, reduced.indices)
     for operand in root.operands[: len(root.operands) // 2]:
         accesses.element(operand, source)
     written = linearize(kept.indices, kept_sizes)
@@ -181,7 +180,7 @@ class RowReduction:
     def _first(self, lane: Variable) -> list[Element]:
         """Return the first vector of values: accumulators of a combiner without a neutral element."""
         lane.is_lane, lane.value = True, self.function.constant(I64, 0)
-        source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
+        source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)
         with self.vectors.scope():
             values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
             self.observe(source, values)
@@ -212,7 +211,7 @@ class RowReduction:
         return made
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
-        source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
+        source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)
         values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
         self.observe(source, values)
         # a combiner that ignores its arguments returns a scalar

@@ -20,14 +20,14 @@ from hloom.codegen.combining import Combiner, as_type
 from hloom.codegen.elements import NEAR, Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
-from hloom.codegen.rules.windows import window_place
 from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable, linearize
+from hloom.ir.indexing import MOST_UNROLLED
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.operations.window_reduction import SelectAndScatter
-from hloom.plan.accesses import MOST_UNROLLED_WINDOW
+from hloom.operations.windows import window_element
 from hloom.plan.kernel import KernelPlan
 
 WIDE: Final = 64
@@ -141,7 +141,7 @@ class _Windows:
         d, positions = self.window[-1], self.positions[-1].extent
         inside = not d.padding_low and positions * d.size <= self.operand.dimensions[-1]
         close = 1 < d.size <= NEAR and d.stride == d.size and d.window_dilation == 1
-        small = math.prod(d.size for d in self.window) <= MOST_UNROLLED_WINDOW
+        small = math.prod(d.size for d in self.window) <= MOST_UNROLLED
         return inside and close and small and positions >= 4
 
     def emit(self) -> LoopKernel:
@@ -186,11 +186,11 @@ class _Windows:
         at = [Index.of(v) for v in self.positions]
         value = self.e.load(self.source, tuple(at))
         (lifted,) = self.scatter.lift([value], [self.source.element_type])
-        if math.prod(d.size for d in self.window) > MOST_UNROLLED_WINDOW:
+        if math.prod(d.size for d in self.window) > MOST_UNROLLED:
             self._looped(at, lifted)
             return
         table = [
-            [window_place(self.e, p, Index(o), d, size) for o in range(d.size)]
+            [window_element(self.e, p, Index(o), d, size) for o in range(d.size)]
             for p, d, size in zip(at, self.window, self.operand.dimensions, strict=True)
         ]
         conditions = [inside for row in table for _, inside in row]
@@ -256,7 +256,7 @@ class _Windows:
             places: list[Index] = []
             inside: Value | None = None
             for p, v, d, size in zip(at, variables, self.window, self.operand.dimensions, strict=True):
-                place, condition = window_place(self.e, p, Index.of(v), d, size)
+                place, condition = window_element(self.e, p, Index.of(v), d, size)
                 places.append(place)
                 inside = self.e.both(inside, condition)
             number = self.e.index_value(linearize([Index.of(v) for v in variables], sizes))
