@@ -12,6 +12,7 @@ from hloom.codegen.llvm import I32, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import State, routine
 from hloom.codegen.llvm.structured import is_zero, repeat
+from hloom.cpu.runtime.routines.processor import pause
 
 CALLS: Final = State("library_calls", lock=I32, calls=I32, threads=I32)
 
@@ -21,6 +22,7 @@ def lock_library(f: Function) -> None:
     """Lock the counter of calls."""
     with repeat(f) as loop:
         loop.leave_if(is_zero(CALLS(f).atomic("lock").exchange(1, "acquire")))
+        pause(f)
 
 
 def _unlock(calls: Fields) -> None:
@@ -51,9 +53,9 @@ def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
     """End calls."""
     lock_library(f)
     calls = CALLS(f)
-    left = calls["calls"] - 1
-    calls["calls"] = left
-    with f.when(is_zero(left)):
+    remaining = calls["calls"] - 1
+    calls["calls"] = remaining
+    with f.when(is_zero(remaining)):
         _set_unless_one(f, calls, set, calls["threads"])
     _unlock(calls)
 

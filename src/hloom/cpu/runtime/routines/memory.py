@@ -85,11 +85,13 @@ def hloom_give(f: Function, memory: Fields, data: Value) -> None:
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_memory_malloc(f: Function, memory: Fields, bytes: Value) -> Value:
+    """Return memory of undefined content; null if there is none."""
     return hloom_take(f, memory, bytes)
 
 
 @routine(PTR, exported=True, memory=RECYCLED, count=I64, each=I64)
 def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) -> Value:
+    """Return memory of zeros for a number of elements; null if there is none or the product overflows."""
     most = f.constant(I64, _MOST_BYTES).unsigned_divide(f.intrinsic("umax", each, f.constant(I64, 1)))
     f.return_if(count.compare("ugt", most), 0)
     bytes = count * each
@@ -101,6 +103,7 @@ def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) 
 
 @routine(PTR, exported=True, memory=RECYCLED, old=PTR, bytes=I64)
 def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) -> Value:
+    """Move a block to memory of another size; null, with the old block unchanged, if there is none."""
     data = hloom_take(f, memory, bytes)
     with f.when(~(is_null(data) | is_null(old))):
         room = _block_of(f, old)["bytes"] - BLOCK.size
@@ -111,4 +114,5 @@ def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) 
 
 @routine(exported=True, memory=RECYCLED, data=PTR, bytes=I64)
 def hloom_memory_free(f: Function, memory: Fields, data: Value, bytes: Value) -> None:
+    """Recycle memory; the size is in the block's header."""
     hloom_give(f, memory, data)

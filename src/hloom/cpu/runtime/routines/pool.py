@@ -4,7 +4,14 @@ A region is opened by raising the generation to an odd number, and closed by rai
 Threads that are awake, or wake up in time, enter it; the caller waits only for those that did, so that a late
 thread costs nothing. The iterations are divided into a slice for each thread and the slices into chunks; a
 thread that has finished its own slice takes chunks of the others'. Which thread computes a chunk changes no
-result. The caller polls after each of its chunks, and drops the chunks that are left if it shall end.
+result. The caller polls after each of its chunks, and drops the remaining ones if it shall end.
+
+Orderings: A worker raises ``active`` and then reads the generation again; the caller raises the
+generation and then reads ``active``. All four are sequentially consistent, so that either the worker
+sees that the region is closed, or the caller sees the worker and waits. The pairs ``sleepers`` and
+generation, ``waiting`` and ``active`` exclude lost wake-ups in the same way. The acquiring load of the
+generation makes task and slices visible to workers; ``busy`` hands them from one caller to the next.
+``next`` is monotonic: adding to it alone decides which thread runs a chunk.
 """
 
 from __future__ import annotations
@@ -192,9 +199,9 @@ def wait_for_workers(f: Function, pool: Fields) -> None:
         spins.set(spins.get() + 1)
     pool.atomic("waiting").store(1, "seq_cst")
     with repeat(f) as loop:
-        left = active.load("seq_cst")
-        loop.leave_if(is_zero(left))
-        futex_wait(f, pool.address("active"), left)
+        workers = active.load("seq_cst")
+        loop.leave_if(is_zero(workers))
+        futex_wait(f, pool.address("active"), workers)
     pool.atomic("waiting").store(0, "seq_cst")
 
 

@@ -16,6 +16,7 @@ _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 _EVERYONE: Final = (1 << 31) - 1
 _AARCH64_YIELD: Final = 1
 
+# Variadic in C; both processors pass these arguments in the registers of a function with fixed parameters.
 syscall: Final = External("syscall", I64, I64, PTR, I32, I32, PTR, PTR, I32)
 
 
