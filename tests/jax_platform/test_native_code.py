@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,28 @@ def test_every_routine_is_called_by_name_or_by_the_interface() -> None:
     interface = {f"PJRT_{name}" for name in (*abi.FUNCTIONS, *abi.LAYOUT_FUNCTIONS)}
     text = "".join(file.read_text() for file in SOURCES.rglob("*.py") if "routines" not in file.parts)
     assert [name for name in names if name not in interface and f'"{name}"' not in text] == []
+
+
+def test_routines_are_listed_while_another_thread_imports() -> None:
+    """The code is compiled in a thread of its own, while the program goes on."""
+    interval, ended = sys.getswitchinterval(), threading.Event()
+
+    def load() -> None:
+        while not ended.is_set():
+            sys.modules.update({f"loaded{number}": sys for number in range(99)})
+            for number in range(99):
+                del sys.modules[f"loaded{number}"]
+
+    thread = threading.Thread(target=load)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        counts = {len(exported_routines()) for _ in range(100)}
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert len(counts) == 1
 
 
 def answer(name: str, **fields: int) -> tuple[Record, int | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from hloom.codegen.llvm.routines import Routine, routines_of
 from hloom.ir.registration import import_modules
 
@@ -12,6 +10,5 @@ def exported_routines() -> list[Routine]:
     """Return the routines of all files of this folder that PJRT's callers or Python call."""
     from hloom.jax.pjrt.routines.getters import GETTERS
 
-    import_modules(__name__, __path__)
-    modules = [module for name, module in sys.modules.items() if name.startswith(f"{__name__}.")]
-    return [*GETTERS, *(routine for routine in routines_of(*modules) if routine.exported)]
+    routines = routines_of(*import_modules(__name__, __path__))
+    return [*GETTERS, *(routine for routine in routines if routine.exported)]
