@@ -42,6 +42,8 @@ NOTATIONS: list[tuple[str, Groups]] = [
     ("mesh['a'=8] {'a':(4)2,'a':(1)2}", ((0, 4, 1, 5), (2, 6, 3, 7))),
     ("mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a'}", ((0, 1), (2, 3), (4, 5), (6, 7))),
     ("mesh['a'=2], device_ids=(1,0) {'a'}", ((1, 0),)),
+    ("mesh['a'=2,'b'=1] {'b'}", ((0,), (1,))),
+    ("mesh['a'=2] {}", ((0,), (1,))),
 ]
 
 
@@ -119,7 +121,6 @@ def test_the_canonical_form_means_the_same(permutation: list[int], sizes: list[i
         ("[8]<=[8]", "text.syntax"),
         ("[1,33554432]<=[33554432]", "replica-groups.device-count"),
         ("mesh['a'=2] {'c'}", "mesh.axis"),
-        ("mesh['a'=2] {}", "replica-groups.mesh-size"),
         ("mesh['a'=2,'b'=4] {'a':(1)2}", "mesh.sub-axis"),
         ("mesh['a'=6] {'a':(2)2}", "mesh.sub-axis"),
         ("mesh['a'=4] {'a':(1)2,'a':(1)2}", "mesh.axes-disjoint"),

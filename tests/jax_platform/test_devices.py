@@ -175,3 +175,25 @@ show("ppermute_start", [(0, 1), (1, 0)])
 """
     )
     assert run_program(program, "cpu", **FOUR) == run_program(program, "stock", **FOUR)
+
+
+ONE_DEVICE_AXES = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()).reshape(4, 1), ("a", "b"))
+x = jax.device_put(jnp.arange(16.0).reshape(8, 2), NamedSharding(mesh, P("a", "b")))
+def mapped(f, spec):
+    f = jax.shard_map(f, mesh=mesh, in_specs=P("a", "b"), out_specs=spec, check_vma=False)
+    return jax.jit(f)(x).tolist()
+print(mapped(lambda v: jax.lax.psum(v, "b") * 2, P("a")))
+print(mapped(lambda v: jax.lax.all_gather(v, "b", axis=1, tiled=True), P("a")))
+print(mapped(lambda v: jax.lax.all_to_all(v, "b", 0, 1, tiled=True), P("a", "b")))
+print(mapped(lambda v: jax.lax.psum_scatter(v, "b", tiled=True), P("a", "b")))
+print(mapped(lambda v: jax.lax.ppermute(v, "b", [(0, 0)]), P("a", "b")))
+"""
+
+
+def test_collectives_along_an_axis_of_one_device() -> None:
+    printed = run_program(ONE_DEVICE_AXES, "cpu", **FOUR)
+    assert printed == run_program(ONE_DEVICE_AXES, "stock", **FOUR)
+    assert len(printed.splitlines()) == 5
