@@ -56,3 +56,21 @@ print(y.format.layout.major_to_minor, y.unsafe_buffer_pointer() == x.ctypes.data
 
 def test_from_dlpack_is_a_view_in_the_order_of_the_tensor() -> None:
     assert run_program(VIEW, "cpu") == "(2, 0, 1) True\n"
+
+
+COPY = """
+import jax, jax.numpy as jnp, numpy as np
+x = np.arange(24, dtype=np.int32)
+try:
+    print(jnp.from_dlpack(x, copy=True))
+except jax.errors.JaxRuntimeError as error:
+    print("PJRT C API does not support HostBufferSemantics" in str(error))
+y = jnp.array(jnp.from_dlpack(x))
+x[:] = 7
+print(y.tolist() == list(range(24)))
+"""
+
+
+def test_copies_of_dlpack_tensors_are_made_after_the_import() -> None:
+    """jaxlib refuses ``copy=True`` before it calls the plug-in."""
+    assert run_program(COPY, "cpu") == "True\nTrue\n"
