@@ -202,7 +202,8 @@ def test_checkpoints_of_two_processes(tmp_path: Path) -> None:
     """Orbax restores what two processes saved, in two processes and in one, with other shardings too."""
     program = f"""
 import orbax.checkpoint as orbax
-folder, step = {str(tmp_path / "saved")!r}, jnp.int32(7)
+folder = {str(tmp_path / "saved")!r}
+step = jax.device_put(jnp.int32(7), NamedSharding(mesh, P()))
 state = {{"x": x, "total": total(x), "step": step}}
 with orbax.StandardCheckpointer() as checkpointer:
     if SAVES:
@@ -211,7 +212,7 @@ with orbax.StandardCheckpointer() as checkpointer:
     target = {{
         "x": jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
         "total": jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, P(None, "x"))),
-        "step": jax.ShapeDtypeStruct((), jnp.int32, sharding=NamedSharding(mesh, P())),
+        "step": jax.ShapeDtypeStruct((), jnp.int32, sharding=step.sharding),
     }}
     restored = checkpointer.restore(folder, target)
 results = [restored["x"], restored["total"], restored["step"]]
