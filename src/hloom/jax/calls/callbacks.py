@@ -10,7 +10,7 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -127,56 +127,67 @@ class _Site:
         from hloom.operations.ffi_attributes import parse_attributes
 
         self._function = functions[int(parse_attributes(call.backend_config)["index"])]
-        self._operands = [_form(o.shape) for o in call.operands]
-        self._results = [_form(shape) for shape in _parts(call.shape)]
+        self._operands = [_memory(o.shape) for o in call.operands]
+        self._results = [_memory(shape) for shape in _parts(call.shape)]
         self._words = ctypes.c_uint64 * (len(self._operands) + len(self._results))
 
     def run(self, pointers: int) -> None:
         """Call the function with the operands, and write its results."""
         addresses = self._words.from_address(pointers)
         count = len(self._operands)
-        arguments = [
-            None if form is None else _copy(form, address)
-            for form, address in zip(self._operands, addresses[:count], strict=True)
-        ]
-        results: Any = self._function(*arguments)
+        operands = zip(self._operands, addresses[:count], strict=True)
+        results: Any = self._function(*[memory and memory.copy(address) for memory, address in operands])
         values = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
-        for form, address, value in zip(self._results, addresses[count:], values, strict=True):
-            if form is not None:
-                dimensions, dtype, kind = form
-                memory: Any = kind.from_address(address) if address else None
-                result = np.ndarray(dimensions, dtype, memory)
-                result[...] = value if np.shape(value) == dimensions else np.reshape(value, dimensions)
+        for memory, address, value in zip(self._results, addresses[count:], values, strict=True):
+            if memory is not None:
+                memory.write(address, value)
 
 
-_Form: TypeAlias = "tuple[tuple[int, ...], np.dtype[Any], type[ctypes.Array[ctypes.c_uint8]]]"
-"""Dimensions, type and memory of an array."""
+class _Memory:
+    """The memory of an operand or result of a call, which mostly has the address of the call before."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._dimensions = shape.dimensions
+        self._dtype = np.dtype(shape.element_type.numpy_dtype)
+        self._bytes = shape.element_count * self._dtype.itemsize
+        self._type = ctypes.c_uint8 * self._bytes
+        self._last = 0, np.empty(0)
+
+    def _view(self, address: int) -> np.ndarray[Any, Any]:
+        """Return a view of the array at an address."""
+        last, view = self._last
+        if last != address or not address:
+            block: Any = self._type.from_address(address) if address else None
+            view = np.ndarray(self._dimensions, self._dtype, block)
+            self._last = address, view
+        return view
+
+    def copy(self, address: int) -> np.ndarray[Any, Any]:
+        """Return a copy that cannot be written to; a large one in recycled memory.
+
+        The C library returns blocks of megabytes to the system, and getting them again costs more than the
+        copy.
+        """
+        memory = native().call("pjrt_take", self._bytes) if self._bytes >= _RECYCLED_BYTES else None
+        if memory:
+            ctypes.memmove(memory, address, self._bytes)
+            block: Any = self._type.from_address(memory)
+            weakref.finalize(block, native().call, "pjrt_give", memory).atexit = False
+            array = np.ndarray(self._dimensions, self._dtype, block)
+        else:
+            array = self._view(address).copy()
+        array.flags.writeable = False
+        return array
+
+    def write(self, address: int, value: Any) -> None:
+        """Write the value of a result, which is reshaped."""
+        shape = self._dimensions
+        self._view(address)[...] = value if np.shape(value) == shape else np.reshape(value, shape)
 
 
-def _form(shape: Shape) -> _Form | None:
-    """Return the form of an array; None for a token."""
-    if not shape.is_array:
-        return None
-    dtype = np.dtype(shape.element_type.numpy_dtype)
-    return shape.dimensions, dtype, ctypes.c_uint8 * (shape.element_count * dtype.itemsize)
-
-
-def _copy(form: _Form, address: int) -> np.ndarray[Any, Any]:
-    """Return a copy of the array at an address that cannot be written to; large ones in recycled memory.
-
-    The C library returns blocks of megabytes to the system, and getting them again costs more than the copy.
-    """
-    dimensions, dtype, kind = form
-    size = ctypes.sizeof(kind)
-    memory = native().call("pjrt_take", size) if size >= _RECYCLED_BYTES else None
-    if not memory:
-        return np.ndarray(dimensions, dtype, ctypes.string_at(address, size) if size else b"")
-    ctypes.memmove(memory, address, size)
-    block: Any = kind.from_address(memory)
-    weakref.finalize(block, native().call, "pjrt_give", memory).atexit = False
-    array = np.ndarray(dimensions, dtype, block)
-    array.flags.writeable = False
-    return array
+def _memory(shape: Shape) -> _Memory | None:
+    """Return the memory of an array; None for a token."""
+    return _Memory(shape) if shape.is_array else None
 
 
 def _parts(shape: Shape) -> tuple[Shape, ...]:
