@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hloom.analysis.in_flight import check_values_in_flight
 from hloom.devices.world import VirtualDevice
 from hloom.errors import HloError
-from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program
@@ -55,6 +54,8 @@ class EvaluatedDeviceProgram(DeviceProgram):
     """A module with an evaluator for one device."""
 
     def __init__(self, module: HloModule, device: VirtualDevice) -> None:
+        from hloom.evaluate.evaluator import Evaluator
+
         self._module = module
         self._evaluator = Evaluator(device)
 
