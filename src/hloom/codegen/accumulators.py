@@ -19,16 +19,16 @@ def flatten(elements: Sequence[Element]) -> list[Value]:
 
 def unflatten(values: Sequence[Value], like: Sequence[Element]) -> list[Element]:
     """Return elements of the same kinds as ``like`` from registers."""
-    found: list[Element] = []
-    place = 0
+    elements: list[Element] = []
+    position = 0
     for element in like:
         if isinstance(element, tuple):
-            found.append((values[place], values[place + 1]))
-            place += 2
+            elements.append((values[position], values[position + 1]))
+            position += 2
         else:
-            found.append(values[place])
-            place += 1
-    return found
+            elements.append(values[position])
+            position += 1
+    return elements
 
 
 def spread(e: Elements, element: Element) -> Element:
@@ -43,11 +43,11 @@ def nested_reduction(
     """Emit loops over variables that carry accumulators through ``round_``."""
     if not variables:
         return [spread(e, x) for x in round_(start)]
-    first, *rest = variables
+    first, *inner = variables
     with e.function.loop(0, first.trips, 1, flatten(start)) as loop, e.scope():
         first.value = loop.index
-        made = nested_reduction(e, rest, unflatten(loop.values, start), round_)
-        loop.next(*flatten(made))
+        totals = nested_reduction(e, inner, unflatten(loop.values, start), round_)
+        loop.next(*flatten(totals))
     return unflatten(loop.values, start)
 
 

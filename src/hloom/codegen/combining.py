@@ -80,22 +80,23 @@ class Combiner:
             a, b = e.together([accumulators[0], values[0]])
             assert isinstance(a, Value) and isinstance(b, Value)
             return [a + b if self.plain == "add" else a * b]
-        made = e.apply(self.computation, [*accumulators, *values])
+        combined = e.apply(self.computation, [*accumulators, *values])
         root = self.computation.root.shape
         results = root.tuple_shapes if root.is_tuple else (root,)
         return [
-            as_type(x, r.element_type, t) for x, r, t in zip(made, results, self.accumulators, strict=True)
+            as_type(x, r.element_type, t)
+            for x, r, t in zip(combined, results, self.accumulators, strict=True)
         ]
 
     def lower(self, accumulators: Sequence[Element], targets: Sequence[ElementType]) -> list[Element]:
         """Round accumulators to the types of the results."""
-        made: list[Element] = []
+        lowered: list[Element] = []
         for value, source, target in zip(accumulators, self.accumulators, targets, strict=True):
             if self.plain in ("add", "multiply") and source.is_floating and isinstance(value, Value):
-                made.append(round_to(value, target) if target.bits < 32 else value)
+                lowered.append(round_to(value, target) if target.bits < 32 else value)
             else:
-                made.append(as_type(value, source, target))
-        return made
+                lowered.append(as_type(value, source, target))
+        return lowered
 
 
 def neutral_element(computation: HloComputation, element_type: ElementType) -> float | None:

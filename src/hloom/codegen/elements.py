@@ -170,11 +170,11 @@ class Elements(EmittedIndexing):
             if (instruction, indices) in scope.leaves:
                 return scope.leaves[instruction, indices]
         if isinstance(instruction.operation, Tuple):
-            made = [self.element(o, indices) for o in instruction.operands]
+            elements = [self.element(o, indices) for o in instruction.operands]
         else:
-            made = LEAF_RULES[instruction.opcode](self, instruction, indices)
-        self.scopes[-1].leaves[instruction, indices] = made
-        return made
+            elements = LEAF_RULES[instruction.opcode](self, instruction, indices)
+        self.scopes[-1].leaves[instruction, indices] = elements
+        return elements
 
     def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
         """Emit an elementwise operation; scalars are repeated if another operand is a vector."""
@@ -207,9 +207,9 @@ class Elements(EmittedIndexing):
             case Tuple():
                 return [leaf for o in operands for leaf in (o if isinstance(o, list) else [o])]
             case GetTupleElement(index=index):
-                (whole,) = operands
-                assert isinstance(whole, list)
-                return whole[index]
+                (leaves_,) = operands
+                assert isinstance(leaves_, list)
+                return leaves_[index]
             case Call() | Fusion():
                 leaves = self.apply(instruction.called_computations[0], flat)
                 return leaves if instruction.shape.is_tuple else leaves[0]
@@ -274,26 +274,26 @@ class Elements(EmittedIndexing):
                 return scope.columns[key]
         f, lanes = self.function, self.lanes
         if step == 1:
-            made = f.load(stored.vector(lanes), f.offset(base, self.parts(block)[0] + ahead, stored))
+            column = f.load(stored.vector(lanes), f.offset(base, self.parts(block)[0] + ahead, stored))
         elif step % 2 == 0:
             half = step // 2
             parts = [
                 self._column(base, block, half, residue % half, ahead + distance, stored)
                 for distance in (0, half * lanes)
             ]
-            made = parts[0].shuffle(range(residue // half, 2 * lanes, 2), parts[1])
+            column = parts[0].shuffle(range(residue // half, 2 * lanes, 2), parts[1])
         else:
             vectors = [self._column(base, block, 1, 0, ahead + k * lanes, stored) for k in range(step)]
             places = [divmod(residue + step * lane, lanes) for lane in range(lanes)]
-            made = vectors[0].shuffle([place if source == 0 else -1 for source, place in places])
+            column = vectors[0].shuffle([lane_at if source == 0 else -1 for source, lane_at in places])
             for number in range(1, step):
                 order = [
-                    lanes + place if source == number else lane if source < number else -1
-                    for lane, (source, place) in enumerate(places)
+                    lanes + lane_at if source == number else lane if source < number else -1
+                    for lane, (source, lane_at) in enumerate(places)
                 ]
-                made = made.shuffle(order, vectors[number])
-        self.scopes[-1].columns[key] = made
-        return made
+                column = column.shuffle(order, vectors[number])
+        self.scopes[-1].columns[key] = column
+        return column
 
     def _load_near(self, first: Value, step: int, stored: Type) -> Value:
         """Select lanes a few elements apart, or reversed, from whole vectors; nothing beyond them is read."""
@@ -308,17 +308,17 @@ class Elements(EmittedIndexing):
             loaded = [masked_load(wide, f.offset(first, low, stored), mask)]
         else:
             loaded = [f.load(wide, f.offset(first, low + start, stored)) for start in starts]
-        chosen = [min((place - low) // lanes, len(starts) - 1) for place in places]
-        made = loaded[0].shuffle([
-            place - low if source == 0 else -1 for place, source in zip(places, chosen, strict=True)
+        sources = [min((offset - low) // lanes, len(starts) - 1) for offset in places]
+        vector = loaded[0].shuffle([
+            offset - low if source == 0 else -1 for offset, source in zip(places, sources, strict=True)
         ])  # fmt: skip
         for number in range(1, len(loaded)):
             order = [
-                lanes + place - low - starts[number] if source == number else lane if source < number else -1
-                for lane, (place, source) in enumerate(zip(places, chosen, strict=True))
+                lanes + offset - low - starts[number] if source == number else lane if source < number else -1
+                for lane, (offset, source) in enumerate(zip(places, sources, strict=True))
             ]
-            made = made.shuffle(order, loaded[number])
-        return made
+            vector = vector.shuffle(order, loaded[number])
+        return vector
 
     def _load_pair(
         self, view: View, linear: Index, scalar: Value, coefficient: int, vector: Value | None, part: Type

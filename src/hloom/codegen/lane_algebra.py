@@ -79,9 +79,9 @@ def scatter(e: Elements, view: View, indices: Indices, value: Element) -> None:
     stored = storage_type(view.element_type)
     registers = parts(value)
     for k, register in enumerate(registers):
-        place = e.index_value(linear * len(registers) + k)
+        offset = e.index_value(linear * len(registers) + k)
         mask = e.lane_mask() if e.mask is not None else None
-        scatter_lanes(e.wide(register), f.offset(view.pointer, place, stored), mask)
+        scatter_lanes(e.wide(register), f.offset(view.pointer, offset, stored), mask)
 
 
 class Scratch:
@@ -109,8 +109,8 @@ class Scratch:
         """Return the element at an index."""
         f = self.e.function
         align = self.type.size
-        found = [f.load(self.type, self._place(indices, k), align=align) for k in range(self.count)]
-        return (found[0], found[1]) if self.count == 2 else found[0]
+        registers = [f.load(self.type, self._place(indices, k), align=align) for k in range(self.count)]
+        return (registers[0], registers[1]) if self.count == 2 else registers[0]
 
     def set(self, element: Element, *indices: Value) -> None:
         """Change the element at an index."""

@@ -66,12 +66,12 @@ def outer_loops(
     if not variables:
         yield
         return
-    first, *rest = variables
+    first, *inner = variables
     with function.loop(begin, end) as loop:
         first.value = loop.index
         zero = function.constant(I64, 0)
-        limit = function.constant(I64, rest[0].trips) if rest else zero
-        with outer_loops(function, rest, zero, limit):
+        limit = function.constant(I64, inner[0].trips) if inner else zero
+        with outer_loops(function, inner, zero, limit):
             yield
         first.value = None
 
@@ -82,16 +82,16 @@ def vector_loop(
     """Emit ``body`` for vectors of the lane variable in [begin, end), then masked for the remainder."""
     function, lanes = elements.function, elements.lanes
     variable.is_lane = True
-    whole = end if exact else begin + ((end - begin) & -lanes)
-    with function.loop(begin, whole, lanes) as loop, elements.scope():
+    last = end if exact else begin + ((end - begin) & -lanes)
+    with function.loop(begin, last, lanes) as loop, elements.scope():
         variable.value = loop.index
         body()
     if not exact:
-        with function.when(whole.compare("slt", end)), elements.scope():
-            variable.value = whole
-            left = (end - whole).cast("trunc", I32).splat(lanes)
+        with function.when(last.compare("slt", end)), elements.scope():
+            variable.value = last
+            remainder = (end - last).cast("trunc", I32).splat(lanes)
             numbers = function.constant(I32.vector(lanes), list(range(lanes)))
-            with elements.masked(numbers.compare("ult", left)):
+            with elements.masked(numbers.compare("ult", remainder)):
                 body()
     variable.value = None
 
@@ -153,8 +153,8 @@ def emit_loop_kernel(
     ]
 
     def body() -> None:
-        made = root_values(elements, roots, space.indices)
-        for target, value in zip(targets, made, strict=True):
+        values = root_values(elements, roots, space.indices)
+        for target, value in zip(targets, values, strict=True):
             elements.store(target, space.indices, value)
 
     for scalar in inputs:
@@ -208,15 +208,15 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
     loop = _turning(members)
     if loop is not None:
         registers = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)
-        wanted = 4 if registers <= 3 else 2 if registers <= 6 else 1
-        while wanted > 1 and rounds % wanted:
-            wanted //= 2
-        return wanted
+        count = 4 if registers <= 3 else 2 if registers <= 6 else 1
+        while count > 1 and rounds % count:
+            count //= 2
+        return count
     chain = sum(LATENCY.get(m.operation.element_cost, 1) for m in members if m.operation.elementwise)
-    wanted = 4 if chain >= 40 else 2 if chain >= 12 else 1
-    while wanted > 1 and rounds % wanted:
-        wanted //= 2
-    return wanted
+    count = 4 if chain >= 40 else 2 if chain >= 12 else 1
+    while count > 1 and rounds % count:
+        count //= 2
+    return count
 
 
 def root_values(

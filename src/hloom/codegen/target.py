@@ -83,12 +83,16 @@ class Target:
         if architecture not in _ARCHITECTURE_OF.values():
             message = f"the target's architecture is {architecture!r}; known are x86_64 and aarch64"
             raise HloError(message, rule="cpu.target-architecture")
-        chosen = cpu or ("x86-64" if architecture == "x86_64" else "generic")
-        fits = chosen.startswith("x86") == (architecture == "x86_64")
-        if chosen not in _FEATURES_OF or not fits:
-            known = ", ".join(c for c in _FEATURES_OF if c.startswith("x86") == (architecture == "x86_64"))
-            raise HloError(f"the target's CPU is {chosen!r}; known are {known}", rule="cpu.target-cpu")
-        return Target(triple, chosen, _FEATURES_OF[chosen])
+        processor = cpu or ("x86-64" if architecture == "x86_64" else "generic")
+        fits = processor.startswith("x86") == (architecture == "x86_64")
+        if processor not in _FEATURES_OF or not fits:
+            processors = ", ".join(
+                c for c in _FEATURES_OF if c.startswith("x86") == (architecture == "x86_64")
+            )
+            raise HloError(
+                f"the target's CPU is {processor!r}; known are {processors}", rule="cpu.target-cpu"
+            )
+        return Target(triple, processor, _FEATURES_OF[processor])
 
     @property
     def architecture(self) -> str:
@@ -183,17 +187,17 @@ _MODEL_KEYS: Final = (
 
 def first_processor(cpuinfo: Path) -> dict[str, str]:
     """Return the first processor's fields of a file such as ``/proc/cpuinfo``; none if it does not exist."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     try:
         with cpuinfo.open() as lines:
             for line in lines:
                 if not line.strip():
                     break
                 key, _, value = line.partition(":")
-                found[key.strip()] = value.strip()
+                fields[key.strip()] = value.strip()
     except OSError:
         pass
-    return found
+    return fields
 
 
 # -- facts that code generation depends on

@@ -60,9 +60,9 @@ def register_type(element_type: ElementType) -> Type:
 
 def parts(*elements: Element) -> tuple[Value, ...]:
     """Return elements that are known not to be pairs."""
-    found = tuple([e for e in elements if isinstance(e, Value)])
-    assert len(found) == len(elements)
-    return found
+    values = tuple([e for e in elements if isinstance(e, Value)])
+    assert len(values) == len(elements)
+    return values
 
 
 def wrap(value: Value, element_type: ElementType) -> Value:
@@ -127,8 +127,8 @@ def round_to(value: Value, element_type: ElementType) -> Value:
         rounded = bits + (bits.logical_shift_right(16) & 1) + 0x7FFF
         # adding might carry a NaN over into infinity
         absent = (bits & -0x80000000) | 0x7FC00000
-        kept = value.compare("uno", value).select(absent, rounded)
-        return (kept & -0x10000).bitcast(value.type)
+        result = value.compare("uno", value).select(absent, rounded)
+        return (result & -0x10000).bitcast(value.type)
     if element_type is et.F16 and converts_half(value.function.target):
         return value.cast("fptrunc", F16).cast("fpext", F32)
     return round_small(value, element_type) if is_small(element_type) else value

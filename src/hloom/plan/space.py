@@ -33,14 +33,14 @@ class Space:
         numbers: dict[Variable, int] = {}
         parts = dict(zip(self.variables, self.merged, strict=False))
         for variable, iteration in iterations.items():
-            rest = iteration
+            outer = iteration
             for part in parts.get(variable, (variable,)):
-                rest, numbers[part] = divmod(rest, part.extent)
-        kept = set(self.variables) - set(iterations)
+                outer, numbers[part] = divmod(outer, part.extent)
+        loops = set(self.variables) - set(iterations)
         return tuple(
             Index(
                 index.constant + sum(c * numbers[v] for v, c in index.terms if v in numbers),
-                ((v, c) for v, c in index.terms if v in kept),
+                ((v, c) for v, c in index.terms if v in loops),
             )
             for index in self.separate or self.indices
         )
@@ -71,13 +71,13 @@ def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Va
         pinned: variables used outside addresses; their loops are not merged.
     """
     coefficients = [dict(index.terms) for index in set(accesses)]
-    kept: list[Variable] = []
+    loops: list[Variable] = []
     merged: dict[Variable, list[Variable]] = {}
     for variable in reversed(space.variables):
         if variable.extent == 1:
             continue
-        if kept:
-            inner = kept[-1]
+        if loops:
+            inner = loops[-1]
             fits = (
                 variable not in pinned
                 and inner not in pinned
@@ -87,8 +87,8 @@ def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Va
                 inner.trips *= variable.extent
                 merged[inner].append(variable)
                 continue
-        kept.append(variable)
+        loops.append(variable)
         merged[variable] = [variable]
     indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v in merged)) for i in space.indices)
-    variables = tuple(reversed(kept))
+    variables = tuple(reversed(loops))
     return Space(variables, indices, tuple(tuple(merged[v]) for v in variables), space.indices)

@@ -139,8 +139,8 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
 
 def takes_range(x: Value, element_type: ElementType) -> bool:
     """Return whether VRANGE computes maximum and minimum of x; it orders zeros by sign, as these require."""
-    whole = x.type.lanes * x.type.size >= 16
-    return whole and x.type.scalar in (F32, F64) and has_avx512(x.function.target)
+    fills_register = x.type.lanes * x.type.size >= 16
+    return fills_register and x.type.scalar in (F32, F64) and has_avx512(x.function.target)
 
 
 def _range(x: Value, y: Value, which: int) -> Value:
@@ -150,8 +150,8 @@ def _range(x: Value, y: Value, which: int) -> Value:
     name = f"llvm.x86.avx512.mask.range.{'ps' if x.type.scalar is F32 else 'pd'}.{bits}"
     mask_type = I16 if lanes == 16 else I8
     extra = [f.constant(I32, 4)] if bits == 512 else []
-    chosen = f.call(x.type, name, x, y, f.constant(I32, which), x, f.constant(mask_type, -1), *extra)
-    return x.compare("uno", y).select(x + y, chosen)
+    extremes = f.call(x.type, name, x, y, f.constant(I32, which), x, f.constant(mask_type, -1), *extra)
+    return x.compare("uno", y).select(x + y, extremes)
 
 
 def _name(which: str, element_type: ElementType) -> str:
@@ -163,8 +163,10 @@ def _name(which: str, element_type: ElementType) -> str:
 def _first_of(a: Element, b: Element, relation: str, strict: str) -> Element:
     """Select ``a`` if the relation with ``b`` holds or ``a`` is NaN, else ``b``."""
     assert isinstance(a, tuple) and isinstance(b, tuple)
-    whole = a[1].compare("ord", b[1])
-    first = (a[0].compare(strict, b[0]) & whole) | (a[0].compare("oeq", b[0]) & a[1].compare(relation, b[1]))
+    ordered = a[1].compare("ord", b[1])
+    first = (a[0].compare(strict, b[0]) & ordered) | (
+        a[0].compare("oeq", b[0]) & a[1].compare(relation, b[1])
+    )
     first = first | a[0].compare("uno", a[1])
     return first.select(a[0], b[0]), first.select(a[1], b[1])
 
@@ -185,10 +187,10 @@ def quotient(x: Value, y: Value, element_type: ElementType) -> Value:
         return x / y if signed else x.unsigned_divide(y)
     if not x.type.lanes or x.type.size == 8:
         return _divided(x, y, signed)
-    made = _quotient_of_floats(x, y, signed)
+    ratio = _quotient_of_floats(x, y, signed)
     if signed and x.type.size == 4:
-        made = y.compare("eq", -1).select(-x, made)
-    return y.compare("eq", 0).select(-1, made)
+        ratio = y.compare("eq", -1).select(-x, ratio)
+    return y.compare("eq", 0).select(-1, ratio)
 
 
 def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
@@ -200,8 +202,8 @@ def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
     # integers narrower than 32 bits fit a signed one, whether signed or not
     kind = "s" if signed or element is not I32 else "u"
     ratio = x.cast(f"{kind}itofp", real) / y.cast(f"{kind}itofp", real)
-    whole = ratio.cast(f"fpto{kind}i", I32)
-    return whole if element is I32 else whole.cast("trunc", element)
+    truncated = ratio.cast(f"fpto{kind}i", I32)
+    return truncated if element is I32 else truncated.cast("trunc", element)
 
 
 def _divided(x: Value, y: Value, signed: bool) -> Value:

@@ -138,13 +138,13 @@ def _float_to_integer(a: Value, target: ElementType) -> Value:
         # the bounds are floats: clamp before converting
         bounded = a.compare("olt", float(low)).select(float(low), a)
         bounded = bounded.compare("ogt", float(high)).select(float(high), bounded)
-        whole = number.select(bounded, 0.0).cast("fptosi", I32)
-        return whole.cast("trunc", register_type(target))
+        integer = number.select(bounded, 0.0).cast("fptosi", I32)
+        return integer.cast("trunc", register_type(target))
     register = I64 if bits == 64 else I32
-    whole = a.cast("fptosi" if signed else "fptoui", register)
-    whole = a.compare("oge", float(high + 1)).select(high, whole)
-    whole = a.compare("olt", float(low)).select(low, whole)
-    return number.select(whole, 0)
+    integer = a.cast("fptosi" if signed else "fptoui", register)
+    integer = a.compare("oge", float(high + 1)).select(high, integer)
+    integer = a.compare("olt", float(low)).select(low, integer)
+    return number.select(integer, 0)
 
 
 # -- reduce-precision

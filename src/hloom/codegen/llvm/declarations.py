@@ -27,8 +27,8 @@ class Declaration:
         self.name = name
         self.result: Type = result or VOID
         self.parameter_types: Sequence[Type] = tuple(parameters)
-        stated = parameter_attributes or {}
-        self.parameter_attributes = [stated.get(number, ()) for number in range(len(parameters))]
+        stated_attributes = parameter_attributes or {}
+        self.parameter_attributes = [stated_attributes.get(number, ()) for number in range(len(parameters))]
         self.attributes: tuple[Attribute, ...] = tuple(attributes)
 
 

@@ -139,8 +139,8 @@ class Select(Instruction):
 
     def line(self) -> str:
         condition, kind = self.condition, self.type.text
-        chosen = f"{kind} {self.yes.name}, {kind} {self.no.name}"
-        return f"  {self.name} = select {condition.type.text} {condition.name}, {chosen}"
+        alternatives = f"{kind} {self.yes.name}, {kind} {self.no.name}"
+        return f"  {self.name} = select {condition.type.text} {condition.name}, {alternatives}"
 
 
 class Extract(Instruction):

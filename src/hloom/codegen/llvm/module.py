@@ -124,10 +124,10 @@ class Function:
             key = type, value if value and value == value else _special(type, value)
         else:
             key = type, tuple([n if n and n == n else _special(type, n) for n in value])
-        known = self.constants.get(key)
-        if known is None:
-            known = self.constants[key] = Constant(self, type, _as_element(type, value), key)
-        return known
+        constant = self.constants.get(key)
+        if constant is None:
+            constant = self.constants[key] = Constant(self, type, _as_element(type, value), key)
+        return constant
 
     def operand(self, type: Type, value: Operand) -> Value:
         """Return an operand as a value: numbers become constants of the type."""
@@ -135,18 +135,18 @@ class Function:
 
     def poison(self, type: Type) -> Value:
         """Return an undefined value."""
-        known = self._poisons.get(type)
-        if known is None:
-            known = self._poisons[type] = Poison(self, type)
-        return known
+        poison = self._poisons.get(type)
+        if poison is None:
+            poison = self._poisons[type] = Poison(self, type)
+        return poison
 
     def address(self, symbol: str) -> Value:
         """Return the address of a global constant or a function of the module."""
-        known = self._addresses.get(symbol)
-        if known is None:
+        address = self._addresses.get(symbol)
+        if address is None:
             self.symbols[symbol] = None
-            known = self._addresses[symbol] = GlobalAddress(self, symbol)
-        return known
+            address = self._addresses[symbol] = GlobalAddress(self, symbol)
+        return address
 
     # -- instructions; values have operators for most of these
 
@@ -159,22 +159,22 @@ class Function:
         """Append a two-operand instruction on values of one type."""
         if not isinstance(b, Value):
             b = self.constant(a.type, b)
-        made = Binary(self, opcode, a, b)
-        self._append(made)
-        return made
+        instruction = Binary(self, opcode, a, b)
+        self._append(instruction)
+        return instruction
 
     def flagged_binary(self, opcode: str, flags: tuple[str, ...], a: Value, b: Value) -> Value:
         """Append a two-operand instruction with flags, such as ``nsw``."""
-        made = FlaggedBinary(self, opcode, a, b)
-        made.flags = flags
-        self._append(made)
-        return made
+        instruction = FlaggedBinary(self, opcode, a, b)
+        instruction.flags = flags
+        self._append(instruction)
+        return instruction
 
     def unary(self, opcode: str, a: Value) -> Value:
         """Append a one-operand instruction whose result has the operand's type."""
-        made = Unary(self, a.type, opcode, a)
-        self._append(made)
-        return made
+        instruction = Unary(self, a.type, opcode, a)
+        self._append(instruction)
+        return instruction
 
     def compare(self, predicate: str, a: Value, b: Operand) -> Value:
         """Append ``fcmp`` or ``icmp``."""
@@ -182,9 +182,9 @@ class Function:
             b = self.constant(a.type, b)
         type = a.type
         opcode = "fcmp" if type.is_float else "icmp"
-        made = Compare(self, I1.vector(type.lanes) if type.lanes else I1, opcode, predicate, a, b)
-        self._append(made)
-        return made
+        instruction = Compare(self, I1.vector(type.lanes) if type.lanes else I1, opcode, predicate, a, b)
+        self._append(instruction)
+        return instruction
 
     def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
         """Append a choice; at least one of the alternatives is a Value."""
@@ -194,37 +194,37 @@ class Function:
             yes = self.constant(no.type, yes)
         elif not isinstance(no, Value):
             no = self.constant(yes.type, no)
-        made = Select(self, condition, yes, no)
-        self._append(made)
-        return made
+        instruction = Select(self, condition, yes, no)
+        self._append(instruction)
+        return instruction
 
     def convert(self, opcode: str, value: Value, type: Type) -> Value:
         """Append a conversion: ``sitofp``, ``bitcast``, ``ptrtoint``, ..."""
         if type is value.type:
             return value
-        made = Unary(self, type, opcode, value)
-        self._append(made)
-        return made
+        instruction = Unary(self, type, opcode, value)
+        self._append(instruction)
+        return instruction
 
     def extract(self, vector: Value, lane: int | Value) -> Value:
         """Append ``extractelement``."""
-        made = Extract(self, vector, self.operand(I64, lane))
-        self._append(made)
-        return made
+        instruction = Extract(self, vector, self.operand(I64, lane))
+        self._append(instruction)
+        return instruction
 
     def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
         """Append ``insertelement``."""
-        made = Insert(self, vector, scalar, self.operand(I64, lane))
-        self._append(made)
-        return made
+        instruction = Insert(self, vector, scalar, self.operand(I64, lane))
+        self._append(instruction)
+        return instruction
 
     def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
         """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
         if other is None:
             other = self.poison(vector.type)
-        made = ShuffleVector(self, vector, other, tuple(lanes))
-        self._append(made)
-        return made
+        instruction = ShuffleVector(self, vector, other, tuple(lanes))
+        self._append(instruction)
+        return instruction
 
     def call(
         self, result: Type | None, callee: Callee | str, *arguments: Value,
@@ -232,12 +232,12 @@ class Function:
     ) -> Value:  # fmt: skip
         """Append a call; a function that the module does not know by its name is declared."""
         if isinstance(callee, str):
-            known = self.module.callee(callee)
-            callee = known or self.module.declare(callee, result, [a.type for a in arguments])
+            declaration = self.module.callee(callee)
+            callee = declaration or self.module.declare(callee, result, [a.type for a in arguments])
         self.symbols[callee.name] = None
-        made = Call(self, result or VOID, callee.name, arguments, attributes)
-        self._append(made)
-        return made
+        instruction = Call(self, result or VOID, callee.name, arguments, attributes)
+        self._append(instruction)
+        return instruction
 
     def call_pointer(self, result: Type | None, callee: Value, *arguments: Value) -> Value:
         """Append a call of the function at an address."""
@@ -261,15 +261,15 @@ class Function:
                 return pointer
             index = self.constant(I64, index)
         lanes = index.type.lanes
-        made = Offset(self, PTR.vector(lanes) if lanes else PTR, element, pointer, index)
-        self._append(made)
-        return made
+        instruction = Offset(self, PTR.vector(lanes) if lanes else PTR, element, pointer, index)
+        self._append(instruction)
+        return instruction
 
     def load(self, type: Type, pointer: Value, *, align: int = 0) -> Value:
         """Load a value; alignment defaults to that of one element."""
-        made = Load(self, type, pointer, align or type.size)
-        self._append(made)
-        return made
+        instruction = Load(self, type, pointer, align or type.size)
+        self._append(instruction)
+        return instruction
 
     def store(self, value: Value, pointer: Value, *, align: int = 0) -> None:
         """Store a value; alignment defaults to that of one element."""
@@ -280,9 +280,9 @@ class Function:
 
         Its alignment defaults to that of the module's memory; the count may be changed until `finish`.
         """
-        made = StackMemory(self, type, count, align or self.module.alignment)
-        self.stack.append(made)
-        return made
+        instruction = StackMemory(self, type, count, align or self.module.alignment)
+        self.stack.append(instruction)
+        return instruction
 
     def allocate_bytes(self, bytes: Value, *, align: int) -> Value:
         """Reserve a number of bytes of stack memory, outside of loops."""
@@ -328,9 +328,9 @@ class Function:
 
     def phi(self, type: Type, incoming: Sequence[tuple[Value, Block]]) -> Value:
         """Return the value that belongs to the block control came from."""
-        made = Phi(self, type, incoming)
-        self._append(made)
-        return made
+        instruction = Phi(self, type, incoming)
+        self._append(instruction)
+        return instruction
 
     def loop(self, low: Operand, high: Operand, step: int | Value = 1, carried: Sequence[Value] = ()) -> Loop:
         """Begin ``for index in range(low, high, step)`` with carried values; no iteration if low >= high."""
@@ -499,12 +499,12 @@ class Module:
         parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
     ) -> Declaration:  # fmt: skip
         """Declare a function unless it is declared already; attributes of parameters are by number."""
-        known = self.declarations.get(name)
-        if known is None:
-            known = self.declarations[name] = Declaration(
+        declaration = self.declarations.get(name)
+        if declaration is None:
+            declaration = self.declarations[name] = Declaration(
                 name, result, parameters, attributes=attributes, parameter_attributes=parameter_attributes
             )
-        return known
+        return declaration
 
     def constant_bytes(self, name: str, data: bytes, *, align: int = 0) -> None:
         """Add constant bytes, which `Function.address` refers to by name."""

@@ -49,9 +49,9 @@ class Type:
 
         Raises HloError by the rule ``codegen.vector-lanes`` for more than `MOST_LANES`.
         """
-        known = self._vectors.get(lanes)
-        if known is not None:
-            return known
+        vector_type = self._vectors.get(lanes)
+        if vector_type is not None:
+            return vector_type
         if lanes > MOST_LANES:
             message = f"a vector of {lanes} lanes; at most {MOST_LANES}: use several vectors"
             raise HloError(message, rule="codegen.vector-lanes")

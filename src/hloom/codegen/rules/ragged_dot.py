@@ -35,19 +35,19 @@ class _RaggedDot:
         if self.contracting:
             self.group, indices = indices[0], indices[1:]
         batch = len(o.lhs_batch_dims)
-        left = [
+        lhs_free = [
             d for d in range(self.lhs.shape.rank) if d not in (*o.lhs_batch_dims, *o.lhs_contracting_dims)
         ]
         used = (*o.rhs_batch_dims, *o.rhs_contracting_dims, *o.rhs_group_dims)
         right = [d for d in range(self.rhs.shape.rank) if d not in used]
         self.terms = [Variable(self.lhs.shape.dimensions[d], "k") for d in o.lhs_contracting_dims]
         summed = [Index.of(v) for v in self.terms]
-        self.of_lhs = dict(zip([*o.lhs_batch_dims, *left], indices[: batch + len(left)], strict=True))
+        self.of_lhs = dict(zip([*o.lhs_batch_dims, *lhs_free], indices[: batch + len(lhs_free)], strict=True))
         self.of_lhs.update(zip(o.lhs_contracting_dims, summed, strict=True))
         self.of_rhs = dict(zip(o.rhs_batch_dims, indices[:batch], strict=True))
-        self.of_rhs.update(zip(right, indices[batch + len(left) :], strict=True))
+        self.of_rhs.update(zip(right, indices[batch + len(lhs_free) :], strict=True))
         self.of_rhs.update(zip(o.rhs_contracting_dims, summed, strict=True))
-        self.left = left
+        self.left = lhs_free
 
     def prefix(self) -> tuple[int, ...]:
         """Return the dimensions of the left operand on which group sizes depend."""
@@ -61,10 +61,10 @@ class _RaggedDot:
     def sums(self, count: Callable[[Value, Value, Value], list[Value]], width: int) -> list[Value]:
         """Sum over the groups: ``count(number, size, first sum so far)`` returns the summands of a group."""
         e, f = self.e, self.f
-        place = [self.of_lhs[d] for d in self.prefix()]
+        prefix = [self.of_lhs[d] for d in self.prefix()]
         zero = f.constant(I64, 0).splat(e.lanes)
         with f.loop(0, self.groups, 1, [zero] * width) as loop, e.scope():
-            size = e.element(self.sizes, (*place, e.opaque(loop.index, self.groups)))
+            size = e.element(self.sizes, (*prefix, e.opaque(loop.index, self.groups)))
             assert isinstance(size, Value)
             signed = self.sizes.shape.element_type.is_signed
             wide = size if size.type.scalar is I64 else size.cast("sext" if signed else "zext", I64)
@@ -101,18 +101,18 @@ class _RaggedDot:
         kind = self.i.shape.element_type
         zero = constant(f, accumulator_type(kind), 0, e.lanes)
         if not self.groups:
-            made = zero
+            total = zero
         elif self.contracting:
-            made = self.dot(zero, restricted=True)
+            total = self.dot(zero, restricted=True)
         else:
             group, inside = self.group_of_row()
             if self.o.rhs_group_dims:
-                held = f.intrinsic("umin", group, f.constant(group.type, self.groups - 1))
-                self.of_rhs[self.o.rhs_group_dims[0]] = e.opaque(held, self.groups)
-            made = e.choose(inside, self.dot(zero, restricted=False), zero)
-        if isinstance(made, tuple) or accumulator_type(kind) is kind:
-            return made
-        return round_to(made, kind)
+                clamped = f.intrinsic("umin", group, f.constant(group.type, self.groups - 1))
+                self.of_rhs[self.o.rhs_group_dims[0]] = e.opaque(clamped, self.groups)
+            total = e.choose(inside, self.dot(zero, restricted=False), zero)
+        if isinstance(total, tuple) or accumulator_type(kind) is kind:
+            return total
+        return round_to(total, kind)
 
     def dot(self, zero: Element, *, restricted: bool) -> Element:
         """Emit the sum of products, which may be restricted to the terms of the result's group."""
@@ -120,11 +120,11 @@ class _RaggedDot:
         by_term = not set(self.prefix()).isdisjoint(self.o.lhs_contracting_dims)
         limits = self.limits() if restricted and not by_term else None
         kind = accumulator_type(self.i.shape.element_type)
-        left: Sequence[Index] = [self.of_lhs[d] for d in range(self.lhs.shape.rank)]
+        lhs_index: Sequence[Index] = [self.of_lhs[d] for d in range(self.lhs.shape.rank)]
         right: Sequence[Index] = [self.of_rhs[d] for d in range(self.rhs.shape.rank)]
 
         def step(accumulators: list[Element]) -> list[Element]:
-            a = converted(e.element(self.lhs, tuple(left)), self.lhs.shape.element_type, kind)
+            a = converted(e.element(self.lhs, tuple(lhs_index)), self.lhs.shape.element_type, kind)
             b = converted(e.element(self.rhs, tuple(right)), self.rhs.shape.element_type, kind)
             total = multiply_add(e, kind, a, b, accumulators[0])
             if restricted:

@@ -57,9 +57,9 @@ def reduce_usual(r: Reals, x: Value) -> tuple[Value, Value, Value]:
     """Return (r, error term of r, q as an integer) of an angle up to the limit."""
     first, second, third = _HALF_PI[r.is_double, r.fuses].parts
     n, quadrant = r.nearest_multiple(x, TWO_OVER_PI)
-    rest = r.fma(n, -first, x)
+    remainder = r.fma(n, -first, x)
     product, lost = r.two_product(n, r.constant(second))
-    high, low = r.two_sum(rest, -product)
+    high, low = r.two_sum(remainder, -product)
     return (*r.fast_two_sum(high, r.fma(n, -third, low - lost)), quadrant)
 
 
@@ -133,11 +133,11 @@ def _rows() -> bytes:
     digits = 4 * len(_BITS) - _FIRST
     rows: list[float] = []
     for row in range(_ROWS):
-        rest = (int(_BITS, 16) << (row * _STEP)) % (4 << digits)
+        digits_left = (int(_BITS, 16) << (row * _STEP)) % (4 << digits)
         for _ in range(4):
-            dropped = max(rest.bit_length() - 53, 0)
-            rows.append(math.ldexp(rest >> dropped, dropped - digits))
-            rest &= (1 << dropped) - 1
+            dropped = max(digits_left.bit_length() - 53, 0)
+            rows.append(math.ldexp(digits_left >> dropped, dropped - digits))
+            digits_left &= (1 << dropped) - 1
     return struct.pack(f"<{len(rows)}d", *rows)
 
 
@@ -149,8 +149,8 @@ def _short_turn(d: Reals, integer: Value, row: Value) -> tuple[Value, Value, Val
     """Return (fraction, 0, whole quarters) of an angle with 24 significant bits."""
     product, lost = d.two_product(integer, _entry(d, row, 0))
     turn = _modulo_4(d, product)
-    whole = d.round_even(turn)
-    return (turn - whole) + d.fma(integer, _entry(d, row, 1), lost), d.constant(0.0), whole
+    quarters = d.round_even(turn)
+    return (turn - quarters) + d.fma(integer, _entry(d, row, 1), lost), d.constant(0.0), quarters
 
 
 def _long_turn(d: Reals, integer: Value, row: Value) -> tuple[Value, Value, Value]:
@@ -159,13 +159,13 @@ def _long_turn(d: Reals, integer: Value, row: Value) -> tuple[Value, Value, Valu
     (first, first_low), (second, second_low), (third, third_low) = products
     total, carry = d.two_sum(_modulo_4(d, first), _modulo_4(d, first_low))
     total, other_carry = d.two_sum(total, _modulo_4(d, second))
-    whole = d.round_even(total)
+    quarters = d.round_even(total)
     tail = d.fma(integer, _entry(d, row, 3), third_low)
-    high = total - whole
+    high = total - quarters
     for part in (carry, other_carry, second_low, third):
         high, lost = d.two_sum(high, part)
         tail = tail + lost
-    return (*d.fast_two_sum(high, tail), whole)
+    return (*d.fast_two_sum(high, tail), quarters)
 
 
 def _times_half_pi(d: Reals, high: Value, low: Value) -> Pair:

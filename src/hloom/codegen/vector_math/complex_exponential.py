@@ -153,8 +153,8 @@ def _halved_range(r: Reals, z: Pair) -> tuple[Pair, Value]:
     larger = x.compare("ogt", y).select(x, y)
     large, small = larger.compare("ogt", 2.0**500), larger.compare("olt", 2.0**-500)
     factor = large.select(2.0**-600, small.select(r.constant(2.0**600), 1.0))
-    taken = large.select(600.0, small.select(r.constant(-600.0), 0.0))
-    return (z[0] * factor, z[1] * factor), taken
+    shift = large.select(600.0, small.select(r.constant(-600.0), 0.0))
+    return (z[0] * factor, z[1] * factor), shift
 
 
 def logarithm_plus_one(z: Pair) -> Pair:
@@ -191,18 +191,18 @@ def power(base: Pair, exponent: Pair) -> Pair:
 def _power(base: Pair, exponent: Pair, *, single: bool) -> Pair:
     r = Reals(base[0])
     log = _logarithm(base, single=single)
-    made = _exponential(multiply(exponent, log), single=single)
+    power = _exponential(multiply(exponent, log), single=single)
     zero_base = base[0].compare("oeq", 0.0) & base[1].compare("oeq", 0.0)
     of_zero = exponent[0].compare("ogt", 0.0).select(r.constant(0.0), math.nan)
-    made = choose(zero_base, (of_zero, of_zero), made)
+    power = choose(zero_base, (of_zero, of_zero), power)
     real_exponent = exponent[1].compare("oeq", 0.0)
     small = r.absolute(exponent[0]).compare("olt", _SMALL_POWER)
     integral = real_exponent & small & r.round_even(exponent[0]).compare("oeq", exponent[0])
-    made = choose(integral & ~zero_base, _small_power(r, base, exponent[0]), made)
+    power = choose(integral & ~zero_base, _small_power(r, base, exponent[0]), power)
     real = real_exponent & base[1].compare("oeq", 0.0) & base[0].compare("oge", 0.0)
-    made = choose(real, (real_power(base[0], exponent[0]), base[1]), made)
-    made = choose(real_exponent & exponent[0].compare("oeq", 1.0), base, made)
-    return choose(real_exponent & exponent[0].compare("oeq", 0.0), (1.0, 0.0), made)
+    power = choose(real, (real_power(base[0], exponent[0]), base[1]), power)
+    power = choose(real_exponent & exponent[0].compare("oeq", 1.0), base, power)
+    return choose(real_exponent & exponent[0].compare("oeq", 0.0), (1.0, 0.0), power)
 
 
 def _small_power(r: Reals, base: Pair, exponent: Value) -> Pair:

@@ -40,8 +40,8 @@ def choose(condition: Value, yes: tuple[Operand, Operand], no: Pair) -> Pair:
 
 def is_infinite(r: Reals, *parts: Value) -> Value:
     """Return whether one of the parts is infinite."""
-    found = [r.absolute(part).compare("oeq", math.inf) for part in parts]
-    return found[0] if len(found) == 1 else found[0] | found[1]
+    infinite = [r.absolute(part).compare("oeq", math.inf) for part in parts]
+    return infinite[0] if len(infinite) == 1 else infinite[0] | infinite[1]
 
 
 def is_finite(r: Reals, part: Value) -> Value:
@@ -98,13 +98,13 @@ def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pa
     f = r.function
     undefined = quotient[0].compare("uno", quotient[0]) & quotient[1].compare("uno", quotient[1])
     places = [f.allocate(part.type) for part in quotient]
-    for part, place in zip(quotient, places, strict=True):
-        f.store(part, place)
+    for part, slot in zip(quotient, places, strict=True):
+        f.store(part, slot)
     some = f.intrinsic("vector.reduce.or", undefined, result=I1) if undefined.type.lanes else undefined
     with f.when(some):
-        made = _defined_quotient(r, numerator, denominator, quotient, undefined)
-        for part, place in zip(made, places, strict=True):
-            f.store(part, place)
+        defined = _defined_quotient(r, numerator, denominator, quotient, undefined)
+        for part, slot in zip(defined, places, strict=True):
+            f.store(part, slot)
     return f.load(quotient[0].type, places[0]), f.load(quotient[1].type, places[1])
 
 
@@ -116,11 +116,11 @@ def _defined_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pa
     above = undefined & is_infinite(r, a, b) & is_finite(r, c) & is_finite(r, d)
     below = undefined & is_infinite(r, c, d) & is_finite(r, a) & is_finite(r, b)
     p, q = _unit_of_infinity(r, a), _unit_of_infinity(r, b)
-    made = choose(above, ((p * c + q * d) * math.inf, (q * c - p * d) * math.inf), quotient)
+    defined = choose(above, ((p * c + q * d) * math.inf, (q * c - p * d) * math.inf), quotient)
     p, q = _unit_of_infinity(r, c), _unit_of_infinity(r, d)
-    made = choose(below, ((a * p + b * q) * 0.0, (b * p - a * q) * 0.0), made)
+    defined = choose(below, ((a * p + b * q) * 0.0, (b * p - a * q) * 0.0), defined)
     infinity = r.copysign(r.constant(math.inf), c)
-    return choose(by_zero, (infinity * a, infinity * b), made)
+    return choose(by_zero, (infinity * a, infinity * b), defined)
 
 
 def _unit_of_infinity(r: Reals, part: Value) -> Value:
@@ -209,8 +209,8 @@ def _sign(z: Pair, *, single: bool) -> Pair:
     size = _exact_modulus(r, scaled)
     size = is_infinite(r, *z).select(math.inf, size)
     nothing = z[0].compare("oeq", 0.0) & z[1].compare("oeq", 0.0)
-    made = choose(nothing, z, (scaled[0] / size, scaled[1] / size))
-    return choose(z[0].compare("uno", z[1]), (math.nan, math.nan), made)
+    sign = choose(nothing, z, (scaled[0] / size, scaled[1] / size))
+    return choose(z[0].compare("uno", z[1]), (math.nan, math.nan), sign)
 
 
 # -- roots
@@ -242,8 +242,8 @@ def _half_angle(r: Reals, z: Pair) -> tuple[Pair, Pair]:
 
 def _in_half_plane(r: Reals, z: Pair, larger: Value, smaller: Value) -> Pair:
     """Return the root with these parts; the real part is the larger one unless z is in the left half."""
-    left = r.bits(z[0]).compare("slt", 0)
-    return left.select(smaller, larger), r.copysign(left.select(larger, smaller), z[1])
+    negative = r.bits(z[0]).compare("slt", 0)
+    return negative.select(smaller, larger), r.copysign(negative.select(larger, smaller), z[1])
 
 
 def _endless_root(r: Reals, z: Pair, root: Pair) -> Pair:

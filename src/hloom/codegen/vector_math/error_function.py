@@ -58,5 +58,5 @@ def error_function(x: Value) -> Value:
 
 def _of_subnormal(r: Reals, size: Value) -> Value:
     """Return the first term of the series for subnormal numbers, in integer arithmetic."""
-    more = r.subnormal_as_integer(size) * _NEAR[r.is_double][0]
-    return r.from_bits(r.bits(size) + r.rounded_integer(more))
+    scaled = r.subnormal_as_integer(size) * _NEAR[r.is_double][0]
+    return r.from_bits(r.bits(size) + r.rounded_integer(scaled))

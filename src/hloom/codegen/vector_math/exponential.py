@@ -114,10 +114,10 @@ def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Pair]:
 
 
 def _series(r: Reals, x: Value, low: Value | None) -> tuple[Value, Pair]:
-    rest, multiple = _reduced(r, x)
+    remainder, multiple = _reduced(r, x)
     if low is not None:
-        rest = rest + low
-    return r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest), multiple
+        remainder = remainder + low
+    return r.fma(remainder * remainder, r.polynomial(remainder, _EXP[r.is_double]), remainder), multiple
 
 
 def _reduced(r: Reals, x: Value) -> tuple[Value, Pair]:
@@ -132,11 +132,11 @@ def exponential_minus_one(x: Value) -> Value:
     limits = RANGE[r.is_double]
     matters = r.matters(x)
     bounded = matters.select(r.at_least(r.at_most(x, limits.highest), -limits.negligible), 0.0)
-    rest, (_, n) = _reduced(r, bounded)
-    tail = rest * rest * r.polynomial(rest, _EXP[r.is_double])
+    remainder, (_, n) = _reduced(r, bounded)
+    tail = remainder * remainder * r.polynomial(remainder, _EXP[r.is_double])
     power = r.power_of_two(n - 1)
     # r is added to 2^n - 1 first: their sum is exact near 0
-    half = r.fma(tail, power, r.fma(rest, power, power - 0.5))
+    half = r.fma(tail, power, r.fma(remainder, power, power - 0.5))
     return matters.select(half + half, x)
 
 

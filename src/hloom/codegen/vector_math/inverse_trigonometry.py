@@ -92,11 +92,11 @@ def arc_tangent(y: Value, x: Value) -> Value:
     ratio = above.compare("oeq", math.inf).select(1.0, ratio)
     square = ratio * ratio
     series = square * r.horner(square, _ATAN[r.is_double])
-    left = r.bits(x).compare("slt", 0)
+    negative = r.bits(x).compare("slt", 0)
     high, low = _PI[r.is_double]
-    flips = steep ^ left
+    flips = steep ^ negative
     ratio = flips.select(-ratio, ratio)
-    base_high = steep.select(r.constant(high / 2), left.select(r.constant(high), 0.0))
-    base_low = steep.select(r.constant(low / 2), left.select(r.constant(low), 0.0))
+    base_high = steep.select(r.constant(high / 2), negative.select(r.constant(high), 0.0))
+    base_low = steep.select(r.constant(low / 2), negative.select(r.constant(low), 0.0))
     angle = r.copysign((base_high + ratio) + r.fma(ratio, series, base_low), y)
     return x.compare("uno", y).select(math.nan, angle)

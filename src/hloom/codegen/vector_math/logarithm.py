@@ -124,11 +124,11 @@ def log_parts(
         ratio = fraction / (fraction + 2.0)
         z = ratio * ratio
         series = ratio * r.fma(z, r.polynomial(z, coefficients), half)
-        rest = r.fma(exponent, low, series) - half
+        correction = r.fma(exponent, low, series) - half
     else:
         series = r.fma(r.polynomial(fraction, _LOG_SINGLE), fraction, -0.5)
-        rest = r.fma(exponent, low, series * square)
-    return r.fma(exponent, high, fraction + rest)
+        correction = r.fma(exponent, low, series * square)
+    return r.fma(exponent, high, fraction + correction)
 
 
 @itself_if_negligible

@@ -40,12 +40,12 @@ def power(x: Value, y: Value) -> Value:
 def _power_of_doubles(r: Reals, size: Value, exponent: Value) -> Value:
     """Compute the power by the logarithm to twice the precision."""
     log_high, log_low = log_as_sum(r, *normalized(r, size))
-    product, rest = r.two_product(exponent, log_high)
-    rest = r.absolute(product).compare("olt", 1000.0).select(r.fma(exponent, log_low, rest), 0.0)
+    product, correction = r.two_product(exponent, log_high)
+    correction = r.absolute(product).compare("olt", 1000.0).select(r.fma(exponent, log_low, correction), 0.0)
     limits = RANGE[True]
     lasts = product.compare("uge", limits.vanishing)
     bounded = lasts.select(r.at_most(product, limits.highest), 0.0)
-    return lasts.select(r.scale(*exponential_parts(r, bounded, rest)), 0.0)
+    return lasts.select(r.scale(*exponential_parts(r, bounded, correction)), 0.0)
 
 
 def _power_of_singles(size: Value, exponent: Value) -> Value:
@@ -55,8 +55,8 @@ def _power_of_singles(size: Value, exponent: Value) -> Value:
     s = fraction / (fraction + 2.0)
     logarithm = r.fma(s, r.polynomial(s * s, _LOG2), scaled * (1 / EXPONENT_UNIT[True]))
     product = r.at_least(r.at_most(exponent * logarithm, 140.0), -160.0)
-    whole, n = r.nearest_multiple(product, 1.0)
-    rest = product - whole
+    multiple, n = r.nearest_multiple(product, 1.0)
+    rest = product - multiple
     fraction = r.fma(rest, r.polynomial(rest, _EXP2), 1.0)
     return r.scale_normal(fraction, n)
 
@@ -84,9 +84,9 @@ def integer_power(base: Value, exponent: Value, signed: bool) -> Value:
     f = Function.of(base)
     one = f.constant(base.type, 1)
     with f.loop(0, _significant_bits(exponent, signed), 1, [one, base, exponent]) as loop:
-        result, square, rest = loop.values
-        taken = (rest & 1).compare("ne", 0).select(result * square, result)
-        loop.next(taken, square * square, rest.logical_shift_right(1))
+        result, square, remaining = loop.values
+        product = (remaining & 1).compare("ne", 0).select(result * square, result)
+        loop.next(product, square * square, remaining.logical_shift_right(1))
     result = loop.values[0]
     if not signed:
         return result

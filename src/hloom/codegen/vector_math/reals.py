@@ -107,13 +107,13 @@ class Reals:
 
     def subnormal_as_integer(self, size: Value) -> Value:
         """Return a positive subnormal number in units of the smallest one, by its pattern."""
-        whole = 2.0**self.mantissa_bits
-        return self.from_bits(self.bits(size) | self.pattern_of(whole)) - whole
+        unit = 2.0**self.mantissa_bits
+        return self.from_bits(self.bits(size) | self.pattern_of(unit)) - unit
 
     def rounded_integer(self, x: Value) -> Value:
         """Return the integer nearest to x, for 0 <= x <= 2^mantissa_bits, as an integer."""
-        whole = 2.0**self.mantissa_bits
-        return self.bits(x + whole) - self.pattern_of(whole)
+        unit = 2.0**self.mantissa_bits
+        return self.bits(x + unit) - self.pattern_of(unit)
 
     # -- one operation
 
@@ -152,10 +152,10 @@ class Reals:
 
     def _small_rounded(self, x: Value) -> Value:
         """Round by addition if the magnitude is below that of numbers that are all integral."""
-        whole = 2.0**self.mantissa_bits
+        unit = 2.0**self.mantissa_bits
         size = self.absolute(x)
-        near = self.copysign((size + whole) - whole, x)
-        return size.compare("olt", whole).select(near, x)
+        near = self.copysign((size + unit) - unit, x)
+        return size.compare("olt", unit).select(near, x)
 
     # -- powers of two
 
@@ -243,8 +243,8 @@ class Reals:
         large = self.absolute(subtracted).compare("ogt", 2.0 ** (self.bias - 2))
         down, up = large.select(self.constant(2.0**-30), 1.0), large.select(self.constant(2.0**30), 1.0)
         (a_high, a_low), (b_high, b_low) = self._split(a * down), self._split(b)
-        rest = a_high * b_high - subtracted * down
-        return ((rest + a_high * b_low + a_low * b_high) + a_low * b_low) * up
+        error = a_high * b_high - subtracted * down
+        return ((error + a_high * b_low + a_low * b_high) + a_low * b_low) * up
 
     def _split(self, x: Value) -> Pair:
         dropped = (self.precision + 1) // 2

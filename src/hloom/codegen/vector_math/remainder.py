@@ -34,8 +34,8 @@ def remainder(x: Value, y: Value) -> Value:
         # the rounded quotient may be one too large
         loop.next(left.compare("olt", 0.0).select(left + scaled, left))
     result = loop.values[0]
-    whole = divisor.compare("oeq", math.inf) & r.absolute(x).compare("olt", math.inf)
-    return whole.select(x, r.copysign(result, x))
+    unchanged = divisor.compare("oeq", math.inf) & r.absolute(x).compare("olt", math.inf)
+    return unchanged.select(x, r.copysign(result, x))
 
 
 def _left(r: Reals, rest: Value, quotient: Value, scaled: Value) -> Value:

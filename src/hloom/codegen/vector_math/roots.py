@@ -53,8 +53,8 @@ def cube_root(x: Value) -> Value:
         y = r.fma(y * excess, r.polynomial(excess, coefficients), y)
     root = scaled * y * y
     square, lost = r.two_product(root, root)
-    rest = r.fma(-root, lost, -r.product_rest(square, root, scaled))
-    root = r.fma(rest, y * y * (1 / 3), root)
+    residual = r.fma(-root, lost, -r.product_rest(square, root, scaled))
+    root = r.fma(residual, y * y * (1 / 3), root)
     root = tiny.select(root * 2.0 ** -(third // 3), root)
     special = scaled.compare("olt", math.inf) & scaled.compare("ogt", 0.0)
     return r.copysign(special.select(root, size), x)

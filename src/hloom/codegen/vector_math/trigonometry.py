@@ -64,8 +64,8 @@ def _circular(x: Value, name: str, shift: int) -> Value:
     if r.is_double:
         usual = _rotated(r, *reduce_usual(r, x), shift)
     else:
-        rest, quadrant = reduce_roughly(r, x)
-        usual = _in_quadrant(r, *_rough_kernels(r, rest), quadrant, shift)
+        remainder, quadrant = reduce_roughly(r, x)
+        usual = _in_quadrant(r, *_rough_kernels(r, remainder), quadrant, shift)
     large = r.absolute(x).compare("ogt", usual_limit(r))
     return where_any(large, usual, lambda: of_large_angle(x, name, partial(_rotated, shift=shift)))
 
@@ -107,8 +107,8 @@ def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
 def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
     """Return sin(x) and cos(x) of f64 angles with error terms, which are 0 for large angles."""
     r = Reals(x)
-    rest, low, quadrant = reduce_usual(r, x)
-    sine_part, cosine_part = (r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low))
+    remainder, low, quadrant = reduce_usual(r, x)
+    sine_part, cosine_part = (r.fast_two_sum(*kernel) for kernel in _kernels(r, remainder, low))
     usual = [
         _in_quadrant(r, s, c, quadrant, shift)
         for shift in (0, 1)
