@@ -37,9 +37,11 @@ def spread(e: Elements, element: Element) -> Element:
 
 
 def nested_reduction(
-    e: Elements, variables: Sequence[Variable], start: list[Element],
+    e: Elements,
+    variables: Sequence[Variable],
+    start: list[Element],
     round_: Callable[[list[Element]], list[Element]],
-) -> list[Element]:  # fmt: skip
+) -> list[Element]:
     """Emit loops over variables that carry accumulators through ``round_``."""
     if not variables:
         return [spread(e, x) for x in round_(start)]

@@ -309,9 +309,9 @@ class Elements(EmittedIndexing):
         else:
             loaded = [f.load(wide, f.offset(first, low + start, stored)) for start in starts]
         sources = [min((offset - low) // lanes, len(starts) - 1) for offset in places]
-        vector = loaded[0].shuffle([
-            offset - low if source == 0 else -1 for offset, source in zip(places, sources, strict=True)
-        ])  # fmt: skip
+        vector = loaded[0].shuffle(
+            [offset - low if source == 0 else -1 for offset, source in zip(places, sources, strict=True)]
+        )
         for number in range(1, len(loaded)):
             order = [
                 lanes + offset - low - starts[number] if source == number else lane if source < number else -1

@@ -116,9 +116,13 @@ class LoopKernel:
 
 
 def emit_loop_kernel(
-    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction], space: Space | None = None,
-) -> LoopKernel:  # fmt: skip
+    module: Module,
+    name: str,
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+    space: Space | None = None,
+) -> LoopKernel:
     """Emit the kernel that computes ``roots`` (arrays of equal dimensions) from ``inputs``.
 
     Args:

@@ -22,9 +22,13 @@ class Call(Instruction):
     __slots__ = ("arguments", "attributes", "callee")
 
     def __init__(
-        self, function: Builder, type: Type, callee: str, arguments: tuple[Value, ...],
+        self,
+        function: Builder,
+        type: Type,
+        callee: str,
+        arguments: tuple[Value, ...],
         attributes: tuple[Attribute, ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.function = function
         self.type = type
         self.opcode = "call"

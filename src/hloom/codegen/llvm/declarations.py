@@ -20,10 +20,14 @@ class Declaration:
     __slots__ = ("attributes", "name", "parameter_attributes", "parameter_types", "result")
 
     def __init__(
-        self, name: str, result: Type | None, parameters: Sequence[Type], *,
+        self,
+        name: str,
+        result: Type | None,
+        parameters: Sequence[Type],
+        *,
         attributes: Sequence[Attribute] = (),
         parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.result: Type = result or VOID
         self.parameter_types: Sequence[Type] = tuple(parameters)

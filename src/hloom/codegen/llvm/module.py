@@ -68,9 +68,15 @@ class Function:
     """
 
     def __init__(
-        self, module: Module, name: str, parameters: Sequence[Type], result: Type | None = None, *,
-        attributes: Sequence[Attribute] = (), internal: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        module: Module,
+        name: str,
+        parameters: Sequence[Type],
+        result: Type | None = None,
+        *,
+        attributes: Sequence[Attribute] = (),
+        internal: bool = True,
+    ) -> None:
         self.module = module
         self.name = name
         self.result = result or VOID
@@ -227,9 +233,12 @@ class Function:
         return instruction
 
     def call(
-        self, result: Type | None, callee: Callee | str, *arguments: Value,
+        self,
+        result: Type | None,
+        callee: Callee | str,
+        *arguments: Value,
         attributes: tuple[Attribute, ...] = (),
-    ) -> Value:  # fmt: skip
+    ) -> Value:
         """Append a call; a function that the module does not know by its name is declared."""
         if isinstance(callee, str):
             declaration = self.module.callee(callee)
@@ -483,9 +492,14 @@ class Module:
         return {name: g.data for name, g in self.globals.items() if g.external}
 
     def function(
-        self, name: str, parameters: Sequence[Type], result: Type | None = None, *,
-        attributes: Sequence[Attribute] = (), internal: bool = True,
-    ) -> Function:  # fmt: skip
+        self,
+        name: str,
+        parameters: Sequence[Type],
+        result: Type | None = None,
+        *,
+        attributes: Sequence[Attribute] = (),
+        internal: bool = True,
+    ) -> Function:
         """Begin a function; its ``finish`` adds it to the module."""
         return Function(self, name, parameters, result, attributes=attributes, internal=internal)
 
@@ -494,10 +508,14 @@ class Module:
         return self.functions.get(name) or self.declarations.get(name)
 
     def declare(
-        self, name: str, result: Type | None, parameters: Sequence[Type], *,
+        self,
+        name: str,
+        result: Type | None,
+        parameters: Sequence[Type],
+        *,
         attributes: Sequence[Attribute] = (),
         parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
-    ) -> Declaration:  # fmt: skip
+    ) -> Declaration:
         """Declare a function unless it is declared already; attributes of parameters are by number."""
         declaration = self.declarations.get(name)
         if declaration is None:

@@ -27,13 +27,15 @@ def _extend(names: list[str], prefix: str, count: int) -> list[str]:
 def print_module(module: Module) -> str:
     """Return the text of a whole module."""
     declared = [d for name, d in module.declarations.items() if name not in module.functions]
-    return "\n".join([
-        *map(print_global, module.globals.values()),
-        *map(print_variable, module.variables.values()),
-        *[print_function(f) for f in module.functions.values()],
-        *map(print_declaration, declared),
-        _common_attributes(module),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *map(print_global, module.globals.values()),
+            *map(print_variable, module.variables.values()),
+            *[print_function(f) for f in module.functions.values()],
+            *map(print_declaration, declared),
+            _common_attributes(module),
+        ]
+    )
 
 
 def print_part(module: Module, names: Iterable[str]) -> str:
@@ -42,12 +44,14 @@ def print_part(module: Module, names: Iterable[str]) -> str:
     used = dict.fromkeys(
         symbol for f in functions.values() for symbol in f.symbols if symbol not in functions
     )
-    return "\n".join([
-        *[print_global(module.globals[symbol]) for symbol in used if symbol in module.globals],
-        *[print_function(f, hidden=True) for f in functions.values()],
-        *[_print_callee(module, symbol) for symbol in used if symbol not in module.globals],
-        _common_attributes(module),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *[print_global(module.globals[symbol]) for symbol in used if symbol in module.globals],
+            *[print_function(f, hidden=True) for f in functions.values()],
+            *[_print_callee(module, symbol) for symbol in used if symbol not in module.globals],
+            _common_attributes(module),
+        ]
+    )
 
 
 def _print_callee(module: Module, symbol: str) -> str:
