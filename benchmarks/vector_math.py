@@ -63,8 +63,10 @@ class Function:
 
 FUNCTIONS = (
     Function("exponential", exponential.exponential, np.exp, -100, 90),
+    Function("exp2", exponential.exponential_base_2, np.exp2, -140, 120),
     Function("exponential-minus-one", exponential.exponential_minus_one, np.expm1, -20, 20),
     Function("log", logarithm.logarithm, np.log, 0, 4),
+    Function("log2", logarithm.logarithm_base_2, np.log2, 0, 4),
     Function("log-plus-one", logarithm.logarithm_plus_one, np.log1p, -1, 4),
     Function("logistic", exponential.logistic, logistic, -80, 80),
     Function("sine", trigonometry.sine, np.sin, -40, 40),
