@@ -12,7 +12,7 @@
 #   make site      build the site of the documentation in dist/site
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make viewer-assets fetch the layout library of `hloom view` from npm (DAGRE=3.1.3)
-#   make lock      rewrite requirements.lock with the versions in .venv; those of jax, one for each Python, stay
+#   make lock      rewrite the locks with hashes for all Pythons; UPGRADE=1 takes the newest versions
 #   make wheel     build dist/*.whl
 #   make trial     install the wheel into an empty environment and run the README and the guides with it
 
@@ -39,12 +39,14 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "hloom needs a Python from 3.11 to 3.14" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: pyproject.toml requirements.lock | $(BIN)/python
-	$(PIP) install -c requirements.lock -e .
+$(VENV)/.runtime: pyproject.toml requirements-runtime.lock | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements-runtime.lock
+	$(PIP) install --no-deps -e .
 	@touch $@
 
 $(VENV)/.develop: pyproject.toml requirements.lock | $(BIN)/python
-	$(PIP) install -c requirements.lock -e '.[dev,jax]'
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps -e .
 	@touch $@ $(VENV)/.runtime
 
 demo: $(VENV)/.runtime
@@ -102,10 +104,13 @@ viewer-assets:
 	echo $(DAGRE) > $(DAGRE_DIR)/VERSION
 	rm $(DAGRE_DIR)/dagrejs-dagre-$(DAGRE).tgz
 
+# Python 3.11.5 is the oldest for which mkdocs-material's dependencies are made.
+LOCK := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header \
+	--python-version 3.11.5 pyproject.toml
 lock: $(VENV)/.develop
-	{ $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
-		--exclude jax --exclude jaxlib; grep '^jax' requirements.lock; } | sort -f > requirements.new
-	mv requirements.new requirements.lock
+	$(PIP) install uv
+	$(LOCK) $(if $(UPGRADE),--upgrade) --extra dev --extra jax --output-file requirements.lock
+	$(LOCK) --constraints requirements.lock --output-file requirements-runtime.lock
 
 wheel: $(VENV)/.develop
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

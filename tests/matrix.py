@@ -41,8 +41,9 @@ def interpreters(versions: Sequence[str] = (), path: str | None = None) -> list[
 
 
 def constraints(lock: str) -> str:
-    """Return the locked versions without those of JAX."""
-    return "".join(line for line in lock.splitlines(keepends=True) if not re.match(r"jax(lib)?\b", line))
+    """Return the versions of a lock, without hashes and without those of JAX."""
+    pins = re.findall(r"^([\w.-]+==[^\s;]+)", lock, re.MULTILINE)
+    return "".join(f"{pin}\n" for pin in pins if not pin.startswith("jax"))
 
 
 def environment_of(interpreter: Interpreter, folder: Path) -> Path:

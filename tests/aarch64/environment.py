@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.matrix import constraints
+
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".aarch64"
 PYTHON: Final = FOLDER / "python"
@@ -99,7 +101,8 @@ def _install_wheels() -> None:
     requirements = [*project["dependencies"], *project["optional-dependencies"]["jax"], *TOOLS]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install"]
     options = ["--upgrade", "--no-compile", "--target", target]
-    locked = ["-c", ROOT / "requirements.lock"]
-    subprocess.run([*pip, *options, *foreign, *locked, *requirements], check=True)
+    locked = FOLDER / "constraints.txt"
+    locked.write_text(constraints((ROOT / "requirements.lock").read_text()))
+    subprocess.run([*pip, *options, *foreign, "-c", locked, *requirements], check=True)
     subprocess.run([*pip, *options, "--no-deps", "-e", ROOT], check=True)
     (target / "launcher.pth").write_text(f"import sys; sys.executable = {str(PYTHON)!r}\n")
