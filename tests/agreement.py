@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from corruption import corruptions
 from hloom.debug.agreement import agrees
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import is_inexact_type
 from hloom.error_bounds.floating import Array, same_bits, ulp, wide
 from hloom.ir.module import HloModule
+from tests.corruption import corruptions
 
 
 class Toothless(AssertionError):

@@ -18,8 +18,8 @@ from hloom.cpu.jit.loader import LoadedObject
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
-from one_operation import apply, program
-from samples import assert_equal_bits
+from tests.one_operation import apply, program
+from tests.samples import assert_equal_bits
 
 Array = np.ndarray[Any, Any]
 LANES = 8

@@ -17,9 +17,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))
-
-import agreement
 import hloom
 import hloom.operations
 from hloom.debug.error_analysis import ErrorAnalysis
@@ -27,6 +24,7 @@ from hloom.errors import HloError, NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
+from tests import agreement
 
 
 def cases(folder: Path) -> Iterator[dict[str, Any]]:

@@ -34,14 +34,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # Shells start background processes with SIGINT ignored; tests of interruption would then never end.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    from raised_rules import RaisedRules
+    from tests.raised_rules import RaisedRules
 
     config.pluginmanager.register(RaisedRules(config), "raised-rules")
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
     if file_path.suffix == ".hlo" and HLO_TESTS in file_path.parents:
-        from hlo_file import HloFile
+        from tests.hlo_file import HloFile
 
         return HloFile.from_parent(parent, path=file_path)
     return None

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from evaluation import parse
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+from tests.evaluation import parse
 
 Draw = Callable[[random.Random], str]
 HEAD = "HloModule m\nadd { a = u64[] parameter(0)  b = u64[] parameter(1)  ROOT s = u64[] add(a, b) }\n"

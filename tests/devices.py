@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
+from tests.evaluation import parse
 
 ADD = """
 add {

@@ -40,7 +40,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from hloom import HloError, HloModule, Literal, PrintOptions, Shape
 from hloom.codegen.target import Target
@@ -50,6 +49,7 @@ from hloom.cpu.program import KERNELS, emit_program
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.evaluate.evaluator import Evaluator
 from hloom.plan.kernel import plan_program
+from tests import agreement
 
 DIVIDER = re.compile(r"^// -----.*$", re.M)
 DIRECTIVE = re.compile(r"^\s*//\s*(RUN|CHECK(?:-NEXT|-NOT)?|EXPECT-ERROR|run|BACKENDS):\s*(.*?)\s*$")

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import agreement
-from evaluation import parse
 from hloom.buffers.buffers import ALIGNMENT, leaves
 from hloom.codegen import target
 from hloom.codegen.llvm import print_module
@@ -27,6 +25,8 @@ from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.operations.values import elements_of
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.evaluation import parse
 
 _SERIAL = """
 define i32 @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i64 %grain) {

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-import agreement
-from evaluation import evaluate, refused
 from hloom.errors import HloError
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.evaluation import evaluate, refused
 
 
 def array(element_type: str, values: Any) -> np.ndarray[Any, Any]:

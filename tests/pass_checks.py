@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-import agreement
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.pipeline import Pass
-from rule_checks import argument
+from tests import agreement
+from tests.evaluation import parse
+from tests.rule_checks import argument
 
 CHANGES_NO_TEXT = ("scheduler", "while-loop-trip-count-annotator")
 """Ends of the names of passes whose results are not all in the text: annotations, orders of instructions."""

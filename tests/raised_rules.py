@@ -74,7 +74,7 @@ class RaisedRules:
 
 def unbroken(caught: Iterable[str]) -> list[str]:
     """Return the rules of hloom that are not among the caught ones, with their positions."""
-    from rule_names import UNREACHABLE, rules
+    from tests.rule_names import UNREACHABLE, rules
 
     seen = set(caught)
     return [

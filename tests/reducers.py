@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation import evaluate, refused
 from hloom.errors import HloError
 from hloom.shape.shape import Shape
+from tests.evaluation import evaluate, refused
 
 
 def binary(opcode: str, element_type: str = "f32", name: str = "f") -> str:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-import agreement
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.rewriting import RewriteRule, RuleTable
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape.shape import Shape
-from native_runs import draw
-from samples import sample
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import draw
+from tests.samples import sample
 
 REAL = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2fnuz", "s8", "u16", "s32", "u64", "s4")
 FLOATS = ("f32", "f64", "bf16", "f16")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hloom.shape.element_type import ElementType
-from one_operation import every, numbers
+from tests.one_operation import every, numbers
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
+from tests.evaluation import parse
 
 F, I, U8, U32 = np.float32, np.int32, np.uint8, np.uint32  # noqa: E741
 MIN = np.iinfo(np.int32).min

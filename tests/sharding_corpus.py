@@ -22,13 +22,6 @@ from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))
-
-from tests.sharding.corpus_reasons import REASONS
-from tests.sharding.retargeting import retargeted
-from tests.sharding.runs import partitioned_of, run_tiles
-
-import agreement
 from hloom.analysis.cost import Breakdown, module_cost
 from hloom.errors import HloError, NoBound
 from hloom.ir.instruction import HloInstruction
@@ -40,6 +33,10 @@ from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding.reporting.traffic import bytes_sent
+from tests import agreement
+from tests.sharding.corpus_reasons import REASONS
+from tests.sharding.retargeting import retargeted
+from tests.sharding.runs import partitioned_of, run_tiles
 
 LARGEST_RUN = 2e7
 """Programs of more flops are partitioned but not run, as are those of large values."""

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import agreement
-from agreement import Toothless
-from evaluation import parse
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import NoBound
+from tests import agreement
+from tests.agreement import Toothless
+from tests.evaluation import parse
 
 TESTS = Path(__file__).parent
 FORBIDDEN = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import agreement
 from hloom.cpu.dump_options import DumpOptions
+from tests import agreement
 
 PAGE = (Path(__file__).parents[1] / "docs" / "compiler.md").read_text()
 

@@ -13,7 +13,7 @@ import pytest
 import hloom.operations  # noqa: F401
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.tools.pages.op_example import example_of
-from rule_names import rules
+from tests.rule_names import rules
 
 TESTS = Path(__file__).parent
 

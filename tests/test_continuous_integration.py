@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tests.matrix import VERSIONS
 
 ROOT = Path(__file__).parents[1]

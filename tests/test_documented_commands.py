@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from documented import PAGES, ROOT, run_page
+from tests.documented import PAGES, ROOT, run_page
 
 
 def environment(folder: Path) -> dict[str, str]:

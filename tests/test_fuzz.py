@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz import fuzz
 from hloom import HloError, HloModule
+from tests.fuzz import fuzz
 
 HERE = Path(__file__).parent
 FILES = [*(HERE / "hlo").rglob("*.hlo"), *(HERE.parent / "examples" / "workloads").glob("*.hlo")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from import_graph import cycles, import_graph
+from tests.import_graph import cycles, import_graph
 
 LARGEST = 8
 RECURSIVE = {"builder", "ir", "shape"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hloom.operations  # noqa: F401
-import installed_xla
 from hloom.ir.operation import REGISTRY
+from tests import installed_xla
 
 NEWER_THAN_0_10 = {"collective-reduce", "exp2", "log2", "shuffle"}
 MESSAGES = (

@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import agreement
 import hloom
+from tests import agreement
 
 
 def test_shapes_layouts_and_literals() -> None:

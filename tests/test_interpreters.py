@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.matrix import ROOT, constraints, interpreters, summary
 
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"

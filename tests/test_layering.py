@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-import import_graph
-from import_graph import Import, When, imports
+from tests import import_graph
+from tests.import_graph import Import, When, imports
 
 SOURCE = import_graph.SOURCE / "hloom"
 
@@ -245,3 +245,27 @@ def test_the_plug_in_registers_one_fork_hook() -> None:
     """The plug-in has one hook: a second one would run in an order that depends on imports."""
     files = [f.name for f in (SOURCE / "jax").rglob("*.py") if "register_at_fork" in f.read_text()]
     assert files == ["forks.py"]
+
+
+def test_tests_have_one_import_root() -> None:
+    """``tests.oracle``, never ``oracle``: a module that is imported by two names exists twice."""
+    tests = Path(__file__).parent
+    inside = {path.stem for path in tests.iterdir() if path.is_dir() or path.suffix == ".py"} - {"benchmarks"}
+    found = [
+        f"{path.relative_to(tests)}:{node.lineno}: {name}"
+        for path in tests.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in _absolute_names(node)
+        if name.partition(".")[0] in inside
+    ]
+    assert not found
+
+
+def _absolute_names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import():
+            yield from (alias.name for alias in node.names)
+        case ast.ImportFrom(module=str() as module, level=0):
+            yield module
+        case _:
+            pass

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-import agreement
 import hloom
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.errors import HloError
 from hloom.phases import STAGES, CompileProfile, active, advance, phase, recording
+from tests import agreement
 
 TEXT = """
 HloModule example

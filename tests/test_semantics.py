@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import refused
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
-from semantics_runs import (
+from tests import agreement
+from tests.evaluation import refused
+from tests.semantics_runs import (
     INF,
     MIN,
     NAN,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import refused
 from hloom.shape.element_type import ElementType
-from semantics_runs import (
+from tests import agreement
+from tests.evaluation import refused
+from tests.semantics_runs import (
     MIN,
     NAN,
     F,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import agreement
 from hloom.errors import HloError
 from hloom.settings import Settings
+from tests import agreement
 
 
 def refuse(what: str) -> HloError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ def conformance(count: int, workers: int) -> Iterator[list[str]]:
     for part, share in SHARES.items():
         if not (folder / part).exists():
             zipfile.ZipFile(CORPUS / f"{part}.zip").extractall(folder / part)
+            shutil.copy(CORPUS / "check.py", folder)
         sample = f"--sample={round(count * share)}"
         yield ["-m", "tests.conformance", str(folder), part, "--backend=cpu", "--quiet", sample]
 
@@ -52,7 +54,6 @@ def runtime(count: int, workers: int) -> Iterator[list[str]]:
 
 def jax(count: int, workers: int) -> Iterator[list[str]]:
     """Yield the command that runs JAX programs on hloom and on JAX's own client."""
-    sys.path.append(str(ROOT / "tests"))
     from tests.jax_platform.test_programs import NAMES
 
     del count, workers  # all run in one process for each client

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from benchmarks.large_programs.__main__ import main
 from benchmarks.large_programs.kinds import KINDS, program_text
 from benchmarks.large_programs.report import BEGIN, END, Measured, growth, save_plot, table, written_into
 from hloom.debug.inputs import random_arguments
 from hloom.ir.module import HloModule
+from tests import agreement
 
 
 def took(seconds: float, peak: int = 1 << 20) -> dict[str, Any]:

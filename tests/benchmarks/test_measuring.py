@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from agreement import near as assert_near
 from benchmarks import timing
 from benchmarks.agreement import agreement
 from benchmarks.machine import COPIED, Machine, _compiled, _copy_text, _fma_text, measured_bandwidth
 from benchmarks.row import Row, geometric_mean, summary
 from hloom.codegen.target import host
+from tests.agreement import near as assert_near
 
 
 class Clock:

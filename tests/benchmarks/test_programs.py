@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 
 import hloom
-from agreement import computed
-from agreement import near as assert_near
 from benchmarks import complaint_programs, complaints, scan
 from benchmarks.__main__ import main
 from benchmarks.agreement import agreement
@@ -24,6 +22,8 @@ from benchmarks.complaint_programs import COMPLAINTS, Complaint
 from benchmarks.fresh import fresh_times
 from benchmarks.machine import Machine
 from benchmarks.sides import leaves_of, on_hloom, on_xla, warm_up
+from tests.agreement import computed
+from tests.agreement import near as assert_near
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-import agreement
 from benchmarks.machine import Machine
 from benchmarks.plots import FASTER, SLOWER, Scale, rate, save_plots
 from benchmarks.row import Row
@@ -17,6 +16,7 @@ from benchmarks.table import AGREEMENT, COMPILE, LIMIT, MEMORY, RUN, Table, mill
 from hloom.errors import HloError
 from hloom.tools.pictures.marks import Rectangle
 from hloom.tools.pictures.picture import Picture
+from tests import agreement
 
 MACHINE = Machine("a processor", 2, 0.5, {"python": "3"}, flops=4e11, bandwidth=4e10)
 ROWS = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from hloom.buffers.copies import ArrayCopy
 from hloom.cpu.native import NativeExecutable, compile_or_load
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.tools.reports.statistics import copies_text
-from loop_bodies import random_loop
+from tests import agreement
+from tests.loop_bodies import random_loop
 
 
 def copies_in_loops(program: NativeExecutable) -> list[ArrayCopy]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.building import ADD
 from hloom import HloError, Shape, XlaBuilder, XlaOp, ops
+from tests.builder.building import ADD
 
 
 def refusal(name: str, *arguments: Any) -> str:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.building import built, value
 from hloom import HloError, ops
 from hloom.shape.shape import Shape
+from tests.builder.building import built, value
 
 F = np.float32
 MATRIX = F([[1, 2, 3], [4, 5, 6]])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from builder.building import ADD, built, value
 from hloom import HloError, HloModule, XlaBuilder, ops
 from hloom.ir.metadata import OpMetadata
 from hloom.shape.shape import Shape
+from tests.builder.building import ADD, built, value
 
 F4 = Shape.parse("f32[4]")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from builder.building import built
 from hloom import HloError, XlaBuilder, XlaOp, ops
 from hloom.ir.codec import REQUIRED, EnumCodec
 from hloom.ir.operation import REGISTRY
 from hloom.proto.schema import xla_data_pb2 as xla
+from tests.builder.building import built
 
 
 def rule_of(function: Any, *shapes: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, built, scalar, value
 from hloom import HloError, ops
 from hloom.shape.element_type import BF16, F32, S8, S32
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, built, scalar, value
 
 F = np.float32
 V = F([[[10, 11, 12], [15, 16, 17]], [[20, 21, 22], [25, 26, 27]], [[30, 31, 32], [35, 36, 37]],

@@ -1,6 +1,6 @@
 """Programs at the limits: many dimensions, no elements, counters that overflow, deep nesting, long graphs.
 
-Run as a script, in a process of its own: each program is compiled, run, and held against the evaluator; its
+Run as a module, in a process of its own: each program is compiled, run, and held against the evaluator; its
 name is printed when all is well, and the process may die of none.
 """
 
@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-import agreement
 import hloom
 from hloom import HloError, HloModule, Shape
 from hloom.error_bounds.rules import ULPS
+from tests import agreement
 
 COMBINERS = """
 add { a = f32[] parameter(0)

@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import agreement
 import hloom
-from evaluation import parse
 from hloom import HloError, HloModule
 from hloom.codegen.target import Target
 from hloom.cpu.program import NativeProgram, emit_program
@@ -24,6 +22,8 @@ from hloom.debug.inputs import random_arguments
 from hloom.tools.cli import main
 from hloom.tools.commands.aot import CompiledObject, compile_ahead
 from hloom.tools.console.arguments import leaves_of
+from tests import agreement
+from tests.evaluation import parse
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or ""
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")

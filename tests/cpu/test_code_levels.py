@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
 from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.cpu.native import compile_or_load
 from hloom.ir.module import HloModule
+from tests import agreement
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }"

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-import native_runs
-from devices import ADD, fails, program
-from evaluation import parse
 from hloom.cpu.runtime import rendezvous_plan as meetings
 from hloom.cpu.runtime.host import HostCalls
 from hloom.runtime.executable import Executable
+from tests import agreement, native_runs
+from tests.devices import ADD, fails, program
+from tests.evaluation import parse
 
 Arguments = Sequence[Sequence[Any]]
 OTHER = """

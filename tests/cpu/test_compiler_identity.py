@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.cpu.jit.cache import PACKAGES_OUTSIDE_KEY
-from import_graph import SOURCE, When, import_graph, reachable
+from tests.import_graph import SOURCE, When, import_graph, reachable
 
 COMPILERS = {"cpu", "jax", "runtime", "sharding"}
 """Packages that compile programs."""

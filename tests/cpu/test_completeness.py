@@ -13,7 +13,7 @@ from hloom.cpu.program import KERNELS
 from hloom.cpu.runtime.host import HOST_OPERATIONS
 from hloom.ir.operation import REGISTRY
 from hloom.tools.pages.op_example import example_of
-from native_runs import Native
+from tests.native_runs import Native
 
 FRAME = frozenset((
     "after-all", "call", "conditional", "constant", "fusion", "get-tuple-element", "parameter", "tuple",

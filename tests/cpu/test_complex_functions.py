@@ -8,10 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
-import agreement
-from compiled_operation import TARGETS, assert_as_evaluated, case, compiled, run_compiled
-from one_operation import apply
-from samples import steps_off
+from tests import agreement
+from tests.compiled_operation import TARGETS, assert_as_evaluated, case, compiled, run_compiled
+from tests.one_operation import apply
+from tests.samples import steps_off
 
 Array = np.ndarray[Any, Any]
 

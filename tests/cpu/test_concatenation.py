@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from native_runs import agree, arguments
+from tests.native_runs import agree, arguments
 
 
 def concatenate(kind: str, sizes: list[tuple[int, ...]], dimension: int, around: bool) -> str:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from cpu.window_draws import TYPES, any_window, sizes_text, text_of
-from evaluation import parse
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.kernels.convolution.convolution import plan_of
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import emit_program
 from hloom.ir.window import WindowDimension
-from native_runs import Native, agree, compiled, draw
-from processors import PROCESSORS, runs_here
+from tests import agreement
+from tests.cpu.window_draws import TYPES, any_window, sizes_text, text_of
+from tests.evaluation import parse
+from tests.native_runs import Native, agree, compiled, draw
+from tests.processors import PROCESSORS, runs_here
 
 
 def convolution(

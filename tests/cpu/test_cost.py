@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from devices import ADD
-from evaluation import parse
 from hloom.analysis.cost import Cost, instruction_cost, module_cost, trip_count
+from tests.devices import ADD
+from tests.evaluation import parse
 
 
 @pytest.mark.parametrize(

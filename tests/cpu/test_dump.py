@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom import HloError
 from hloom.buffers.report import human_bytes
 from hloom.cpu.dump_options import DumpOptions, dump_options
 from hloom.files import load, load_snapshot
 from hloom.runtime.executable import Executable
+from tests.evaluation import parse
 
 PROGRAM = """
 HloModule jit_layer

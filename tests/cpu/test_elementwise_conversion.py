@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hloom
-from compiled_operation import assert_as_evaluated, case, compiled
-from evaluation import parse
 from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
-from one_operation import array, every
-from samples import ARRAY_TYPES, FLOATS, sample
+from tests.compiled_operation import assert_as_evaluated, case, compiled
+from tests.evaluation import parse
+from tests.one_operation import array, every
+from tests.samples import ARRAY_TYPES, FLOATS, sample
 
 
 @pytest.mark.parametrize("source", ARRAY_TYPES)

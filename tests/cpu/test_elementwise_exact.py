@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from compiled_operation import Case, assert_as_evaluated, case
-from evaluation import parse
 from hloom.ir.operation import REGISTRY
 from hloom.shape.element_type import ElementType
-from samples import ARRAY_TYPES, INTEGERS, sample
+from tests import agreement
+from tests.compiled_operation import Case, assert_as_evaluated, case
+from tests.evaluation import parse
+from tests.samples import ARRAY_TYPES, INTEGERS, sample
 
 EXACT = (
     "add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "clamp", "negate", "abs",

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from compiled_operation import emit_kernel, instruction_of
 from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.codegen.llvm import Module
 from hloom.codegen.target import Target
 from hloom.cpu.jit import llvm
 from hloom.ir.operation import REGISTRY
 from hloom.shape.element_type import ElementType
+from tests.compiled_operation import emit_kernel, instruction_of
 
 TARGETS = {
     "avx512": Target.named("x86_64-linux-gnu", "x86-64-v4"),

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import program
-from evaluation import parse
 from hloom.cpu.runtime import entry
 from hloom.cpu.runtime.numpy_interface import layout_is_known
 from hloom.cpu.runtime.recycled_memory import recycled_memory
 from hloom.cpu.runtime.structs import DESCRIPTOR
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
+from tests.devices import program
+from tests.evaluation import parse
 
 DOUBLE = program("p = f32[2,3] parameter(0)\n ROOT r = f32[2,3] add(p, p)")
 BIG = program("p = f32[600,1024] parameter(0)\n ROOT r = f32[600,1024] add(p, p)")

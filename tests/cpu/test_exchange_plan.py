@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.collective_programs import permute, single
 
-from evaluation import parse
 from hloom.cpu.runtime import exchange_plan
 from hloom.cpu.runtime.exchange_plan import Message, Segment, plan_exchange
 from hloom.ir.instruction import HloInstruction
+from tests.evaluation import parse
+from tests.runtime.collective_programs import permute, single
 
 OPCODES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
 Sources: TypeAlias = "Sequence[int | None]"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from devices import program
-from evaluation import parse
 from hloom.text.fingerprint import fingerprint
+from tests.devices import program
+from tests.evaluation import parse
 
 BASE = """
   p = f32[12] parameter(0)

@@ -9,7 +9,7 @@ import pytest
 
 from hloom.cpu.kernels.fourier.fourier import STACK_BYTES
 from hloom.passes.expand import fft_decomposer
-from native_runs import agree, compiled
+from tests.native_runs import agree, compiled
 
 REAL = {"c64": "f32", "c128": "f64"}
 

@@ -9,12 +9,12 @@ import threading
 
 import numpy as np
 import pytest
-from tests.agreement import same
 
 import hloom
 from hloom.cpu.runtime.gang import Gang
 from hloom.errors import DeadlockError, HloError
 from hloom.runtime.executable import Executable
+from tests.agreement import same
 
 SUM = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
 MEAN = f"""HloModule mean

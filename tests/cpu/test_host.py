@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import program
-from evaluation import parse
 from hloom.errors import EvaluationError, HloError
 from hloom.runtime.custom_call import register_custom_call, unregister_custom_call
+from tests.devices import program
+from tests.evaluation import parse
 
 Register = Callable[[str, Any], None]
 

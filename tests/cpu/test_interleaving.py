@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from native_runs import agree, arguments
+from tests.native_runs import agree, arguments
 
 KINDS = ["f32", "f64", "bf16", "f16", "u8", "pred", "c64", "c128", "s4", "u64"]
 

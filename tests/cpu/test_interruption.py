@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import emit_program
 from hloom.cpu.runtime.interruption import POLL_FUNCTION
 from hloom.devices.threads import Stopped
 from hloom.runtime.custom_call import unregister_custom_call
+from tests.evaluation import parse
 
 ENDLESS_SCALAR = """
 always { s = (s32[], f32[64]) parameter(0)

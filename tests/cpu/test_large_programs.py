@@ -12,7 +12,6 @@ import pytest
 
 import hloom
 from benchmarks.large_programs.kinds import program_text
-from evaluation import parse
 from hloom.analysis.cost import module_cost
 from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
@@ -22,7 +21,8 @@ from hloom.cpu.program import ENTRY, LONGEST_BLOCK, emit_program
 from hloom.debug.inputs import random_arguments
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
-from work import growth
+from tests.evaluation import parse
+from tests.work import growth
 
 LINEAR = 2.25
 """Growth by a factor of 2 with room for logarithms; a quadratic step doubles it at the sizes below."""

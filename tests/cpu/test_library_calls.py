@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 from hloom.codegen.llvm import print_module
 from hloom.errors import HloError
 from hloom.operations.lapack import routines
 from hloom.operations.lapack.library import set_thread_count
-from native_runs import compiled
+from tests import agreement
+from tests.native_runs import compiled
 
 Array = np.ndarray[Any, Any]
 KINDS = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hloom.shape.element_type import ElementType
-from native_runs import agree, compiled
+from tests.native_runs import agree, compiled
 
 MATRICES = (
     (1, 1), (3, 3), (2, 5, 5), (21, 3, 3), (0, 3, 3), (2, 0, 0), (33, 33), (64, 64), (2, 71, 71), (5, 20, 20)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
-from native_runs import Native, agree, arguments, compiled, draw
-from processors import PROCESSORS, runs_here
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import Native, agree, arguments, compiled, draw
+from tests.processors import PROCESSORS, runs_here
 
 PLAIN = "mk,kn->mn"
 ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import ADD, program
-from evaluation import parse
 from hloom.codegen.target import Target
 from hloom.cpu import caller
 from hloom.cpu.jit.compilation import compile_module, optimize
@@ -25,6 +23,8 @@ from hloom.cpu.runtime.entry import Signature
 from hloom.cpu.runtime.support import support_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
+from tests.devices import ADD, program
+from tests.evaluation import parse
 
 TWO_STEPS = program(
     """

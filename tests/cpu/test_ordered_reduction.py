@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
-from reducers import ARGMAX, JAX_ARGMAX, LATER, binary, selecting
+from tests import agreement
+from tests.evaluation import parse
+from tests.reducers import ARGMAX, JAX_ARGMAX, LATER, binary, selecting
 
 PARAMETERS = "f {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
 ABSOLUTE = PARAMETERS + " s = f32[] subtract(a, b)\n ROOT r = f32[] abs(s)\n}\n"

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hloom
-from agreement import same
 from hloom.codegen.llvm import I64, Module
 from hloom.codegen.target import QUICK, host
 from hloom.cpu.jit import parts
@@ -19,6 +18,7 @@ from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.parts import PartStream
 from hloom.cpu.program import emit_program
 from hloom.ir.module import HloModule
+from tests.agreement import same
 
 
 def add_link(module: Module, n: int, length: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import parse
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import emit_program
 from hloom.cpu.runtime.interruption import LONG_KERNELS, POLL_FUNCTION
+from tests.evaluation import parse
 
 PRODUCT = 64**3
 """Work of one product."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from native_runs import agree, arguments, compiled
+from tests.native_runs import agree, arguments, compiled
 
 
 def opcodes(text: str) -> list[str]:

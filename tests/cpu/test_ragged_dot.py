@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hloom.shape.element_type import ElementType
-from native_runs import agree
+from tests.native_runs import agree
 
 ROWS = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
 TERMS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}, lhs_ragged_dims={1}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from native_runs import agree
+from tests.native_runs import agree
 
 STATE = np.array([0x123456789ABCDEF0, 0xFFFFFFFFFFFFFFF0, 0xFFFFFFFFFFFFFFFF], np.uint64)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.evaluation import parse
 
 from hloom.codegen import elementwise
 from hloom.codegen.elements import Elements
@@ -22,6 +21,7 @@ from hloom.errors import HloError
 from hloom.ir.affine import Index
 from hloom.ir.device import Pending
 from hloom.shape import element_type as et
+from tests.evaluation import parse
 
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"
 SORT = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from native_runs import agree, arguments, compiled
+from tests import agreement
+from tests.native_runs import agree, arguments, compiled
 
 PROGRAM = """
 HloModule rows

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation import parse
 from hloom.passes.expand.scan_expander import is_elementwise
-from native_runs import agree, arguments
-from reducers import program
+from tests.evaluation import parse
+from tests.native_runs import agree, arguments
+from tests.reducers import program
 
 
 def step(kind: str, sizes: str) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import evaluate, parse
-from native_runs import agree, draw
-from reducers import binary
+from tests import agreement
+from tests.evaluation import evaluate, parse
+from tests.native_runs import agree, draw
+from tests.reducers import binary
 
 DTYPES = {"s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "u8": "u1", "s8": "i1", "s16": "i2"}
 LATEST = "f { x = f32[] parameter(0)\n ROOT r = f32[] parameter(1) }\n"

@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from cpu.window_draws import any_window, sizes_text, text_of
 from hloom.ir.window import WindowDimension
-from native_runs import agree, draw
-from reducers import binary, comparison
+from tests.cpu.window_draws import any_window, sizes_text, text_of
+from tests.native_runs import agree, draw
+from tests.reducers import binary, comparison
 
 
 def program(kind: str, sizes: list[int], window: list[WindowDimension], direction: str = "GE") -> str:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
+from tests import agreement
 
 TYPES = ("s2", "u4")
 COMBINERS = """

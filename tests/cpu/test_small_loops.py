@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom.buffers.assignment import STACK
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import emit_program
@@ -14,8 +12,10 @@ from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
-from native_runs import agree, arguments, compiled
-from pass_checks import after, opcodes
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import agree, arguments, compiled
+from tests.pass_checks import after, opcodes
 
 
 def counting(

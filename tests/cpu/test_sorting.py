@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation import parse
 from hloom.cpu.kernels.sorting import long_sort
 from hloom.cpu.kernels.sorting.sort_order import sort_keys
-from native_runs import agree, draw, special_values
+from tests.evaluation import parse
+from tests.native_runs import agree, draw, special_values
 
 
 def canonical(name: str, kind: str) -> tuple[str, list[str]]:

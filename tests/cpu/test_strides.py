@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from native_runs import agree, draw
+from tests.native_runs import agree, draw
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "s8", "bf16", "pred", "c64"])

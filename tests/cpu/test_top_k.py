@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from native_runs import agree, special_values
+from tests.native_runs import agree, special_values
 
 
 def top_k(kind: str, sizes: str, k: int, largest: bool = True) -> str:

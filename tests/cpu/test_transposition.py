@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from native_runs import agree, draw
+from tests.native_runs import agree, draw
 
 
 def transpose(kind: str, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:

@@ -9,10 +9,10 @@ import mpmath
 import numpy as np
 import pytest
 
-import agreement
-from compiled_operation import TARGETS, case, compiled, run_compiled
-from one_operation import apply, every, numbers
-from samples import sample, steps_off
+from tests import agreement
+from tests.compiled_operation import TARGETS, case, compiled, run_compiled
+from tests.one_operation import apply, every, numbers
+from tests.samples import sample, steps_off
 
 Array = np.ndarray[Any, Any]
 LARGEST_ERROR = 2.0

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from cpu.window_draws import TYPES, any_window, sizes_text, text_of
-from evaluation import parse
 from hloom.cpu.kernels.windows.cumulative import cumulative_of
 from hloom.cpu.kernels.windows.pooling import is_pooling
 from hloom.ir.window import WindowDimension
-from native_runs import agree, draw
-from reducers import ARGMAX, binary
+from tests.cpu.window_draws import TYPES, any_window, sizes_text, text_of
+from tests.evaluation import parse
+from tests.native_runs import agree, draw
+from tests.reducers import ARGMAX, binary
 
 
 def reduction(kind: str, opcode: str, sizes: list[int], window: list[WindowDimension], init: str = "") -> str:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.planted_bugs.bugs import BUGS
-from tests.planted_bugs.programs import program as planted_program
 
 import hloom
 from hloom import HloError, HloModule
@@ -21,6 +19,8 @@ from hloom.passes.fuel import limited
 from hloom.passes.registry import passes
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.tools.cli import main
+from tests.planted_bugs.bugs import BUGS
+from tests.planted_bugs.programs import program as planted_program
 
 ADDITIONS = """HloModule additions
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-import agreement
 import hloom
 from hloom import HloError, HloModule, Literal, Shape, Snapshot
 from hloom.debug.agreement import compare
@@ -25,6 +24,7 @@ from hloom.passes.pipeline import Pipeline
 from hloom.runtime import backend as backends
 from hloom.runtime.evaluator_backend import EvaluatedProgram, EvaluatorBackend
 from hloom.tools.cli import main
+from tests import agreement
 
 SOFTMAX = """HloModule softmax
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation import parse
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import Bounded
 from hloom.errors import NoBound
+from tests.evaluation import parse
 
 INF = math.inf
 COMBINERS = """

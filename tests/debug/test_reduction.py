@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from tests.planted_bugs.bugs import BUGS
-from tests.planted_bugs.hunt import MOST_INSTRUCTIONS, hunt
 
 import hloom
 from hloom import HloError, HloModule
@@ -19,6 +17,8 @@ from hloom.debug.inputs import random_arguments
 from hloom.debug.reduction import CountingEvaluator, reduce
 from hloom.debug.smaller import Program
 from hloom.tools.cli import main
+from tests.planted_bugs.bugs import BUGS
+from tests.planted_bugs.hunt import MOST_INSTRUCTIONS, hunt
 
 
 def hloom_reduce(*arguments: object) -> Result:

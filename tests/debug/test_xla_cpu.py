@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import oracle
+from tests import oracle
 
 
 def test_numbers_of_64_bits_without_a_change_of_jax_settings() -> None:

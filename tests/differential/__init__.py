@@ -9,11 +9,3 @@ compares with the reference evaluator.
 `modules` generates whole modules, of `steps` in a `scope`. ``python -m tests.differential.module_runs``
 compiles, runs and evaluates them, and shrinks failing ones (`shrinking`).
 """
-
-import sys
-from pathlib import Path
-
-# The folder above has shared test code; pytest adds it to the path, ``python -m`` does not.
-_TESTS = str(Path(__file__).parents[1])
-if _TESTS not in sys.path:
-    sys.path.append(_TESTS)

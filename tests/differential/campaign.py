@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 import hloom
-import oracle
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
 from hloom.runtime.executable import Executable
+from tests import oracle
 
 from .agreement import disagrees, owed
 from .case import Case, program

@@ -7,20 +7,20 @@ import dataclasses
 import numpy as np
 import pytest
 
-import oracle
-from differential import module_runs
-from differential.campaign import Campaign, Report
-from differential.case import EXACT, Case, Tolerance, program
-from differential.comparison import differs
-from differential.explanations import Difference
-from differential.families import FAMILIES, draw_case, round_robin
-from differential.known import DIFFERENCES
-from differential.known_examples import EXAMPLES
-from differential.modules import Module, draw_module
-from differential.shrinking import smaller
-from differential.xla import Xla, XlaCrashed
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
+from tests import oracle
+from tests.differential import module_runs
+from tests.differential.campaign import Campaign, Report
+from tests.differential.case import EXACT, Case, Tolerance, program
+from tests.differential.comparison import differs
+from tests.differential.explanations import Difference
+from tests.differential.families import FAMILIES, draw_case, round_robin
+from tests.differential.known import DIFFERENCES
+from tests.differential.known_examples import EXAMPLES
+from tests.differential.modules import Module, draw_module
+from tests.differential.shrinking import smaller
+from tests.differential.xla import Xla, XlaCrashed
 
 CASES = 300
 COMPILED = 120

@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
-
 
 def main(directory: Path, names: list[str]) -> int:
     """Return the number of failures."""

@@ -18,9 +18,7 @@ from typing import Any, Final
 import numpy as np
 from jaxlib import _hlo
 
-import agreement
 import hloom
-import oracle
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import is_inexact_type
 from hloom.error_bounds.floating import ulp
@@ -34,6 +32,7 @@ from hloom.shape.literal import Literal
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.tools.pictures.graph_picture import save_picture
 from hloom.tools.reports.diff_text import diff_text
+from tests import agreement, oracle
 
 from .writing import VALUES
 

@@ -44,6 +44,7 @@ def _shards(array: Any) -> list[Any]:
 def _run(name: str) -> tuple[list[list[Any]], list[list[Any]]]:
     """Return the arguments and the results of each device."""
     import jax
+
     from tests.dump_corpus.programs import PROGRAMS
 
     call = PROGRAMS[name]()

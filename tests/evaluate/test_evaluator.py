@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from devices import program
-from evaluation import evaluate, parse
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.evaluator import Evaluator
+from tests.devices import program
+from tests.evaluation import evaluate, parse
 
 NESTED = """
 yes { x = f32[] parameter(0)

@@ -1,4 +1,4 @@
-"""Run programs next to unmapped pages: ``cd tests; python -m guard_pages [--all] [--only TEXT]``.
+"""Run programs next to unmapped pages: ``python -m tests.guard_pages [--all] [--only TEXT]``.
 
 Every program runs twice in child processes, with its arrays before an unmapped page and after one; both
 results must be equal. A program that ends its process is reported, and the others continue.
@@ -19,10 +19,10 @@ SAMPLE_STRIDE: Final = 23
 
 def serve(options: Any) -> None:
     """Run programs; print the number of each before it begins."""
-    from guard_pages.memory import BEGINNING, END, guarded
-    from guard_pages.programs import all_programs
     from hloom import HloError
-    from samples import equal_bits
+    from tests.guard_pages.memory import BEGINNING, END, guarded
+    from tests.guard_pages.programs import all_programs
+    from tests.samples import equal_bits
 
     chosen = [p for p in all_programs(options.modules, options.corpus) if options.only in p.name]
     chosen = chosen if options.all or options.only else chosen[::SAMPLE_STRIDE]
@@ -51,8 +51,8 @@ def run(arguments: list[str]) -> tuple[int, list[str]]:
     findings: list[str] = []
     first = 0
     while True:
-        command = [sys.executable, "-m", "guard_pages", "--serve", "--first", str(first), *arguments]
-        folder = Path(__file__).parents[1]
+        command = [sys.executable, "-m", "tests.guard_pages", "--serve", "--first", str(first), *arguments]
+        folder = Path(__file__).parents[2]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
         lines = done.stdout.splitlines()
         findings += [line for line in lines if line.startswith("differs ")]
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> tuple[int, list[str]]:
 
 def main() -> None:
     """Run programs and print the failures."""
-    parser = argparse.ArgumentParser(prog="python -m guard_pages", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.guard_pages", description=__doc__)
     parser.add_argument("--all", action="store_true", help="every program, not a sample")
     parser.add_argument("--only", default="", help="programs whose name holds a text")
     parser.add_argument("--modules", type=int, default=60, help="how many generated modules")

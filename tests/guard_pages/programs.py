@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-import conformance
 import hloom
-from differential.case import program
-from differential.modules import draw_module
-from hlo_file import plain, sections
 from hloom import HloModule
 from hloom.tools.examples.workload import draw_inputs, examples
+from tests import conformance
+from tests.differential.case import program
+from tests.differential.modules import draw_module
+from tests.hlo_file import plain, sections
 
 _HLO: Final = Path(__file__).parents[1] / "hlo"
 _PRODUCT_SIZES: Final = (

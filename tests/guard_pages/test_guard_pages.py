@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from guard_pages.__main__ import run
-from guard_pages.memory import END, PAGE, GuardedOffsets
 from hloom.buffers.buffers import Buffer
+from tests.guard_pages.__main__ import run
+from tests.guard_pages.memory import END, PAGE, GuardedOffsets
 
 READS_BEYOND = """
-from guard_pages.memory import END, guarded
-from guard_pages.programs import products
+from tests.guard_pages.memory import END, guarded
+from tests.guard_pages.programs import products
 from hloom.codegen import elements
 
 (program,) = [p for p in products() if p.name == "products/f32-3x64x33-01"]
@@ -43,7 +43,7 @@ def test_products_with_parts_of_tiles() -> None:
 
 def test_a_read_beyond_an_argument_ends_the_process() -> None:
     command = [sys.executable, "-c", READS_BEYOND]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.stdout == "fine\n", done.stderr
     assert done.returncode == -signal.SIGSEGV
 
@@ -52,7 +52,7 @@ READS_BEYOND_A_CONSTANT = """
 import ctypes
 import numpy as np
 import hloom
-from guard_pages.memory import END, guarded
+from tests.guard_pages.memory import END, guarded
 
 text = (
     f"HloModule m\\nENTRY e {{ x = u8[333] parameter(0)\\n"
@@ -73,7 +73,7 @@ print("not found")
 
 def test_the_first_byte_behind_a_constant_is_guarded() -> None:
     command = [sys.executable, "-c", READS_BEYOND_A_CONSTANT]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.stdout == "fine\n", done.stderr
     assert done.returncode == -signal.SIGSEGV
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-import agreement
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_with_types
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Constant
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.evaluation import parse
 
 PROGRAM = """HloModule m, entry_computation_layout={(f32[2]{0}, s32[])->(f32[], c64[2]{0}, f32[2]{0})}
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }

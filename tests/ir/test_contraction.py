@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import parse
 from hloom.ir.contraction import (
     ALGORITHMS,
     PrecisionCodec,
@@ -16,6 +15,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.proto.schema.hlo_pb2 import HloInstructionProto
 from hloom.proto.schema.xla_data_pb2 import PrecisionConfig
+from tests.evaluation import parse
 
 
 def instruction(operation: str) -> HloInstruction:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluation import parse
 from hloom.ir.instruction import HloInstruction
+from tests.evaluation import parse
 
 TEXT = """HloModule m
 ENTRY e {

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation import parse, refused
 from hloom.errors import ParseError
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import (
@@ -22,6 +21,7 @@ from hloom.ir.device_groups import (
     read_mesh,
     write_mesh,
 )
+from tests.evaluation import parse, refused
 
 CODEC = ReplicaGroupsCodec()
 NOTATIONS: list[tuple[str, Groups]] = [

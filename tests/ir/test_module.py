@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom import HloError, HloModule, Shape
 from hloom.hooks import PROVIDED
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
+from tests.evaluation import parse
 
 TEXT = """HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import oracle
 from hloom.errors import HloError, ParseError
 from hloom.ir.cursor import Cursor
 from hloom.ir.sharding import Sharding
 from hloom.ir.xla_version import OLDEST, V0_11
 from hloom.shape.shape import Shape
+from tests import oracle
 
 MESH = "mesh['a'=2,'b'=4]"
 SUM = '{op_type="sdy::reduction_op" op_name="SUM"}'

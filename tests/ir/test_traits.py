@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import hloom.operations  # noqa: F401
-from evaluation import evaluate
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.ir.traits import ElementCost, Family, Traits
 from hloom.shape.element_type import ElementType
 from hloom.tools.pages.op_example import example_of
-from samples import sample
+from tests.evaluation import evaluate
+from tests.samples import sample
 
 REQUIRED = ("family", "element_cost", "roundoff")
 COMMUTATIVE = [opcode for opcode, operation in REGISTRY.items() if operation.commutative]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from evaluation import parse, refused
 from hloom import HloError, HloModule
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import Alias
 from hloom.ir.operation import REGISTRY, ProgramShape
 from hloom.shape.shape import Shape
+from tests.evaluation import parse, refused
 
 TEXT = """HloModule m
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.jax_platform.process import run_program
 
 from hloom.jax.pjrt import abi
+from tests.jax_platform.process import run_program
 
 
 @pytest.mark.parametrize("version", [90, 104, 105, abi.CLAIMED_VERSION, abi.MINOR_VERSION])

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.jax_platform.process import Platform, run_program
 
 from hloom.jax.compilation.compile_options import Option, compiler_options, dump_flags
 from hloom.jax.pjrt.errors import PjrtError
+from tests.jax_platform.process import Platform, run_program
 
 ACCEPTED: Sequence[tuple[str, Option, Option]] = [
     ("xla_backend_optimization_level", 1, 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jax._src.lax import parallel
+
 from tests.jax_platform.process import run_program
 
 FOUR = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.jax_platform.process import Platform, environment_of, registration
 
-from mpi_launcher import command as mpi_command
-from mpi_launcher import needs_mpi
+from tests.jax_platform.process import Platform, environment_of, registration
+from tests.mpi_launcher import command as mpi_command
+from tests.mpi_launcher import needs_mpi
 
 SECONDS = 600
 BEGIN = """

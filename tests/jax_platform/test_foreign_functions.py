@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.jax_platform.process import Platform, run_program
 from tests.runtime.compiled_handlers import compiled_handlers
 

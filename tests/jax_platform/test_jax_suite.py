@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.jax_suite import processes
 from tests.jax_suite.__main__ import compare
 from tests.jax_suite.processes import Selection, run_file

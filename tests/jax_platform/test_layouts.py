@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.jax_platform.process import Platform, run_program
 
 PROGRAM = """

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.jax_platform.process import run_program
 
 HEAD = "import jax, jax.numpy as jnp, numpy as np, gc, os, time, threading\n"

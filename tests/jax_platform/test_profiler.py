@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.agreement import same
-from tests.jax_platform.process import run_program
 
 import hloom
 from hloom.cpu.native import compile_or_load
+from tests.agreement import same
+from tests.jax_platform.process import run_program
 
 TRACE = """
 import glob, tempfile, threading

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jax_platform.process import Platform, environment_of, registration
 
-from agreement import computed, same, within
 from hloom.ir.module import HloModule
+from tests.agreement import computed, same, within
+from tests.jax_platform.process import Platform, environment_of, registration
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "programs"
@@ -46,7 +46,7 @@ class Record:
 def run_programs(platform: Platform, folder: Path, names: Sequence[str] = NAMES) -> dict[str, Record]:
     """Run programs on a platform."""
     records: dict[str, Record] = {}
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**environment_of(platform), "PYTHONPATH": path}
     if platform == "stock":
         environment["XLA_FLAGS"] = STOCK_FLAGS

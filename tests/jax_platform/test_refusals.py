@@ -9,15 +9,15 @@ import jax
 import numpy as np
 import pytest
 from jax._src import xla_bridge
-from tests.jax_platform.process import Platform, environment_of
 
-from evaluation import evaluate
 from hloom.errors import HloError
 from hloom.jax import plugin
 from hloom.jax.calls import callbacks
 from hloom.jax.devices.processes import ProcessRecord
 from hloom.jaxlib.private import Private
 from hloom.operations import custom_call
+from tests.evaluation import evaluate
+from tests.jax_platform.process import Platform, environment_of
 
 
 def test_a_jax_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.jax_platform.process import Platform, run_program
 
 BOTH = pytest.mark.parametrize("platform", ["cpu", "hloom"])

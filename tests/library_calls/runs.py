@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-import agreement
 import hloom
 from hloom.errors import NoBound
 from hloom.shape.shape import Shape
+from tests import agreement
 
 
 def program(shape: str, target: str, operands: Sequence[Any], config: str, attributes: str = "") -> str:

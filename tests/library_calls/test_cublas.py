@@ -9,10 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.library_calls.runs import run
 
-import agreement
 import hloom
+from tests import agreement
+from tests.library_calls.runs import run
 
 ROWS_BY_COLUMNS = {
     "lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"],

@@ -8,10 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.library_calls.runs import run
 
-import agreement
 import hloom
+from tests import agreement
+from tests.library_calls.runs import run
 
 
 def drawn(*sizes: int, seed: int = 0) -> Any:

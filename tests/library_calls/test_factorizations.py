@@ -7,10 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.library_calls.runs import run
 
-import agreement
 import hloom
+from tests import agreement
+from tests.library_calls.runs import run
 
 PYTHAGOREAN = np.array([[3, 11], [4, 2]])
 """Its first column has the length 5."""

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from tests.library_calls.runs import run
 
-import agreement
 import hloom
+from tests import agreement
+from tests.library_calls.runs import run
 
 LOWER = np.array([[2, 0, 0], [1, 4, 0], [-2, 3, 1]], np.float32)
 

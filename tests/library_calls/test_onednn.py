@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.library_calls.runs import run
 
-import agreement
 import hloom
+from tests import agreement
+from tests.library_calls.runs import run
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 11
 Y = np.arange(40, dtype=np.float32).reshape(2, 4, 5) - 20

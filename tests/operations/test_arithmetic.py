@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agreement
 from hloom.shape.element_type import ElementType
-from one_operation import apply, array, every, nearest, same
+from tests import agreement
+from tests.one_operation import apply, array, every, nearest, same
 
 INTEGER_TYPES = ("s1", "s2", "s4", "s8", "s16", "s32", "s64", "u1", "u2", "u4", "u8", "u16", "u32", "u64")
 

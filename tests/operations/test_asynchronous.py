@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from devices import ADD, executable, lists, on_devices, program
-from evaluation import evaluate, refused
+from tests.devices import ADD, executable, lists, on_devices, program
+from tests.evaluation import evaluate, refused
 
 COMPUTATIONS = """
 double { x = f32[2] parameter(0)

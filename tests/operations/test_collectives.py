@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from devices import ADD, executable, fails, lists, on_devices, program
-from evaluation import evaluate, refused
+from tests.devices import ADD, executable, fails, lists, on_devices, program
+from tests.evaluation import evaluate, refused
 
 
 def reducing(body: str) -> str:

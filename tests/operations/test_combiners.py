@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation import parse
 from hloom.analysis.combiners import grouping, is_choice
 from hloom.ir.computation import HloComputation
 from hloom.operations.combiners import Grouping
-from reducers import ARGMAX, JAX_ARGMAX, LATER, binary, selecting
+from tests.evaluation import parse
+from tests.reducers import ARGMAX, JAX_ARGMAX, LATER, binary, selecting
 
 
 def combiner(text: str) -> HloComputation:

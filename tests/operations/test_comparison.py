@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import evaluate, parse
-from one_operation import apply, array, every, numbers, program, refusal, same
+from tests import agreement
+from tests.evaluation import evaluate, parse
+from tests.one_operation import apply, array, every, numbers, program, refusal, same
 
 DIRECTIONS = {name.upper(): getattr(operator, name) for name in ("eq", "ne", "ge", "gt", "le", "lt")}
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import agreement
-from one_operation import apply, same
+from tests import agreement
+from tests.one_operation import apply, same
 
 INF, NAN = math.inf, math.nan
 

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import oracle
-from evaluation import evaluate
-from one_operation import apply, array, program, refusal, same
+from tests import oracle
+from tests.evaluation import evaluate
+from tests.one_operation import apply, array, program, refusal, same
 
 F32 = np.float32
 MATRICES = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from devices import program
-from evaluation import evaluate, refused
-from work import bytecodes
+from tests.devices import program
+from tests.evaluation import evaluate, refused
+from tests.work import bytecodes
 
 COMPUTATIONS = """
 double { x = f32[2] parameter(0)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation import evaluate, parse
 from hloom.errors import EvaluationError
 from hloom.operations.rounding import round_to_odd
 from hloom.shape.element_type import ElementType
-from one_operation import apply, array, every, nearest, numbers, program, refusal, same
+from tests.evaluation import evaluate, parse
+from tests.one_operation import apply, array, every, nearest, numbers, program, refusal, same
 
 NARROW = (
     "f8e5m2",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracle
-from evaluation import parse
 from hloom.ir.window import WindowDimension
-from one_operation import apply, array, program, refusal, same
+from tests import oracle
+from tests.evaluation import parse
+from tests.one_operation import apply, array, program, refusal, same
 
 F32 = np.float32
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import program
-from evaluation import evaluate, parse, refused
 from hloom.errors import EvaluationError
 from hloom.runtime.custom_call import unregister_custom_call
+from tests.devices import program
+from tests.evaluation import evaluate, parse, refused
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+
 from tests.evaluation import evaluate, parse, refused
 
 A = np.arange(5, dtype=np.float32)

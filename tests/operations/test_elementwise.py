@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import evaluate, parse, refused
 from hloom.ir.operation import REGISTRY
 from hloom.operations.elementwise import Elementwise
-from one_operation import apply, array, program, refusal
+from tests import agreement
+from tests.evaluation import evaluate, parse, refused
+from tests.one_operation import apply, array, program, refusal
 
 UNARY = sorted(o for o, c in REGISTRY.items() if issubclass(c, Elementwise) and len(c.operand_names) == 1)
 BINARY = sorted(o for o, c in REGISTRY.items() if issubclass(c, Elementwise) and len(c.operand_names) == 2)

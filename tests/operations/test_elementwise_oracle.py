@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-import oracle
-from evaluation import evaluate
-from one_operation import array
+from tests import agreement, oracle
+from tests.evaluation import evaluate
+from tests.one_operation import array
 
 INTEGER_OPERATIONS = [
     "add",

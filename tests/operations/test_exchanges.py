@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from devices import executable, fails, lists, on_devices, program
-from evaluation import refused
+from tests.devices import executable, fails, lists, on_devices, program
+from tests.evaluation import refused
 
 # -- all-to-all
 

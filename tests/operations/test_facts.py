@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.sharding.test_operations import PROGRAMS, SHARDINGS, module_of
 
 from hloom.analysis.cost import instruction_cost
 from hloom.ir.instruction import HloInstruction
@@ -17,6 +16,7 @@ from hloom.ir.operation import REGISTRY
 from hloom.ir.sharding_rule import Factor
 from hloom.shape.element_type import S32
 from hloom.tools.pages.op_example import example_of
+from tests.sharding.test_operations import PROGRAMS, SHARDINGS, module_of
 
 FILE = Path(__file__).with_name("facts.txt")
 RANGES = ((-7, 5), (2, 3), (0, 40))

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import oracle
-from tests.evaluation import evaluate, parse, refused
 
-import agreement
 from hloom.operations.gather_scatter import Gather
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
+from tests import agreement, oracle
+from tests.evaluation import evaluate, parse, refused
 
 OPERAND = np.arange(16 * 11, dtype=np.int32).reshape(16, 11)
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-import oracle
-from evaluation import parse
-from one_operation import apply, array, program, refusal, same
+from tests import agreement, oracle
+from tests.evaluation import parse
+from tests.one_operation import apply, array, program, refusal, same
 
 F32 = np.float32
 

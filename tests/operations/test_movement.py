@@ -7,10 +7,10 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.evaluation import evaluate, parse, refused
 
-import agreement
 from hloom.errors import EvaluationError
+from tests import agreement
+from tests.evaluation import evaluate, parse, refused
 
 V = np.array(
     [

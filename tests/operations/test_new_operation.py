@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.debug.error_analysis import ErrorAnalysis
@@ -18,6 +17,7 @@ from hloom.error_bounds.rules import largest
 from hloom.errors import HloError, NoBound
 from hloom.ir.operation import REGISTRY
 from hloom.ir.traits import Roundoff
+from tests import agreement
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 

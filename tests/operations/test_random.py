@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import oracle
-from evaluation import evaluate
 from hloom.operations.random import philox_4x32, threefry_2x32
-from one_operation import apply, refusal
+from tests import oracle
+from tests.evaluation import evaluate
+from tests.one_operation import apply, refusal
 
 U32, U64 = np.uint32, np.uint64
 

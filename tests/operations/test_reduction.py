@@ -6,14 +6,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import oracle
-from evaluation import evaluate, parse
 from hloom.errors import HloError, ShapeError
 from hloom.ir.operation import ProgramShape
 from hloom.operations.reduction import Map
 from hloom.shape.shape import Shape
-from one_operation import array, same
-from reducers import ARGMAX, LATER, apply, binary, comparison, program, refusal
+from tests import oracle
+from tests.evaluation import evaluate, parse
+from tests.one_operation import array, same
+from tests.reducers import ARGMAX, LATER, apply, binary, comparison, program, refusal
 
 F32 = np.float32
 ADD = binary("add")

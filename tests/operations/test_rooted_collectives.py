@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import hloom
-from agreement import equal
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from tests.agreement import equal
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 BACKENDS = ("evaluator", "cpu")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import oracle
-from one_operation import same
-from reducers import apply, program, refusal
+from tests import oracle
+from tests.one_operation import same
+from tests.reducers import apply, program, refusal
 
 F32 = np.float32
 STEP = """f {

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import oracle
-from tests.evaluation import evaluate, parse, refused
 
-import agreement
 from hloom.operations.gather_scatter import Scatter
 from hloom.shape.element_type import ElementType
+from tests import agreement, oracle
+from tests.evaluation import evaluate, parse, refused
 
 ROWS = (
     "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import refused
 from hloom.ir.operation import REGISTRY
 from hloom.shape.element_type import ElementType
-from one_operation import refusal
-from rule_names import UNREACHABLE, rules
+from tests.evaluation import refused
+from tests.one_operation import refusal
+from tests.rule_names import UNREACHABLE, rules
 
 ATTRIBUTES = {
     "compare": "direction=EQ",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import hloom
-from agreement import equal
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from tests.agreement import equal
 
 X = np.arange(24, dtype=np.int32).reshape(4, 6)
 

@@ -7,11 +7,10 @@ from functools import cmp_to_key
 import ml_dtypes
 import numpy as np
 import pytest
-from tests import oracle
-from tests.evaluation import evaluate, refused
 
-import agreement
 from hloom.shape.element_type import ElementType
+from tests import agreement, oracle
+from tests.evaluation import evaluate, refused
 
 INF, NAN = np.inf, np.nan
 

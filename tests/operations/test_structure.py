@@ -5,12 +5,12 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.evaluation import evaluate, parse, refused
 
-import agreement
 from hloom.errors import EvaluationError, HloError, ShapeError
 from hloom.operations.structure import Parameter, parameter_number
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.evaluation import evaluate, parse, refused
 
 TEN = "v = f32[10] constant({1, 2, 3, 4, 5, 6, 7, 8, 9, 10})\n"
 

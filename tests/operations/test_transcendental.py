@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from one_operation import FLOAT_TYPES, apply, every, nearest, numbers, same
+from tests import agreement
+from tests.one_operation import FLOAT_TYPES, apply, every, nearest, numbers, same
 
 
 def guarded(function: Callable[[float], float], poles: dict[float, float]) -> Callable[[float], float]:

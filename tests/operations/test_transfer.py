@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import executable, fails, lists, on_devices, program
-from evaluation import refused
 from hloom.errors import DeadlockError, EvaluationError, ShapeError
 from hloom.ir.operation import Operation
 from hloom.operations.transfer import Infeed, Recv, RecvDone, Send
 from hloom.shape.shape import Shape
+from tests.devices import executable, fails, lists, on_devices, program
+from tests.evaluation import refused
 
 SENDER = """
   x = s32[2] parameter(0)

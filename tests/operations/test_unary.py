@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from one_operation import FLOAT_TYPES, apply, array, every, nearest, numbers, same
+from tests.one_operation import FLOAT_TYPES, apply, array, every, nearest, numbers, same
 
 
 def away_from_zero(value: float) -> float:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracle
 from hloom.ir.window import WindowCodec, WindowDimension
-from one_operation import array, same
-from reducers import ARGMAX, LATER, apply, binary, comparison, program, refusal
-from work import growth
+from tests import oracle
+from tests.one_operation import array, same
+from tests.reducers import ARGMAX, LATER, apply, binary, comparison, program, refusal
+from tests.work import growth
 
 F32 = np.float32
 ADD, MAX, MIN = binary("add"), binary("maximum"), binary("minimum")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from builder.building import built
 from hloom import HloError, HloModule, PrintOptions, Shape, XlaOp
 from hloom.shape.element_type import ElementType
+from tests import agreement
+from tests.builder.building import built
 
 BACKENDS = ("evaluator", "cpu")
 

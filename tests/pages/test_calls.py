@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.building import ADD, built, scalar
 from hloom import ops
-from pages.both import each_value, rule_of, shape_of, value
+from tests.builder.building import ADD, built, scalar
+from tests.pages.both import each_value, rule_of, shape_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

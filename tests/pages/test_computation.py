@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from builder.building import ADD, GE, LT, MAX, MIN, built, scalar
 from hloom import XlaOp, ops
-from pages.both import each_value, rule_of, value
+from tests import agreement
+from tests.builder.building import ADD, GE, LT, MAX, MIN, built, scalar
+from tests.pages.both import each_value, rule_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hloom import ops
-from pages.both import dtype, rule_of, shape_of, value
+from tests.pages.both import dtype, rule_of, shape_of, value
 
 F = np.float32
 

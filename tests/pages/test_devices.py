@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hloom
-from builder.building import ADD, built
 from hloom import DeadlockError, XlaOp, ops
-from pages.both import on_replicas, rule_of
+from tests.builder.building import ADD, built
+from tests.pages.both import on_replicas, rule_of
 
 F = np.float32
 I = np.int32  # noqa: E741

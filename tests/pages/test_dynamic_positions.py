@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.building import ADD, scalar
 from hloom import ops
-from pages.both import dtype, rule_of, shape_of, value
+from tests.builder.building import ADD, scalar
+from tests.pages.both import dtype, rule_of, shape_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

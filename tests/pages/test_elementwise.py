@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import agreement
-from builder.building import built
 from hloom import ops
-from pages.both import dtype, each_value, rule_of, shape_of, value
+from tests import agreement
+from tests.builder.building import built
+from tests.pages.both import dtype, each_value, rule_of, shape_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

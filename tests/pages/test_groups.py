@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hloom
-from builder.building import ADD, MAX, built
 from hloom import HloError, ops
-from pages.both import BACKENDS, on_replicas, rule_of
+from tests.builder.building import ADD, MAX, built
+from tests.pages.both import BACKENDS, on_replicas, rule_of
 
 F = np.float32
 INPUTS = [F([1, 10, 100, 1000, 2, 20, 200, 2000]) * (replica + 1) for replica in range(4)]

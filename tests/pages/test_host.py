@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hloom
-from builder.building import built
 from hloom import Literal, XlaOp, ops
-from pages.both import BACKENDS, rule_of, shape_of, value
+from tests.builder.building import built
+from tests.pages.both import BACKENDS, rule_of, shape_of, value
 
 F = np.float32
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import hloom
-from builder.building import ADD, built, scalar
 from hloom import XlaOp, ops
 from hloom.shape.element_type import BF16, F16, F32, S8
-from pages.both import rule_of, value
+from tests.builder.building import ADD, built, scalar
+from tests.pages.both import rule_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

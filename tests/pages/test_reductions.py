@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, scalar
 from hloom import XlaOp, ops
-from pages.both import rule_of, shape_of, value
+from tests.builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, scalar
+from tests.pages.both import rule_of, shape_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hloom import ops
-from pages.both import rule_of, shape_of, value
+from tests.pages.both import rule_of, shape_of, value
 
 F = np.float32
 X = np.arange(24, dtype=F).reshape(2, 3, 4)

@@ -7,8 +7,8 @@ import pytest
 
 from hloom.passes.rules import arithmetic, comparison, conversion, structure
 from hloom.shape.element_type import ElementType
-from native_runs import agree
-from rule_checks import ANYTHING, FLOATS, INTEGERS, REAL, SMALL_FLOATS, Example, check, check_refused
+from tests.native_runs import agree
+from tests.rule_checks import ANYTHING, FLOATS, INTEGERS, REAL, SMALL_FLOATS, Example, check, check_refused
 
 
 def spread(number: str, kind: str = "T") -> str:

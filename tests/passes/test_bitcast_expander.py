@@ -7,8 +7,6 @@ import itertools
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
@@ -16,7 +14,9 @@ from hloom.ir.module import HloModule
 from hloom.passes.expand.bitcast_expander import BitcastExpander
 from hloom.shape.index import physical_byte_size
 from hloom.shape.shape import Shape
-from native_runs import agree, draw
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import agree, draw
 
 TYPES = [
     "pred",

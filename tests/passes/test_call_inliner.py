@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom.analysis.origin import op_name, source_line
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.passes.expand.call_inliner import CallInliner
+from tests.evaluation import parse
 
 
 def doubled(depth: int) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom.passes.simplify.constant_folding import ConstantFolding
-from native_runs import compiled
-from pass_checks import after
-from samples import ARRAY_TYPES, COMPLEX, INTEGERS
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import compiled
+from tests.pass_checks import after
+from tests.samples import ARRAY_TYPES, COMPLEX, INTEGERS
 
 RAGGED = """HloModule m
 ENTRY e {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from hloom.passes.rules import contraction, convolution, indexing, reduction
-from rule_checks import FLOATS, INTEGERS, Example, check, check_refused
+from tests.rule_checks import FLOATS, INTEGERS, Example, check, check_refused
 
 ZERO = "z = T[] constant(0); "
 

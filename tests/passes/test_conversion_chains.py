@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
-from one_operation import every
-from pass_checks import after
+from tests.one_operation import every
+from tests.pass_checks import after
 
 INTEGERS = ("pred", "s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 FLOATS = ("f8e5m2", "f16", "bf16", "f32", "f64")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.operations.convolution import Convolution
 from hloom.passes.layout.convolution_layout import ConvolutionLayout
-from native_runs import draw
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import draw
 
 FORWARD = ("s32[2,4,6,7]", "s32[16,4,3,3]", "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01")
 KERNEL_GRADIENT = (

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import parse
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed, static_form
 from hloom.passes.expand.dynamic_padder import static_module
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.evaluation import parse
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 MAXIMUM = "top { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] maximum(a, b) }\n"

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
@@ -23,7 +21,9 @@ from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.pipeline import Pass
-from native_runs import arguments
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import arguments
 
 
 def expanded(expander: Pass, text: str, gone: str = "") -> Any:

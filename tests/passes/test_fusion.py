@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.passes.fusion import fusion
 from hloom.passes.fusion.fusion import Fusion
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from pass_checks import after
-from reducers import binary
+from tests.evaluation import parse
+from tests.pass_checks import after
+from tests.reducers import binary
 
 SHARED_CONSTANT = """
 HloModule shared_constant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloom.passes.rules import broadcasting, joining, reshaping, slicing, updates
-from rule_checks import ANYTHING, Example, check, check_refused
+from tests.rule_checks import ANYTHING, Example, check, check_refused
 
 SCATTER = (
     "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "

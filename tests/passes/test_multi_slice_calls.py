@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 import hloom
 from hloom.ir.module import HloModule
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.sharding.reporting.traffic import bytes_sent
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 SLICES = """HloModule m
   ENTRY e { x = f64[4,12] parameter(0), sharding={devices=[1,4]<=[4]}

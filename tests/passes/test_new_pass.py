@@ -10,7 +10,7 @@ import numpy as np
 
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from pass_checks import after, opcodes
+from tests.pass_checks import after, opcodes
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TWICE = """x = f32[4] parameter(0)

@@ -12,9 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-import agreement
-import hlo_file
-from evaluation import parse
 from hloom.cpu.pipeline import CPU_PIPELINE, EXPANSION
 from hloom.debug.error_analysis import widened
 from hloom.errors import HloError
@@ -29,7 +26,9 @@ from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.pipeline import Pass, Pipeline, facts_of
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from pass_checks import run_truly
+from tests import agreement, hlo_file
+from tests.evaluation import parse
+from tests.pass_checks import run_truly
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 QUICK = (

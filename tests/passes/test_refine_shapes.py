@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import parse
 from hloom.cpu import native, refinement
 from hloom.cpu.native import NativeExecutable
 from hloom.errors import HloError
 from hloom.passes.expand.dynamic_padder import static_module
 from hloom.passes.expand.refine_shapes import refined_module
 from hloom.shape.shape import Shape
+from tests import agreement
+from tests.evaluation import parse
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 LESS = (

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import parse
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
 from hloom.passes.rewriting import RewriteRule
-from passes import test_arithmetic_rules, test_contraction_rules, test_movement_rules
-from rule_checks import Example, rewritten
+from tests.evaluation import parse
+from tests.passes import test_arithmetic_rules, test_contraction_rules, test_movement_rules
+from tests.rule_checks import Example, rewritten
 
 TABLES = {
     "arithmetic": test_arithmetic_rules,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import parse
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Complex, Subtract
@@ -12,6 +11,7 @@ from hloom.operations.movement import Broadcast
 from hloom.operations.reshaping import Reshape
 from hloom.operations.unary import Imag, Negate, Real
 from hloom.passes.rewriting import RuleFamily, RuleTable
+from tests.evaluation import parse
 
 PROGRAM = """
 HloModule m

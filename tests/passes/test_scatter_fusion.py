@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
-from pass_checks import after, opcodes
-from reducers import binary
+from tests.pass_checks import after, opcodes
+from tests.reducers import binary
 
 TEXT = (
     binary("add")

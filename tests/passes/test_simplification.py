@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation import parse
 from hloom.analysis.updates import Updates
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
@@ -16,7 +15,8 @@ from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.indexing_simplifiers import GatherSimplifier, ScatterSimplifier, SortSimplifier
 from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
-from pass_checks import after, opcodes
+from tests.evaluation import parse
+from tests.pass_checks import after, opcodes
 
 # -- constant folding; see also tests/hlo/passes/constant_folding.hlo
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import agreement
-from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.passes.fusion.tree_reduction_rewriter import TreeReductionRewriter
-from native_runs import arguments, compiled
-from pass_checks import opcodes
+from tests import agreement
+from tests.evaluation import parse
+from tests.native_runs import arguments, compiled
+from tests.pass_checks import opcodes
 
 
 def reductions(text: str) -> int:

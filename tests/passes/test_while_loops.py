@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import parse
 from hloom.analysis.trip_count import TripCount, trip_count
 from hloom.ir.module import HloModule
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -15,7 +14,8 @@ from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
-from pass_checks import after, opcodes
+from tests.evaluation import parse
+from tests.pass_checks import after, opcodes
 
 STATE = "(s32[], f32[4], f32[4])"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import parse
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import root_values
@@ -15,6 +14,7 @@ from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.iteration import accesses_of, planned_space, read_where_written, result_shapes, unmerged_space
 from hloom.plan.kernel import kernel_parts
+from tests.evaluation import parse
 
 PROGRAMS = {
     "elementwise": "x = f32[6,8] parameter(0)  y = f32[6,8] parameter(1)  ROOT r = f32[6,8] add(x, y)",

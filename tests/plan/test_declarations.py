@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
-from declared_programs import DRAWS, drawn
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.indexing import Indexing, Read
@@ -21,7 +19,9 @@ from hloom.operations.conversion import from_bits, to_bits
 from hloom.plan.accesses import Accesses
 from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
-from native_runs import Native, draw
+from tests import agreement
+from tests.declared_programs import DRAWS, drawn
+from tests.native_runs import Native, draw
 
 ARBITRARY = 0xBAD
 """Value of elements whose condition is false."""

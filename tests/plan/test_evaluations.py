@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers the kernels)
 from hloom.cpu.pipeline import CPU_PIPELINE
@@ -21,6 +20,7 @@ from hloom.passes.fusion.fusion import Fusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.plan.evaluations import evaluated_elements
 from hloom.plan.kernel import kernel_parts, plan_program
+from tests.evaluation import parse
 
 N = 48
 FUSION = Fusion()

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import hlo_file
-from evaluation import parse
 from hloom.codegen.target import Target
 from hloom.cpu import program
 from hloom.cpu.jit.compilation import optimize
@@ -20,6 +18,8 @@ from hloom.operations.structure import Parameter, Tuple
 from hloom.plan.identity import plan_key
 from hloom.plan.kernel import KernelKind, plan_program
 from hloom.shape.shape import Shape
+from tests import hlo_file
+from tests.evaluation import parse
 
 FILES = sorted((Path(__file__).parents[1] / "hlo/kernels").glob("*.hlo"))
 TARGET = Target.named("x86_64-linux-gnu", "x86-64-v4")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import parse
 from hloom.codegen.elements import element_rule, leaf_rule
 from hloom.codegen.elementwise.registry import lowering
 from hloom.codegen.target import host
@@ -15,6 +14,7 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.plan.kernel import KernelKind, KernelPlan, plan_kernel, plan_program, plan_report
 from hloom.plan.registry import Kernels
+from tests.evaluation import parse
 
 ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.planted_bugs.planting import Plant, function, lowering, rule
 
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.expand import call_inliner
 from hloom.passes.loops import while_loop_simplifier
 from hloom.passes.simplify import conditional_simplifier, constant_folding
+from tests.planted_bugs.planting import Plant, function, lowering, rule
 
 
 @dataclass(frozen=True)

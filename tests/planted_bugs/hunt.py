@@ -7,12 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from tests.planted_bugs.bugs import Bug
-from tests.planted_bugs.programs import CHAINS, program
-
 import hloom
 from hloom import HloModule
 from hloom.debug.bisection import Bisection
+from tests.planted_bugs.bugs import Bug
+from tests.planted_bugs.programs import CHAINS, program
 
 MOST_SECONDS: Final = 120.0
 MOST_INSTRUCTIONS: Final = 10

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 import hloom.operations  # noqa: F401  (declares the operations)
-import installed_xla
-import oracle
 from hloom.errors import HloError, VerifyError
 from hloom.ir.cloning import clone_module
 from hloom.ir.instruction import HloInstruction
@@ -22,6 +20,7 @@ from hloom.ir.xla_version import V0_12
 from hloom.proto.schema.hlo_pb2 import HloInstructionProto, HloModuleProto, HloProto
 from hloom.proto.writer import module_message
 from hloom.tools.pages.op_example import example_of
+from tests import installed_xla, oracle
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "examples" / "workloads").glob("*.hlo"))
 UNKNOWN = b"\xfa\x3e\x03abc"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hloom
-import oracle
 from hloom import HloModule
 from hloom.proto.schema.hlo_pb2 import HloModuleProto
 from hloom.proto.writer import module_message
+from tests import oracle
 
 SCHEDULED = """HloModule scheduled, is_scheduled=true
 

@@ -14,7 +14,7 @@ from hloom.proto.shape import INT64_MIN, read_shape, write_shape
 from hloom.shape.layout import Layout, PaddingValue
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
-from shape.shapes import array_literals, array_shapes
+from tests.shape.shapes import array_literals, array_shapes
 
 
 def stored_shape(shape: Shape) -> ShapeProto:

@@ -14,9 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.mpi_launcher import command
 from tests.runtime.test_mpi import environment
-
-from mpi_launcher import command
 
 HERE = Path(__file__).parent
 PROGRAMS: tuple[tuple[str, ...], ...] = (

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import agreement
 import hloom
+from tests import agreement
 
 TYPES = {
     "u4": ml_dtypes.uint4, "s4": ml_dtypes.int4, "u2": ml_dtypes.uint2, "s2": ml_dtypes.int2,

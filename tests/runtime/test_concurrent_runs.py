@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
 from hloom.runtime.custom_call import unregister_custom_call
+from tests.evaluation import parse
 
 CALLING = """
 ENTRY e { x = f32[2] parameter(0)

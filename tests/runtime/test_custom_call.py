@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import executable, fails, lists, program
 from hloom.errors import EvaluationError
 from hloom.runtime.custom_call import unregister_custom_call
+from tests.devices import executable, fails, lists, program
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 FLOAT = ctypes.POINTER(ctypes.c_float)

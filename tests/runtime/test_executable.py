@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import hloom
-from devices import ADD, executable, lists, program
-from evaluation import parse
 from hloom.devices.world import VirtualDevice
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -25,6 +23,8 @@ from hloom.runtime.backend import (
     register_backend,
     unregister_backend,
 )
+from tests.devices import ADD, executable, lists, program
+from tests.evaluation import parse
 
 DOUBLE = program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)")
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.runtime.compiled_handlers import compiled_handlers
 
 import hloom
 from hloom.errors import EvaluationError
 from hloom.operations.ffi_services import register_type
 from hloom.runtime.custom_call import unregister_custom_call
+from tests.runtime.compiled_handlers import compiled_handlers
 
 COUNTER = """HloModule m
 ENTRY e {

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from hloom.errors import EvaluationError
 from hloom.operations.lapack import evaluation
 from hloom.operations.lapack.library import routine, set_thread_count
 from hloom.runtime.custom_call import unregister_custom_call
+from tests import agreement
 
 TYPES = ((np.float32, np.complex128), (np.float64, np.complex64))
 """Every case has two types, alternately."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hloom
-from evaluation import parse
+from tests.evaluation import parse
 
 BACKENDS = ("cpu", "evaluator")
 SUM = """

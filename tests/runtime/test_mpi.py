@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.collective_programs import programs
 
-import agreement
 import hloom.sharding
-from mpi_launcher import command, needs_mpi
-from raised_rules import printed as printed_rules
+from tests import agreement
+from tests.mpi_launcher import command, needs_mpi
+from tests.raised_rules import printed as printed_rules
+from tests.runtime.collective_programs import programs
 
 HERE = Path(__file__).parent
 SOURCE = Path(__file__).parents[2] / "src"

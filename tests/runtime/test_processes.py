@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.threads_transport import Group, ThreadsTransport, in_processes
 
-import agreement
 import hloom
-from devices import ADD
 from hloom.devices import peers
 from hloom.errors import HloError
 from hloom.runtime import mpi
 from hloom.runtime.custom_call import unregister_custom_call
 from hloom.runtime.executable import Executable
+from tests import agreement
+from tests.devices import ADD
+from tests.runtime.threads_transport import Group, ThreadsTransport, in_processes
 
 PROGRAM = (Path(__file__).parent / "collectives.hlo").read_text()
 ALL_REDUCE = (

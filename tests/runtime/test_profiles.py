@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.sharding.runs import tile_of
 
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding import partitioned_program
 from hloom.tools.cli import main
+from tests.sharding.runs import tile_of
 
 SUMMED = """HloModule m, num_partitions=2
   sum { a = f32[] parameter(0)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.compiled_handlers import compiled_handlers
 
-import agreement
 import hloom
 from hloom.errors import EvaluationError, HloError
 from hloom.operations.ffi import Handler
 from hloom.operations.ffi_attributes import parse_attributes
 from hloom.runtime.custom_call import unregister_custom_call
+from tests import agreement
+from tests.runtime.compiled_handlers import compiled_handlers
 
 MODULE = """HloModule m
 ENTRY e {

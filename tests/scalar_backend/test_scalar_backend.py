@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
-from evaluation import parse
 from hloom.codegen.llvm import print_module
 from hloom.errors import HloError
 from hloom.runtime.backend import CompileOptions, register_backend, unregister_backend
 from hloom.shape.shape import Shape
-from scalar_backend.backend import ScalarBackend
+from tests import agreement
+from tests.evaluation import parse
+from tests.scalar_backend.backend import ScalarBackend
 
 HEAD = """HloModule toy
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }

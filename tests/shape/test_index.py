@@ -25,7 +25,7 @@ from hloom.shape.index import (
 )
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
-from shape.shapes import array_shapes
+from tests.shape.shapes import array_shapes
 
 LETTERS = np.array([["a", "b", "c"], ["d", "e", "f"]])
 

@@ -17,7 +17,7 @@ from hloom.shape.element_type import F32, S4, S32, U8
 from hloom.shape.layout import Layout, PaddingValue
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
-from shape.shapes import array_literals, array_shapes, layouts
+from tests.shape.shapes import array_literals, array_shapes, layouts
 
 S = Shape.parse
 

@@ -14,7 +14,7 @@ from hloom.shape.element_type import F6E2M3FN, F6E3M2FN, F8E8M0FNU, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.literal_parser import parse_literal_at
 from hloom.shape.shape import Shape
-from shape.shapes import ARRAY_TYPES, array_literals
+from tests.shape.shapes import ARRAY_TYPES, array_literals
 
 S = Shape.parse
 FLOATING = [element_type for element_type in ElementType.all() if element_type.is_floating]

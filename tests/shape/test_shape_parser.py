@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hloom.errors import HloError, ParseError, ShapeError
 from hloom.shape.shape import Shape
 from hloom.shape.shape_parser import parse_shape_at
-from shape.shapes import array_shapes
-from work import bytecodes
+from tests.shape.shapes import array_shapes
+from tests.work import bytecodes
 
 # Text and what XLA prints for it.
 CASES = [

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1]))
-
+import hloom
+from hloom.ir.module import HloModule
 from tests.differential.case import program
 from tests.differential.modules import Module, draw_module
 from tests.sharding.retargeting import retargeted
 from tests.sharding.runs import run_partitioned
-
-import hloom
-from hloom.ir.module import HloModule
 
 MESHES = ((2,), (3,), (4,), (1, 2), (2, 2), (4, 2), (3, 2), (2, 2, 2))
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
-from tests.sharding.test_operations import REDUCERS, SHARDINGS
 
-import agreement
 import hloom
 from hloom.ir.module import HloModule
+from tests import agreement
+from tests.sharding.runs import run_partitioned
+from tests.sharding.test_operations import REDUCERS, SHARDINGS
 
 LINKS = """
 $N = f32[8,6] add($P, y)@

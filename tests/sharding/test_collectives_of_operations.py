@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from tests.sharding.test_operations import PROGRAMS, module_of
 
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.sharding.reporting.report import report
 from hloom.tools.reports.shard_text import report_text
+from tests.sharding.test_operations import PROGRAMS, module_of
 
 FILE = Path(__file__).with_name("collectives_of_operations.txt")
 

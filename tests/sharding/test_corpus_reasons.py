@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.sharding.corpus_reasons import REASONS
-from tests.sharding_corpus import unreasoned
 
 from hloom.ir.module import HloModule
 from hloom.passes.registry import run
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reporting.traffic import bytes_sent
+from tests.sharding.corpus_reasons import REASONS
+from tests.sharding_corpus import unreasoned
 
 MISMATCHED_CALLS = """HloModule m
   g {

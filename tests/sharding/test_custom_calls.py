@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import TARGETS
 from hloom.sharding.partitioning.custom_calls import adopt, rule_of
 from hloom.sharding.reporting.traffic import bytes_sent
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 CALL = """
 HloModule m

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 import hloom
 from hloom.ir.module import HloModule
 from hloom.sharding.reading.preparation import prepared
 from hloom.sharding.reporting.traffic import bytes_sent
 from hloom.sharding.tiling.ranges import Halo
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 TILES = "{devices=[4]<=[4]}"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reporting.traffic import bytes_sent
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.ir.module import HloModule
 from hloom.runtime.custom_call import register_custom_call, unregister_custom_call
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 CALLS: list[Any] = []
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.ir.module import HloModule
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 REDUCERS = """
 sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sharding.runs import leaves_of, run_partitioned
 
-import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reading.meshes import mesh_of
 from hloom.sharding.tiling.tiling import Tiling
+from tests import agreement
+from tests.sharding.runs import leaves_of, run_partitioned
 
 ROWS = "{devices=[4,1]<=[4]}"
 COLUMNS = "{devices=[1,4]<=[4]}"

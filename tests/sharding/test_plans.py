@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.ir.module import HloModule
 from hloom.sharding import report
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 Placement = tuple[tuple[str, ...], ...]
 """For each dimension the axes that cut it, major first."""

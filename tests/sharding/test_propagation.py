@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.ir.module import HloModule
 from hloom.sharding.reporting.traffic import bytes_sent
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 ROWS = (4, 1)
 

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.sharding.runs import tile_of
 
-import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -19,7 +17,9 @@ from hloom.sharding import partitioned_program, report
 from hloom.sharding.reading.meshes import mesh_of, parse_mesh
 from hloom.sharding.reporting.topologies import Link
 from hloom.tools.cli import main
-from raised_rules import printed
+from tests import agreement
+from tests.raised_rules import printed
+from tests.sharding.runs import tile_of
 
 STEP = r"""HloModule step, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>}}
 

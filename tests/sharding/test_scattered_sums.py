@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.sharding.runs import run_partitioned
 
-import agreement
 from hloom.ir.module import HloModule
 from hloom.sharding import report
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 ROWS = r'frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"data\"}, {}]>"}'
 PROGRAM = (

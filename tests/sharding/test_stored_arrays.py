@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import agreement
 import hloom.sharding
 from hloom import HloModule, Shape
 from hloom.errors import HloError
 from hloom.sharding.tiling.tiling import Tiling
+from tests import agreement
 
 TYPES = ("pred", "s4", "u8", "s64", "f16", "bf16", "f8e4m3fn", "f8e5m2", "f32", "f64", "c64", "c128")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sharding.runs import run_partitioned
 
-import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from tests import agreement
+from tests.sharding.runs import run_partitioned
 
 MESH = 'HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}\n'
 X = (np.arange(64) % 7).astype(np.float32).reshape(8, 8)

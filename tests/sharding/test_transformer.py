@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.jax_platform.process import run_program
 
 import hloom
-from agreement import within
 from hloom.debug.inputs import random_arguments
 from hloom.sharding import partitioned_program, report
 from hloom.sharding.reading.meshes import mesh_of
 from hloom.sharding.reporting.report import Report
 from hloom.sharding.reporting.traffic import bytes_sent, collectives
 from hloom.sharding.storing.tiles import cut
+from tests.agreement import within
+from tests.jax_platform.process import run_program
 
 pytest.importorskip("jax")
 
@@ -28,6 +28,7 @@ def lowered(data: int, model: int, layers: int = LAYERS) -> Any:
     """Return the step for a mesh of devices that need not be there, with two sequences a device."""
     import jax
     from jax.sharding import AbstractMesh
+
     from tests.sharding.transformer import parameters, train_step
 
     mesh = AbstractMesh((data, model), ("data", "model"))

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import agreement
 import hloom
 from hloom.files import kind_of, load, load_snapshot
 from hloom.stablehlo import holds_stablehlo, module_from_stablehlo, to_stablehlo
-from raised_rules import printed
+from tests import agreement
+from tests.raised_rules import printed
 
 TEXT = """// a comment
 #loc = loc("x.py":1:2)

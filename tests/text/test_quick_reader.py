@@ -9,8 +9,8 @@ import hloom.operations  # noqa: F401  (declares the operations)
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.text.parser import parse_module
-from text.texts import LOOP, TEXTS
-from work import bytecodes
+from tests.text.texts import LOOP, TEXTS
+from tests.work import bytecodes
 
 PRINTED = sorted({parse_module(text).to_text() for text in TEXTS.values()})
 PIECES = [

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import hloom.operations  # noqa: F401  (declares the operations)
-import oracle
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
 from hloom.text.parser import parse_module
-from text.texts import TEXTS
+from tests import oracle
+from tests.text.texts import TEXTS
 
 PRESETS = ("short_parsable", "canonical", "fingerprint")
 SWITCHES = (

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-import agreement
 from hloom import HloModule, Literal, Snapshot, save, save_snapshot
 from hloom.tools.cli import main
-from raised_rules import printed
+from tests import agreement
+from tests.raised_rules import printed
 
 PROGRAM = """HloModule scaled
 

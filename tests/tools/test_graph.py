@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agreement
 import hloom
 from hloom import HloError, HloModule
 from hloom.tools.pictures.graph_dot import to_dot
@@ -22,6 +21,7 @@ from hloom.tools.pictures.graph_picture import save_picture
 from hloom.tools.pictures.graph_scene import scene_around, scene_of
 from hloom.tools.pictures.graph_svg import to_html, to_svg
 from hloom.tools.pictures.marks import Line, Rectangle, Text
+from tests import agreement
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]

@@ -24,7 +24,7 @@ from hloom.tools.pictures.layout_picture import OUTLINE_COLORS, TILE_COLORS, lay
 from hloom.tools.pictures.marks import ADVANCE, Line, Rectangle, Text
 from hloom.tools.pictures.picture import Picture
 from hloom.tools.reports.layout import draw_layout, explain_layout, slice_at, terminal_drawing
-from shape.shapes import array_shapes
+from tests.shape.shapes import array_shapes
 
 S = Shape.parse
 FIGURE_1, FIGURE_2 = S("F32[3,5]{1,0:(2,2)}"), S("bf16[4,8]{1,0:T(2,4)(2,1)}")

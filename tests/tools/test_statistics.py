@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-import agreement
 from hloom import HloModule
 from hloom.analysis.cost import Cost
 from hloom.tools.reports.statistics import quantity, statistics_json, statistics_of, statistics_text
+from tests import agreement
 
 SCALARS = """
 add {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import agreement
 import hloom
 from hloom.tools.examples import workload
+from tests import agreement
 
 
 def test_inputs_fit_the_parameters() -> None:

@@ -18,7 +18,7 @@ from hloom.errors import HloError
 from hloom.tools.cli import main
 from hloom.tools.viewer.compiled import compiled_parts
 from hloom.tools.viewer.dump_folder import dumped_stages, folder_stages
-from viewer.conftest import Viewed
+from tests.viewer.conftest import Viewed
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 PROGRAM = """HloModule model

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hloom import HloModule
 from hloom.tools.reports.statistics import statistics_of
-from viewer.conftest import Viewed
+from tests.viewer.conftest import Viewed
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 

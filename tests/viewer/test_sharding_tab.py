@@ -12,7 +12,7 @@ from hloom import HloModule
 from hloom.sharding import report
 from hloom.tools.cli import main
 from hloom.tools.viewer.sharding import is_sharded, sharding_part
-from viewer.conftest import Viewed
+from tests.viewer.conftest import Viewed
 
 PROGRAM = """HloModule model, num_partitions=4, \
 frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>}}

@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from devices import ADD, executable, fails, lists, on_devices, program
 from hloom.errors import DeadlockError, HloError
+from tests.devices import ADD, executable, fails, lists, on_devices, program
 
 
 def test_a_collective_that_only_one_program_reaches() -> None:

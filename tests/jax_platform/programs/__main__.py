@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+
 from tests.jax_platform.programs import program
 
 MODULES = (

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
+
 from tests.jax_platform.programs.program import message_of, program
 
 X = np.arange(16, dtype=np.float32).reshape(4, 4)

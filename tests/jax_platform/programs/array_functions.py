@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from tests.jax_platform.programs.program import close, computed, integers, numbers, program
 
 from hloom.error_bounds.floating import eps
+from tests.jax_platform.programs.program import close, computed, integers, numbers, program
 
 NAN, INF = np.float32("nan"), np.float32("inf")
 ROWS = integers(6, 8)

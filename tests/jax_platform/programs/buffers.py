@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from tests.jax_platform.programs.program import integers, message_of, program
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import checkify, io_callback
+
 from tests.jax_platform.programs.program import integers, message_of, program
 
 X = np.arange(6, dtype=np.float32)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
 from tests.jax_platform.programs.program import computed, numbers, program
 
 I = np.arange(6, dtype=np.int32)  # noqa: E741

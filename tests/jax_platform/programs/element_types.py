@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax import lax
-from tests.jax_platform.programs.program import close, computed, integers, numbers, program, units
 
 from hloom.error_bounds.floating import eps
+from tests.jax_platform.programs.program import close, computed, integers, numbers, program, units
 
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 3.7, -3.7, 2.0**-20, 3e38, 1e10, -1e10, 128.5, 255.9, -0.4],

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 from jax import lax
+
 from tests.jax_platform.programs.program import Close, normwise, numbers, program
 
 N = 5

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-from tests.jax_platform.programs.program import close, program
 
 from hloom.error_bounds.floating import eps
+from tests.jax_platform.programs.program import close, program
 
 GENERATORS = ("threefry2x32", "rbg", "unsafe_rbg")
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
 from tests.jax_platform.programs.program import computed, message_of, numbers, program
 
 
