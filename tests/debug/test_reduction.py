@@ -15,7 +15,7 @@ from hloom import HloError, HloModule
 from hloom.debug import conditions, smaller
 from hloom.debug.inputs import random_arguments
 from hloom.debug.reduction import CountingEvaluator, reduce
-from hloom.debug.smaller import Program
+from hloom.debug.smaller import Reproducer
 from hloom.tools.cli import main
 from tests.planted_bugs.bugs import BUGS
 from tests.planted_bugs.hunt import MOST_INSTRUCTIONS, hunt
@@ -125,7 +125,7 @@ def test_values_of_removed_instructions_become_arguments() -> None:
     module = HloModule.from_text(LOOP)
     given = random_arguments(module, 0)
     found = reduce(module, given, has("divide"))
-    program = Program.of(module, given)
+    program = Reproducer.of(module, given)
     values, _ = program.values()
     assert [i.opcode for i in found.module.entry.instructions].count("divide") == 1
     firsts = {np.float32(np.ravel(v)[0]) for v in values.values() if isinstance(v, np.ndarray)}
@@ -205,5 +205,5 @@ def test_a_step_that_names_what_is_gone_does_not_fit() -> None:
         "HloModule m\nENTRY e {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}\n"
     )
     with pytest.raises(HloError) as caught:
-        smaller.merged(Program(module, {"p": np.ones(2, np.float32)}), "p", "q")
+        smaller.merged(Reproducer(module, {"p": np.ones(2, np.float32)}), "p", "q")
     assert caught.value.rule == "reduce.name"

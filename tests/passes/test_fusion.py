@@ -11,7 +11,7 @@ import pytest
 import hloom
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.passes.fusion import fusion
-from hloom.passes.fusion.fusion import Fusion
+from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from tests.evaluation import parse
@@ -57,7 +57,7 @@ def test_what_two_kernels_copy_makes_neither_need_the_other() -> None:
     for text, arguments in ((SHARED_CONSTANT, []), (SHARED_SOURCE, [np.int32([1, -2, 3])])):
         module = parse(text)
         wanted = hloom.compile(module, backend="evaluator")(*arguments)
-        assert Fusion().run(module)
+        assert InstructionFusion().run(module)
         module.verify()
         found = hloom.compile(module, backend="evaluator")(*arguments)
         assert [f.tolist() for f in found] == [w.tolist() for w in wanted]
@@ -65,7 +65,7 @@ def test_what_two_kernels_copy_makes_neither_need_the_other() -> None:
 
 def fused(text: str, products: bool = False) -> tuple[list[HloInstruction], list[HloInstruction]]:
     """The instructions of the entry, and those of all fusions, of a program after the pass."""
-    module = after(text, Fusion(products=lambda dot: products))
+    module = after(text, InstructionFusion(products=lambda dot: products))
     inside = [
         i
         for fusion in module.entry.instructions
@@ -180,10 +180,10 @@ ENTRY main {{
   ROOT r = f32[64] negate(a{count - 1})
 }}
 """)
-    Fusion().run(module)
+    InstructionFusion().run(module)
     fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
     # the sum so far comes on top
-    assert fusions and all(len(f.operands) <= Fusion().most_inputs + 1 for f in fusions)
+    assert fusions and all(len(f.operands) <= InstructionFusion().most_inputs + 1 for f in fusions)
 
 
 def random_graph(seed: int, count: int, *, ordered: bool) -> str:
@@ -225,7 +225,7 @@ def test_kernels_of_random_graphs_do_not_need_each_other(seed: int, ordered: boo
     module = parse(random_graph(seed, 160, ordered=ordered))
     DeadCodeElimination().run(module)
     before = {(p.name, i.name) for i in module.entry.instructions for p in i.control_predecessors}
-    Fusion().run(module)
+    InstructionFusion().run(module)
     module.verify()
     after = {(p.name, i.name) for i in module.entry.instructions for p in i.control_predecessors}
     assert after == before
@@ -255,6 +255,6 @@ def test_uses_are_replaced_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
         replace_uses(replacements)
 
     monkeypatch.setattr(fusion, "replace_uses", counted)
-    assert Fusion().run(module)
+    assert InstructionFusion().run(module)
     module.verify()
     assert len(walks) == 1 and walks[0] > 1

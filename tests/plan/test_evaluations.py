@@ -15,15 +15,15 @@ from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import KERNELS, emit_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.operations.control_flow import Fusion as FusionOperation
-from hloom.passes.fusion.fusion import Fusion
+from hloom.operations.control_flow import InstructionFusion as FusionOperation
+from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.plan.evaluations import evaluated_elements
 from hloom.plan.kernel import kernel_parts, plan_program
 from tests.evaluation import parse
 
 N = 48
-FUSION = Fusion()
+FUSION = InstructionFusion()
 
 
 def _program(lines: list[str], result: str) -> str:
@@ -134,7 +134,7 @@ def test_a_value_read_twice_is_computed_twice_if_that_costs_less_than_storing_it
     lines.append(f"a = f32[{N}] reverse(v{operations}), dimensions={{0}}")
     lines.append(f"b = f32[{N}] subtract(v{operations}, a)")
     module = parse(_program(lines, "b"))
-    Fusion().run(module)
+    InstructionFusion().run(module)
     assert sum(isinstance(i.operation, FusionOperation) for i in module.entry.instructions) == kernels
 
 
@@ -168,7 +168,7 @@ def test_deep_expressions_need_no_deep_stack() -> None:
 
 def test_a_fusion_that_evaluates_too_many_elements_is_divided() -> None:
     module = parse(stepper(6, 1))
-    Fusion(most_repeated=1e9, most_work=1e9, most_evaluated=10**6).run(module)
+    InstructionFusion(most_repeated=1e9, most_work=1e9, most_evaluated=10**6).run(module)
     before = evaluated(module)
     assert not FusionLimiter(most_evaluated=max(before)).run(module)
     assert FusionLimiter(most_evaluated=max(before) - 1).run(module)

@@ -28,7 +28,7 @@ from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tup
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
 from hloom.passes.expand.map_inliner import MapInliner
 from hloom.passes.expand.rng_expander import RngExpander
-from hloom.passes.fusion.fusion import Fusion
+from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.pipeline import Pipeline
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelKind, KernelPlan, plan_program
@@ -49,7 +49,9 @@ class ScalarBackend(Backend):
         return Target.named(host().triple)
 
     def pipeline(self) -> Pipeline:
-        return Pipeline([MapInliner(), BatchNormExpander(), RngExpander(), Fusion()], title="scalar")
+        return Pipeline(
+            [MapInliner(), BatchNormExpander(), RngExpander(), InstructionFusion()], title="scalar"
+        )
 
     def compile(self, module: HloModule, options: CompileOptions) -> Program:
         module.verify()

@@ -10,7 +10,7 @@ from hloom.operations.structure import GetTupleElement
 
 
 @dataclass(slots=True)
-class Loop:
+class TupleLoop:
     """A while whose state is a tuple that body and condition access by element only.
 
     Its computations must have no other caller.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.analysis.loops import Loop, element_number
+from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.values import number
 from hloom.ir.annotations import Annotation
 from hloom.ir.instruction import HloInstruction
@@ -44,7 +44,7 @@ class TripCount(Annotation):
         return min(self.initial, self.final), max(self.initial, self.final)
 
 
-def trip_count(loop: Loop) -> TripCount | None:
+def trip_count(loop: TupleLoop) -> TripCount | None:
     """Return the trip count of ``for (i = a; i < b; i += c)`` with constant a, b, c; None if unknown."""
     test = loop.condition.root
     if not isinstance(test.operation, Compare) or not test.operands[0].shape.element_type.is_integer:
@@ -68,7 +68,7 @@ def trip_count(loop: Loop) -> TripCount | None:
     return found if low <= found.in_condition[0] and found.in_condition[1] <= high else None
 
 
-def _step(loop: Loop, element: int) -> int | None:
+def _step(loop: TupleLoop, element: int) -> int | None:
     """Return the constant that an iteration adds to an element; None if it does anything else."""
     following = loop.following[element]
     if not isinstance(following.operation, (Add, Subtract)):

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from hloom.analysis.updates import is_alias, is_handed_on, updated_operands
 from hloom.buffers.arena import assign_offsets
-from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, Copy, ShapeIndex, leaf_bytes, leaves, merge
+from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, BufferCopy, ShapeIndex, leaf_bytes, leaves, merge
 from hloom.buffers.live_spans import Branches, BranchSpan, live_spans
 from hloom.buffers.parallel_copies import Pair, in_order
 from hloom.buffers.rotations import Join, Rotation, RotationGroup, groups, rotate
@@ -52,11 +52,13 @@ class Assignment:
     """
 
     values: dict[HloInstruction, Values] = field(default_factory=dict[HloInstruction, Values])
-    entering: dict[HloInstruction, list[Copy]] = field(default_factory=dict[HloInstruction, list[Copy]])
-    returning: dict[tuple[HloInstruction, int], list[Copy]] = field(
-        default_factory=dict[tuple[HloInstruction, int], list[Copy]]
+    entering: dict[HloInstruction, list[BufferCopy]] = field(
+        default_factory=dict[HloInstruction, list[BufferCopy]]
     )
-    results: list[Copy] = field(default_factory=list[Copy])
+    returning: dict[tuple[HloInstruction, int], list[BufferCopy]] = field(
+        default_factory=dict[tuple[HloInstruction, int], list[BufferCopy]]
+    )
+    results: list[BufferCopy] = field(default_factory=list[BufferCopy])
     join_times: dict[Join, int] = field(default_factory=dict[Join, int])
     rotations: dict[Join, Rotation] = field(default_factory=dict[Join, Rotation])
     rotating: list[RotationGroup] = field(default_factory=list[RotationGroup])
@@ -69,7 +71,7 @@ class Assignment:
     room: int = 0
     temp_bytes: int = 0
 
-    def sequence(self, copies: Sequence[Copy]) -> list[Pair]:
+    def sequence(self, copies: Sequence[BufferCopy]) -> list[Pair]:
         """Return the order in which parallel copies are made."""
         return in_order([(c.source.find(), c.target.find()) for c in copies], self.room)
 
@@ -101,10 +103,10 @@ def assign(
     walk.assignment.arguments = [buffer for values in arguments for buffer in values.values()]
     root = walk.computation(entry, arguments)
     walk.position += 1
-    results: list[Copy] = []
+    results: list[BufferCopy] = []
     for number, (index, buffer) in enumerate(root.items()):
         walk.read([buffer], 2 * walk.position)
-        results.append(Copy(buffer, Buffer(buffer.size, "result", number), index))
+        results.append(BufferCopy(buffer, Buffer(buffer.size, "result", number), index))
     assignment = walk.assignment
     assignment.results = results
     walk.settle()
@@ -241,9 +243,9 @@ class _Walk:
             else:
                 self.born(state[index], 2 * self.position + 1)
         moved = [k for k in state if state[k] is not initial[k]]
-        self.assignment.entering[i] = [Copy(initial[k], state[k], k) for k in moved]
+        self.assignment.entering[i] = [BufferCopy(initial[k], state[k], k) for k in moved]
         self.assignment.returning[i, 0] = [
-            Copy(final[k], state[k], k) for k in state if final[k] is not state[k]
+            BufferCopy(final[k], state[k], k) for k in state if final[k] is not state[k]
         ]
         self.position += 1
         return state
@@ -277,7 +279,7 @@ class _Walk:
             moved = [k for k in result if final[k] is not result[k]]
             for index in moved:
                 self.born(result[index], ends[number])
-            self.assignment.returning[i, number] = [Copy(final[k], result[k], k) for k in moved]
+            self.assignment.returning[i, number] = [BufferCopy(final[k], result[k], k) for k in moved]
         self.position += 1
         # the result is live from the end of every branch until here; branches exclude each other, so the
         # write of another branch does not extend the span

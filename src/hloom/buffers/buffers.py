@@ -79,7 +79,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class BufferCopy:
     """A copy of one leaf at a control-flow join.
 
     Attributes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hloom.analysis.updates import updated_operands
 from hloom.buffers.assignment import Assignment
-from hloom.buffers.buffers import SMALL, Buffer, Copy, ShapeIndex
+from hloom.buffers.buffers import SMALL, Buffer, BufferCopy, ShapeIndex
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import While
 
@@ -62,7 +62,7 @@ def _written(index: ShapeIndex) -> str:
     return ".".join(map(str, index))
 
 
-def _selected(copies: Sequence[Copy]) -> Iterator[Copy]:
+def _selected(copies: Sequence[BufferCopy]) -> Iterator[BufferCopy]:
     """Yield the copies that move more than a few bytes."""
     for copy in copies:
         if copy.source.size > SMALL and copy.source.find() is not copy.target.find():
@@ -77,7 +77,7 @@ def _before_updates(
         index = (number,) if i.shape.is_tuple else ()
         source, target = assignment.buffer(operand), assignment.buffer(i, index)
         if source is not target and source.size > SMALL:
-            copy = Copy(assignment.values[operand][()], assignment.values[i][index])
+            copy = BufferCopy(assignment.values[operand][()], assignment.values[i][index])
             yield ArrayCopy(i.name, f"%{operand.name}", source.size, reasons.of(copy, time))
 
 
@@ -92,7 +92,7 @@ class _Reasons:
         for buffer in assignment.reads:
             self.members.setdefault(buffer.find(), []).append(buffer)
 
-    def of(self, copy: Copy, time: int) -> str:
+    def of(self, copy: BufferCopy, time: int) -> str:
         """Return why the target of a copy made at a time does not have the memory of its source."""
         source = copy.source.find()
         if source.kind == "argument":

@@ -7,7 +7,7 @@ last time before the result is written, or by the operation that writes it, inde
 from __future__ import annotations
 
 from hloom.buffers.assignment import Assignment
-from hloom.buffers.buffers import Buffer, Copy
+from hloom.buffers.buffers import Buffer, BufferCopy
 
 
 def may_take(assignment: Assignment, result: int, argument: int) -> bool:
@@ -27,7 +27,7 @@ def may_take(assignment: Assignment, result: int, argument: int) -> bool:
     return last < first and not any(_clash(copies, source, target) for copies in joins)
 
 
-def _clash(copies: list[Copy], source: Buffer, target: Buffer) -> bool:
+def _clash(copies: list[BufferCopy], source: Buffer, target: Buffer) -> bool:
     """Return whether copies made at once read the one buffer and write the other, but for a copy of both."""
     written = any(c.target.find() is target and c.source.find() is not source for c in copies)
     read = any(c.source.find() is source and c.target.find() is not target for c in copies)

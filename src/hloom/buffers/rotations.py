@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hloom.buffers.buffers import ALIGNMENT, Buffer, Copy
+from hloom.buffers.buffers import ALIGNMENT, Buffer, BufferCopy
 from hloom.ir.instruction import HloInstruction
 
 LEAST: Final = 1 << 10
@@ -50,7 +50,7 @@ class RotationGroup:
             member.offset = self.memory.offset + number * stride
 
 
-def rotate(copies: Mapping[Join, list[Copy]], times: Mapping[Join, int]) -> dict[Join, Rotation]:
+def rotate(copies: Mapping[Join, list[BufferCopy]], times: Mapping[Join, int]) -> dict[Join, Rotation]:
     """Replace copies at joins by rotations where that is possible; remove these copies from the lists.
 
     Args:
@@ -65,7 +65,7 @@ def rotate(copies: Mapping[Join, list[Copy]], times: Mapping[Join, int]) -> dict
         rotation = rotations[join] = _closed(following)
         moved = dict(rotation)
         parallel[:] = [
-            Copy(moved.get(c.source.find(), c.source), c.target, c.index)
+            BufferCopy(moved.get(c.source.find(), c.source), c.target, c.index)
             for c in parallel
             if following.get(c.source.find()) is not c.target.find()
         ]
@@ -86,7 +86,7 @@ def groups(rotations: Mapping[Join, Rotation]) -> list[RotationGroup]:
     return [RotationGroup(members) for members in {id(g): g for g in group_of.values()}.values()]
 
 
-def _following(copies: Sequence[Copy], written: int) -> dict[Buffer, Buffer]:
+def _following(copies: Sequence[BufferCopy], written: int) -> dict[Buffer, Buffer]:
     """Return for each source the target that takes over its address; chains and cycles without forks.
 
     The address of a source may go elsewhere only if the source is given another one, or is dead.

@@ -34,7 +34,7 @@ from hloom.passes.expand.topk_custom_calls import TopkCustomCalls
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.facts import FLAT
-from hloom.passes.fusion.fusion import Fusion
+from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
 from hloom.passes.fusion.tree_reduction_rewriter import TreeReductionRewriter
@@ -152,7 +152,7 @@ CPU_PIPELINE: Final = Pipeline(
         ElementwiseLoopFusion(),
         ConvolutionLayout(),
         TreeReductionRewriter(),
-        Fusion(products=ends_in_more),
+        InstructionFusion(products=ends_in_more),
         ProductViews(has_kernel),
         ScatterFusion(applies_expressions),
         FusionLimiter(),

@@ -19,7 +19,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.structure import Key
 from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, assign
-from hloom.buffers.buffers import Buffer, Copy, ShapeIndex, leaf_bytes, leaves
+from hloom.buffers.buffers import Buffer, BufferCopy, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.copies import ArrayCopy, array_copies
 from hloom.buffers.reuse import may_take
 from hloom.buffers.rotations import Join
@@ -329,7 +329,7 @@ class ProgramEmitter:
             self.function.store(address, self._addresses[target])
         self.copies(self.assignment.returning[join])
 
-    def copies(self, copies: Sequence[Copy]) -> None:
+    def copies(self, copies: Sequence[BufferCopy]) -> None:
         """Emit parallel copies; see `hloom.buffers.parallel_copies`."""
         for source, target in self.assignment.sequence(copies):
             if target.kind == "stack" and target not in self._pointers:

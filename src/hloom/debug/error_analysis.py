@@ -91,7 +91,7 @@ class ErrorAnalysis:
 
     def step(self, instruction: HloInstruction, operands: list[Any]) -> Any:
         """Evaluate one instruction."""
-        return instruction.operation.evaluate_bounded(Step(self, instruction, operands), *operands)
+        return instruction.operation.evaluate_bounded(ErrorStep(self, instruction, operands), *operands)
 
     def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Any], result: Any) -> None:
         """Record the first instruction whose errors are infinite, though its operands' are finite."""
@@ -118,7 +118,7 @@ def is_exact(instruction: HloInstruction) -> bool:
     return instruction.operation.roundoff_of(instruction) in (Roundoff.NONE, Roundoff.ONCE)
 
 
-class Step:
+class ErrorStep:
     """The analysis of one instruction: the `ErrorRun` that its operation sees.
 
     Args:

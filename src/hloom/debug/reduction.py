@@ -15,7 +15,7 @@ from typing import Any
 
 from hloom.debug import smaller, smaller_loops
 from hloom.debug.checking import frontier
-from hloom.debug.smaller import Program
+from hloom.debug.smaller import Reproducer
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
@@ -64,7 +64,7 @@ def reduce(
 
     Raises HloError by ``reduce.not-interesting`` if the given program does not show the fault.
     """
-    start = Program.of(module, list(arguments))
+    start = Reproducer.of(module, list(arguments))
     reducer = _Reducer(interesting, start, progress or _silent)
     if not reducer.holds(start):
         message = "the given program does not show the fault, so there is nothing to reduce"
@@ -77,7 +77,7 @@ def reduce(
 class _Reducer:
     """The smallest program so far, and the steps that make smaller ones."""
 
-    def __init__(self, interesting: Interesting, start: Program, progress: Callable[[str], None]) -> None:
+    def __init__(self, interesting: Interesting, start: Reproducer, progress: Callable[[str], None]) -> None:
         self.interesting = interesting
         self.best = start
         self.progress = progress
@@ -86,7 +86,7 @@ class _Reducer:
         self.seen: set[str] = set()
         self.most_calls = 0
 
-    def holds(self, program: Program) -> bool:
+    def holds(self, program: Reproducer) -> bool:
         """Return whether a program is valid and interesting."""
         text = program.module.to_text()
         if text in self.seen:
@@ -103,7 +103,7 @@ class _Reducer:
         except Exception:  # the program may meet another fault, which must not end the reduction
             return False
 
-    def ends(self, program: Program) -> bool:
+    def ends(self, program: Reproducer) -> bool:
         """Return whether the loops of a program end after no more runs of computations than given at first.
 
         A step that changes the condition or the counter of a loop may make it run forever.
@@ -116,7 +116,7 @@ class _Reducer:
         self.most_calls = self.most_calls or 2 * counting.calls + 100
         return counting.calls <= self.most_calls
 
-    def keep(self, make: Callable[[], Program | None]) -> bool:
+    def keep(self, make: Callable[[], Reproducer | None]) -> bool:
         """Take a candidate if it is smaller and still interesting; return whether it was taken."""
         try:
             candidate = make()
@@ -307,7 +307,7 @@ class _Reducer:
         """Remove metadata and layouts."""
         self.lighter(lambda: smaller.bare(self.best))
 
-    def lighter(self, make: Callable[[], Program | None]) -> bool:
+    def lighter(self, make: Callable[[], Reproducer | None]) -> bool:
         """Take a candidate of the same number of instructions that is simpler by its kind."""
         try:
             candidate = make()
@@ -339,7 +339,7 @@ def _silent(text: str) -> None:
     """Tell nothing."""
 
 
-def _is_valid(program: Program) -> bool:
+def _is_valid(program: Reproducer) -> bool:
     try:
         program.module.verify()
     except HloError:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from hloom.debug.error_analysis import ErrorAnalysis, Step, is_exact
+from hloom.debug.error_analysis import ErrorAnalysis, ErrorStep, is_exact
 from hloom.devices.world import VirtualDevice, World
 from hloom.error_bounds.bounded import Bounded, distance, finite, is_inexact_type, parts_of
 from hloom.error_bounds.floating import Array, ulp, wide
@@ -109,7 +109,7 @@ class Perturbed(Evaluator):
             return value if error is None else self._moved(value, error)
         if isinstance(value, Pending):
             return value
-        step = Step(self.analysis, i, [Bounded(o) for o in operands], value)
+        step = ErrorStep(self.analysis, i, [Bounded(o) for o in operands], value)
         if isinstance(value, tuple):
             if i.operation.roundoff is not Roundoff.ACCUMULATED:
                 return cast("Any", value)
@@ -117,7 +117,7 @@ class Perturbed(Evaluator):
             return tuple(self._moved(v, error) for v, error in errors)
         return self._moved(value, self._own_error(step)) if is_inexact_type(value) else value
 
-    def _own_error(self, step: Step) -> Array:
+    def _own_error(self, step: ErrorStep) -> Array:
         operation, value = step.instruction.operation, np.asarray(step.value)
         if _sums_devices(operation):  # the terms of other devices are unknown; they are taken for as large
             largest = max(float(np.max(finite(o.value), initial=0.0)) for o in step.operands)

@@ -30,7 +30,7 @@ NARROWER: Final[dict[ElementType, ElementType]] = {F64: F32, C128: C64, S64: S32
 
 
 @dataclass(frozen=True)
-class Program:
+class Reproducer:
     """A module of one device with its arguments.
 
     Attributes:
@@ -42,10 +42,10 @@ class Program:
     inputs: dict[str, Any]
 
     @staticmethod
-    def of(module: HloModule, arguments: Sequence[Any]) -> Program:
+    def of(module: HloModule, arguments: Sequence[Any]) -> Reproducer:
         """Return a program with its arguments in the order of the parameters."""
         names = [p.name for p in module.entry.parameters]
-        return Program(module, dict(zip(names, arguments, strict=True)))
+        return Reproducer(module, dict(zip(names, arguments, strict=True)))
 
     @property
     def arguments(self) -> list[Any]:
@@ -79,12 +79,12 @@ class Program:
 # -- instructions
 
 
-def flattened(program: Program) -> Program:
+def flattened(program: Reproducer) -> Reproducer:
     """Inline calls and fusions."""
-    return Program(inlined(program.module), program.inputs)
+    return Reproducer(inlined(program.module), program.inputs)
 
 
-def with_parameters(program: Program, names: set[str], values: dict[str, Any]) -> Program:
+def with_parameters(program: Reproducer, names: set[str], values: dict[str, Any]) -> Reproducer:
     """Replace instructions of the entry by parameters with their values."""
     copy = program.module.clone()
     free(copy)
@@ -99,54 +99,56 @@ def with_parameters(program: Program, names: set[str], values: dict[str, Any]) -
         old.drop_control_dependencies()
         old.replace_all_uses_with(new)
         inputs[new.name] = values[old.name]
-    return cleaned(Program(copy, inputs))
+    return cleaned(Reproducer(copy, inputs))
 
 
-def with_result(program: Program, names: Sequence[str]) -> Program:
+def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
     """Make some values of the entry the result: one as it is, several as a tuple."""
     entry = program.module.entry.instructions
     if len(names) > 1:
-        return cleaned(Program(cut(program.module, [named(entry, name) for name in names]), program.inputs))
+        return cleaned(
+            Reproducer(cut(program.module, [named(entry, name) for name in names]), program.inputs)
+        )
     copy = program.module.clone()
     free(copy)
     copy.entry.root = named(copy.entry.instructions, names[0])
-    return cleaned(Program(copy, program.inputs))
+    return cleaned(Reproducer(copy, program.inputs))
 
 
-def with_operand(program: Program, computation: str, name: str, operand: int) -> Program:
+def with_operand(program: Reproducer, computation: str, name: str, operand: int) -> Reproducer:
     """Replace an instruction by one of its operands."""
     return edited(program, computation, name, lambda _, i: i.operands[operand])
 
 
-def with_zeros(program: Program, computation: str, names: set[str]) -> Program:
+def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reproducer:
     """Replace instructions by zeros."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     for instruction in inside:
         if instruction.name in names:
             replaced(instruction, zeros(copy, inside, instruction.shape))
-    return cleaned(Program(copy, program.inputs))
+    return cleaned(Reproducer(copy, program.inputs))
 
 
-def merged(program: Program, kept: str, dropped: str) -> Program:
+def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
     """Use one parameter of the entry in the place of another one."""
     copy = program.module.clone()
     free(copy)
     entry = copy.entry.instructions
     named(entry, dropped).replace_all_uses_with(named(entry, kept))
-    return cleaned(Program(copy, program.inputs))
+    return cleaned(Reproducer(copy, program.inputs))
 
 
 def edited(
-    program: Program, computation: str, name: str,
+    program: Reproducer, computation: str, name: str,
     new: Callable[[HloModule, HloInstruction], HloInstruction],
-) -> Program:  # fmt: skip
+) -> Reproducer:  # fmt: skip
     """Replace an instruction by the one that a function gives."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     instruction = named(inside, name)
     replaced(instruction, new(copy, instruction))
-    return cleaned(Program(copy, program.inputs))
+    return cleaned(Reproducer(copy, program.inputs))
 
 
 def replaced(old: HloInstruction, new: HloInstruction) -> None:
@@ -167,7 +169,7 @@ def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloIn
     return computation.add(spread)
 
 
-def cleaned(program: Program) -> Program:
+def cleaned(program: Reproducer) -> Reproducer:
     """Remove dead code and unused parameters, in place."""
     module = program.module
     free(module)
@@ -182,13 +184,13 @@ def cleaned(program: Program) -> Program:
     for number, parameter in enumerate(kept):
         operation: Any = parameter.operation
         parameter.operation = dataclasses.replace(operation, parameter_number=number)
-    return Program(module, {p.name: program.inputs[p.name] for p in kept})
+    return Reproducer(module, {p.name: program.inputs[p.name] for p in kept})
 
 
 # -- shapes
 
 
-def resized(program: Program, old: int, new: int) -> Program:
+def resized(program: Reproducer, old: int, new: int) -> Reproducer:
     """Give every dimension of one size another size."""
 
     def shape_of(shape: Shape) -> Shape:
@@ -219,7 +221,7 @@ def _resized_operation(operation: Any, old: int, new: int) -> Any:
     return operation
 
 
-def without_dimension(program: Program) -> Program | None:
+def without_dimension(program: Reproducer) -> Reproducer | None:
     """Remove the first dimension of every array; None unless all operations are elementwise."""
     shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
     simple = all(
@@ -236,7 +238,7 @@ def without_dimension(program: Program) -> Program | None:
     return _mapped(program, shape_of, lambda array: np.asarray(array)[0] if np.ndim(array) else array)
 
 
-def narrowed(program: Program, old: ElementType) -> Program:
+def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
     """Give every array of an element type the next narrower one."""
     new = NARROWER[old]
 
@@ -250,7 +252,7 @@ def narrowed(program: Program, old: ElementType) -> Program:
     return _mapped(program, shape_of, array_of)
 
 
-def bare(program: Program) -> Program:
+def bare(program: Reproducer) -> Reproducer:
     """Remove metadata, shardings, attributes and configurations."""
     copy = program.module.clone()
     free(copy)
@@ -259,13 +261,13 @@ def bare(program: Program) -> Program:
         i.backend_config = ""
         if not i.operation.reads_layout:
             i.shape = i.shape.with_default_layout()
-    return Program(copy, program.inputs)
+    return Reproducer(copy, program.inputs)
 
 
 def _mapped(
-    program: Program, shape_of: Callable[[Shape], Shape], array_of: Callable[[Any], Any],
+    program: Reproducer, shape_of: Callable[[Shape], Shape], array_of: Callable[[Any], Any],
     operation_of: Callable[[Any], Any] = lambda operation: operation,
-) -> Program:  # fmt: skip
+) -> Reproducer:  # fmt: skip
     """Change every shape, constant and argument."""
     copy = program.module.clone()
     free(copy)
@@ -277,7 +279,7 @@ def _mapped(
         else:
             i.operation = operation_of(i.operation)
     inputs = {name: _value_mapped(value, array_of) for name, value in program.inputs.items()}
-    return Program(copy, inputs)
+    return Reproducer(copy, inputs)
 
 
 def _leaves_mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:

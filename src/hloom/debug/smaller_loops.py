@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.analysis.loops import Loop, picks
+from hloom.analysis.loops import TupleLoop, picks
 from hloom.debug.cut import extracted, free, inlined, named
-from hloom.debug.smaller import Program, cleaned, edited, replaced, zeros
+from hloom.debug.smaller import Reproducer, cleaned, edited, replaced, zeros
 from hloom.debug.tracing import Event
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -20,7 +20,7 @@ from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
 
 
-def called(program: Program, computation: str, name: str, branch: int) -> Program:
+def called(program: Reproducer, computation: str, name: str, branch: int) -> Reproducer:
     """Replace a loop or a conditional by one call of one of its computations, inlined."""
 
     def call(module: HloModule, i: HloInstruction) -> HloInstruction:
@@ -31,12 +31,12 @@ def called(program: Program, computation: str, name: str, branch: int) -> Progra
         return i.parent.add(made)
 
     changed = edited(program, computation, name, call)
-    return Program(inlined(changed.module), changed.inputs)
+    return Reproducer(inlined(changed.module), changed.inputs)
 
 
-def runs(program: Program, events: Sequence[Event]) -> list[Program]:
+def runs(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
     """Return the bodies of loops and branches of the entry as programs of their own, with values of a run."""
-    found: list[Program] = []
+    found: list[Reproducer] = []
     for event in events:
         instruction = event.instruction
         if event.callers or not isinstance(instruction.operation, While | Conditional):
@@ -48,11 +48,11 @@ def runs(program: Program, events: Sequence[Event]) -> list[Program]:
             bodies = list(zip(instruction.called_computations, event.operands[1:], strict=True))
         for computation, argument in bodies:
             module = extracted(program.module, computation)
-            found.append(Program.of(module, [argument]))
+            found.append(Reproducer.of(module, [argument]))
     return found
 
 
-def without_element(program: Program, name: str, number: int, as_initial: bool) -> Program | None:
+def without_element(program: Reproducer, name: str, number: int, as_initial: bool) -> Reproducer | None:
     """Drop an element of a loop's state; after the loop it has its initial value.
 
     Args:
@@ -75,10 +75,10 @@ def without_element(program: Program, name: str, number: int, as_initial: bool) 
     loop.instruction.name = name
     if is_root:
         copy.entry.root = loop.instruction
-    return cleaned(Program(copy, program.inputs))
+    return cleaned(Reproducer(copy, program.inputs))
 
 
-def over_array(program: Program, name: str) -> Program | None:
+def over_array(program: Reproducer, name: str) -> Reproducer | None:
     """Let a loop over a tuple of one array carry the array itself."""
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count != 1 or not loop.initial(0).shape.is_array:
@@ -96,17 +96,17 @@ def over_array(program: Program, name: str) -> Program | None:
     old.name, new.name = new.name, name
     if is_root:
         copy.entry.root = new
-    return cleaned(Program(copy, program.inputs))
+    return cleaned(Reproducer(copy, program.inputs))
 
 
-def with_limit(program: Program, computation: str, name: str, limit: int) -> Program | None:
+def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
     """Give a scalar integer constant of a loop's condition another value, so that fewer iterations run."""
     copy = program.module.clone()
     free(copy)
     constant = named(named(copy.computations, computation), name)
     kind = constant.shape.element_type
     constant.operation = Constant(literal=Literal(np.asarray(limit, kind.numpy_dtype), constant.shape))
-    return Program(copy, program.inputs)
+    return Reproducer(copy, program.inputs)
 
 
 def limits(module: HloModule) -> list[tuple[str, str, int]]:
@@ -121,7 +121,7 @@ def limits(module: HloModule) -> list[tuple[str, str, int]]:
     ]  # fmt: skip
 
 
-def _loop(program: Program, name: str) -> tuple[HloModule, Loop | None, bool]:
+def _loop(program: Reproducer, name: str) -> tuple[HloModule, TupleLoop | None, bool]:
     """Return a copy of the program, a loop of it that shares no computation, and whether it is the result."""
     copy = program.module.clone()
     free(copy)

@@ -12,7 +12,7 @@ from hloom.shape.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class ArrayStatistics:
     """Statistics of an array.
 
     Attributes:
@@ -40,7 +40,7 @@ class Statistics:
         return ", ".join([*found, *(f"{count} {name}" for name, count in counts.items() if count)])
 
 
-def statistics_of(value: Any) -> Statistics:
+def statistics_of(value: Any) -> ArrayStatistics:
     """Return the statistics of an array."""
     array = np.asarray(value)
     shape = Shape.of(array).to_string(layout=False)
@@ -50,9 +50,9 @@ def statistics_of(value: Any) -> Statistics:
         nans, infinities = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
         zeros = int((numbers == 0).sum())
         if not finite.size:
-            return Statistics(shape, array.size, None, None, None, nans, infinities, zeros)
+            return ArrayStatistics(shape, array.size, None, None, None, nans, infinities, zeros)
         least, most, mean = float(finite.min()), float(finite.max()), float(finite.mean())
-    return Statistics(shape, array.size, least, most, mean, nans, infinities, zeros)
+    return ArrayStatistics(shape, array.size, least, most, mean, nans, infinities, zeros)
 
 
 def flat(value: Any) -> list[Any]:

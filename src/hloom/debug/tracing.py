@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hloom.analysis.origin import op_name, source_line
-from hloom.debug.statistics import Statistics, flat, statistics_of, summary
+from hloom.debug.statistics import ArrayStatistics, flat, statistics_of, summary
 from hloom.display import Displayed
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
@@ -42,7 +42,7 @@ class Event:
     loop: str
     operands: tuple[Any, ...]
     value: Any
-    statistics: list[Statistics]
+    statistics: list[ArrayStatistics]
 
     @property
     def has_nan(self) -> bool:

@@ -21,8 +21,8 @@ from hloom.operations.ffi_attributes import Attributes, parse_attributes
 from hloom.operations.ffi_services import (
     EXECUTE,
     STAGES,
-    ExecutionContext,
-    Struct,
+    FfiExecutionContext,
+    FfiStruct,
     answer,
     table_address,
 )
@@ -37,7 +37,7 @@ _DATA_TYPES: Final = {
 """The numbers of the types of attributes, which are those of XLA's element types."""
 
 
-class Memory(Protocol):
+class AddressedValue(Protocol):
     """A value in memory: the address of its elements in the order of its layout."""
 
     @property
@@ -51,32 +51,32 @@ class Memory(Protocol):
         ...
 
     @property
-    def children(self) -> Sequence[Memory]:
+    def children(self) -> Sequence[AddressedValue]:
         """Elements of a tuple."""
         ...
 
 
-class _Buffer(Struct):
+class _Buffer(FfiStruct):
     _fields_ = (
         ("dtype", ctypes.c_int32), ("data", ctypes.c_void_p), ("rank", ctypes.c_int64),
         ("dims", ctypes.POINTER(ctypes.c_int64)),
     )  # fmt: skip
 
 
-class _Values(Struct):
+class _Values(FfiStruct):
     """Args and Rets."""
 
     _fields_ = (("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("values", ctypes.c_void_p))
 
 
-class _Attrs(Struct):
+class _Attrs(FfiStruct):
     _fields_ = (
         ("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("names", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
     )  # fmt: skip
 
 
-class _Frame(Struct):
+class _Frame(FfiStruct):
     _fields_ = (
         ("api", ctypes.c_void_p), ("context", ctypes.c_void_p), ("stage", ctypes.c_int32),
         ("args", _Values), ("rets", _Values), ("attrs", _Attrs), ("future", ctypes.c_void_p),
@@ -111,10 +111,10 @@ class Handler:
 
     def __call__(
         self,
-        operands: Sequence[Memory],
-        results: Sequence[Memory],
+        operands: Sequence[AddressedValue],
+        results: Sequence[AddressedValue],
         attributes: Attributes,
-        context: ExecutionContext | None = None,
+        context: FfiExecutionContext | None = None,
     ) -> None:
         """Run the function; raises EvaluationError (``custom-call.failed``) with its error."""
         held: list[Any] = []
@@ -151,19 +151,23 @@ class StagedHandler:
         self._lock = threading.Lock()
 
     def __call__(
-        self, call: HloInstruction, operands: Sequence[Memory], result: Memory, attributes: Attributes
+        self,
+        call: HloInstruction,
+        operands: Sequence[AddressedValue],
+        result: AddressedValue,
+        attributes: Attributes,
     ) -> None:
         """Run the stages; raises EvaluationError (``custom-call.failed``) with the first error."""
-        context = ExecutionContext(self._instantiated(call, attributes))
+        context = FfiExecutionContext(self._instantiated(call, attributes))
         for handler in self._handlers:
             handler(operands, [result], attributes, context)
 
-    def _instantiated(self, call: HloInstruction, attributes: Attributes) -> ExecutionContext:
+    def _instantiated(self, call: HloInstruction, attributes: Attributes) -> FfiExecutionContext:
         """Return the context of an instruction, made in its first run and by this target."""
         with self._lock:
             made = call.annotation(_Instantiated)
             if made is None or made.target is not self:
-                made = _Instantiated(self, ExecutionContext())
+                made = _Instantiated(self, FfiExecutionContext())
                 if self._instantiate is not None:
                     self._instantiate((), (), attributes, made.context)
                 call.annotate(made)
@@ -175,16 +179,16 @@ class _Instantiated(Annotation):
     """The context of a call, with the states of its instantiation."""
 
     target: StagedHandler
-    context: ExecutionContext
+    context: FfiExecutionContext
 
 
-def _leaves(memory: Memory) -> list[Memory]:
+def _leaves(memory: AddressedValue) -> list[AddressedValue]:
     if not memory.shape.is_tuple:
         return [memory]
     return [leaf for child in memory.children for leaf in _leaves(child)]
 
 
-def _values(leaves: Sequence[Memory], held: list[Any]) -> _Values:
+def _values(leaves: Sequence[AddressedValue], held: list[Any]) -> _Values:
     buffers: list[_Buffer] = []
     for leaf in leaves:
         dims = (ctypes.c_int64 * len(leaf.shape.dimensions))(*leaf.shape.dimensions)

@@ -33,13 +33,13 @@ _CODES: Final = (
 )  # fmt: skip
 
 
-class Struct(ctypes.Structure):
+class FfiStruct(ctypes.Structure):
     """Common first fields of every struct of the interface."""
 
     _fields_ = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
 
 
-class _Version(Struct):
+class _Version(FfiStruct):
     _fields_ = (("major", ctypes.c_int32), ("minor", ctypes.c_int32))
 
 
@@ -52,24 +52,24 @@ _FUNCTIONS: Final = (
 """The functions of XLA_FFI_Api, in its order."""
 
 
-class _Api(Struct):
+class _Api(FfiStruct):
     _fields_ = (
         ("version", _Version), ("internal", ctypes.c_void_p),
         *((name, ctypes.c_void_p) for name in _FUNCTIONS),
     )  # fmt: skip
 
 
-class _ErrorArgs(Struct):
+class _ErrorArgs(FfiStruct):
     """Arguments of Error_Create; the other two error functions have the error in the field of the message."""
 
     _fields_ = (("message", ctypes.c_char_p), ("code", ctypes.c_int32))
 
 
-class _MessageArgs(Struct):
+class _MessageArgs(FfiStruct):
     _fields_ = (("error", ctypes.c_void_p), ("message", ctypes.c_char_p))
 
 
-class _MemoryArgs(Struct):
+class _MemoryArgs(FfiStruct):
     """Arguments of DeviceMemory_Allocate."""
 
     _fields_ = (
@@ -78,15 +78,15 @@ class _MemoryArgs(Struct):
     )  # fmt: skip
 
 
-class _FreeArgs(Struct):
+class _FreeArgs(FfiStruct):
     _fields_ = (("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
 
 
-class _TaskArgs(Struct):
+class _TaskArgs(FfiStruct):
     _fields_ = (("context", ctypes.c_void_p), ("task", ctypes.c_void_p), ("data", ctypes.c_void_p))
 
 
-class _NumberArgs(Struct):
+class _NumberArgs(FfiStruct):
     """Arguments of functions that return a number; ThreadPool_NumThreads returns it through a pointer."""
 
     _fields_ = (("context", ctypes.c_void_p), ("number", ctypes.c_int64))
@@ -96,22 +96,22 @@ class _Span(ctypes.Structure):
     _fields_ = (("ptr", ctypes.c_void_p), ("len", ctypes.c_size_t))
 
 
-class _TypeInfo(Struct):
+class _TypeInfo(FfiStruct):
     _fields_ = (("deleter", ctypes.c_void_p),)
 
 
-class _TypeArgs(Struct):
+class _TypeArgs(FfiStruct):
     _fields_ = (("name", _Span), ("type_id", ctypes.c_void_p), ("type_info", ctypes.c_void_p))
 
 
-class _StateArgs(Struct):
+class _StateArgs(FfiStruct):
     _fields_ = (
         ("context", ctypes.c_void_p), ("stage", ctypes.c_int32), ("type_id", ctypes.c_void_p),
         ("state", ctypes.c_void_p),
     )  # fmt: skip
 
 
-class _FutureArgs(Struct):
+class _FutureArgs(FfiStruct):
     """Arguments of the three functions of futures; that which creates one has the first field alone."""
 
     _fields_ = (("future", ctypes.c_void_p), ("error", ctypes.c_void_p))
@@ -243,14 +243,14 @@ class _State:
     address: int
 
 
-class ExecutionContext:
+class FfiExecutionContext:
     """The states of a call, by stage.
 
     Attributes:
         handle: its number, as handlers get it.
     """
 
-    def __init__(self, outer: ExecutionContext | None = None) -> None:
+    def __init__(self, outer: FfiExecutionContext | None = None) -> None:
         """Make a context without states of its own; it also has those of an outer one."""
         self._states: dict[int, _State] = {}
         self._outer = outer
@@ -272,7 +272,7 @@ class ExecutionContext:
         return True
 
 
-_contexts: Final[weakref.WeakValueDictionary[int, ExecutionContext]] = weakref.WeakValueDictionary()
+_contexts: Final[weakref.WeakValueDictionary[int, FfiExecutionContext]] = weakref.WeakValueDictionary()
 
 
 def _set_state(address: int) -> int:

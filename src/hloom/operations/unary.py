@@ -141,7 +141,7 @@ class IsFinite(Rounding):
         return np.isfinite(operand)
 
 
-class Part(Elementwise):
+class ComplexPart(Elementwise):
     """Operations that extract a part of a complex number."""
 
     __slots__ = ()
@@ -155,7 +155,7 @@ class Part(Elementwise):
 
 
 @operation("real", "operand")
-class Real(Part):
+class Real(ComplexPart):
     """The real part of a complex number; a float itself."""
 
     def compute(self, operand: Array) -> Array:
@@ -164,7 +164,7 @@ class Real(Part):
 
 
 @operation("imag", "operand")
-class Imag(Part):
+class Imag(ComplexPart):
     """The imaginary part of a complex number; 0 of a float."""
 
     def compute(self, operand: Array) -> Array:

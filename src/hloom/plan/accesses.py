@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from hloom.analysis.loops import Loop, picks
+from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.indexing import Accumulation, Indexing, Read, Steps
@@ -184,7 +184,7 @@ class Accesses:
         """Record the reads of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""
         body, condition = i.called_computations
         assert i.annotation(TripCount) is not None
-        loop = Loop(i, body, condition, body.parameters[0], condition.parameters[0])
+        loop = TupleLoop(i, body, condition, body.parameters[0], condition.parameters[0])
         carried = [n for n in range(loop.count) if not loop.is_invariant(n)]
         places = {n: indices if i.shape.tuple_shapes[n].rank else () for n in carried}
         for number in range(loop.count):

@@ -20,7 +20,7 @@ _finfo: Any = ml_dtypes.finfo
 _iinfo: Any = ml_dtypes.iinfo
 
 
-class Kind(Enum):
+class ElementKind(Enum):
     """The kind of values that an element type holds."""
 
     PREDICATE = "predicate"
@@ -45,13 +45,13 @@ class ElementType:
     number: int
     bits: int
     dtype: DType | None
-    kind: Kind
+    kind: ElementKind
     is_array: bool
 
-    def __init__(self, name: str, number: int, bits: int, dtype: DType | None, kind: Kind) -> None:
+    def __init__(self, name: str, number: int, bits: int, dtype: DType | None, kind: ElementKind) -> None:
         for field, value in zip(
             ("name", "number", "bits", "dtype", "kind", "is_array"),
-            (name, number, bits, dtype, kind, kind is not Kind.OTHER),
+            (name, number, bits, dtype, kind, kind is not ElementKind.OTHER),
             strict=True,
         ):
             object.__setattr__(self, field, value)
@@ -72,32 +72,32 @@ class ElementType:
     @property
     def is_floating(self) -> bool:
         """True for the real floating-point types, f4e2m1fn to f64."""
-        return self.kind is Kind.FLOATING
+        return self.kind is ElementKind.FLOATING
 
     @property
     def is_integer(self) -> bool:
         """True for the signed and unsigned integers; pred is not one."""
-        return self.kind is Kind.SIGNED or self.kind is Kind.UNSIGNED
+        return self.kind is ElementKind.SIGNED or self.kind is ElementKind.UNSIGNED
 
     @property
     def is_signed(self) -> bool:
         """True for the signed integers s1 to s64."""
-        return self.kind is Kind.SIGNED
+        return self.kind is ElementKind.SIGNED
 
     @property
     def is_unsigned(self) -> bool:
         """True for the unsigned integers u1 to u64."""
-        return self.kind is Kind.UNSIGNED
+        return self.kind is ElementKind.UNSIGNED
 
     @property
     def is_complex(self) -> bool:
         """True for c64 and c128."""
-        return self.kind is Kind.COMPLEX
+        return self.kind is ElementKind.COMPLEX
 
     @property
     def is_predicate(self) -> bool:
         """True for pred alone."""
-        return self.kind is Kind.PREDICATE
+        return self.kind is ElementKind.PREDICATE
 
     @property
     def bytes(self) -> int:
@@ -173,46 +173,46 @@ class ElementType:
         return _ALL
 
 
-def _number(name: str, number: int, bits: int, kind: Kind, dtype: object) -> ElementType:
+def _number(name: str, number: int, bits: int, kind: ElementKind, dtype: object) -> ElementType:
     return ElementType(name, number, bits, np.dtype(dtype), kind)  # type: ignore[call-overload]
 
 
-PRED = _number("pred", 1, 8, Kind.PREDICATE, np.bool_)
-S1 = _number("s1", 30, 1, Kind.SIGNED, ml_dtypes.int1)
-S2 = _number("s2", 26, 2, Kind.SIGNED, ml_dtypes.int2)
-S4 = _number("s4", 21, 4, Kind.SIGNED, ml_dtypes.int4)
-S8 = _number("s8", 2, 8, Kind.SIGNED, np.int8)
-S16 = _number("s16", 3, 16, Kind.SIGNED, np.int16)
-S32 = _number("s32", 4, 32, Kind.SIGNED, np.int32)
-S64 = _number("s64", 5, 64, Kind.SIGNED, np.int64)
-U1 = _number("u1", 31, 1, Kind.UNSIGNED, ml_dtypes.uint1)
-U2 = _number("u2", 27, 2, Kind.UNSIGNED, ml_dtypes.uint2)
-U4 = _number("u4", 22, 4, Kind.UNSIGNED, ml_dtypes.uint4)
-U8 = _number("u8", 6, 8, Kind.UNSIGNED, np.uint8)
-U16 = _number("u16", 7, 16, Kind.UNSIGNED, np.uint16)
-U32 = _number("u32", 8, 32, Kind.UNSIGNED, np.uint32)
-U64 = _number("u64", 9, 64, Kind.UNSIGNED, np.uint64)
-F4E2M1FN = _number("f4e2m1fn", 32, 4, Kind.FLOATING, ml_dtypes.float4_e2m1fn)
-F6E2M3FN = _number("f6e2m3fn", 36, 6, Kind.FLOATING, ml_dtypes.float6_e2m3fn)
-F6E3M2FN = _number("f6e3m2fn", 35, 6, Kind.FLOATING, ml_dtypes.float6_e3m2fn)
-F8E5M2 = _number("f8e5m2", 19, 8, Kind.FLOATING, ml_dtypes.float8_e5m2)
-F8E4M3 = _number("f8e4m3", 28, 8, Kind.FLOATING, ml_dtypes.float8_e4m3)
-F8E4M3FN = _number("f8e4m3fn", 20, 8, Kind.FLOATING, ml_dtypes.float8_e4m3fn)
-F8E4M3B11FNUZ = _number("f8e4m3b11fnuz", 23, 8, Kind.FLOATING, ml_dtypes.float8_e4m3b11fnuz)
-F8E5M2FNUZ = _number("f8e5m2fnuz", 24, 8, Kind.FLOATING, ml_dtypes.float8_e5m2fnuz)
-F8E4M3FNUZ = _number("f8e4m3fnuz", 25, 8, Kind.FLOATING, ml_dtypes.float8_e4m3fnuz)
-F8E3M4 = _number("f8e3m4", 29, 8, Kind.FLOATING, ml_dtypes.float8_e3m4)
-F8E8M0FNU = _number("f8e8m0fnu", 33, 8, Kind.FLOATING, ml_dtypes.float8_e8m0fnu)
-BF16 = _number("bf16", 16, 16, Kind.FLOATING, ml_dtypes.bfloat16)
-F16 = _number("f16", 10, 16, Kind.FLOATING, np.float16)
-F32 = _number("f32", 11, 32, Kind.FLOATING, np.float32)
-F64 = _number("f64", 12, 64, Kind.FLOATING, np.float64)
-C64 = _number("c64", 15, 64, Kind.COMPLEX, np.complex64)
-C128 = _number("c128", 18, 128, Kind.COMPLEX, np.complex128)
-TUPLE = ElementType("tuple", 13, 0, None, Kind.OTHER)
-OPAQUE = ElementType("opaque", 14, 0, None, Kind.OTHER)
-TOKEN = ElementType("token", 17, 0, None, Kind.OTHER)
-BUFFER = ElementType("buffer", 34, 0, None, Kind.OTHER)
+PRED = _number("pred", 1, 8, ElementKind.PREDICATE, np.bool_)
+S1 = _number("s1", 30, 1, ElementKind.SIGNED, ml_dtypes.int1)
+S2 = _number("s2", 26, 2, ElementKind.SIGNED, ml_dtypes.int2)
+S4 = _number("s4", 21, 4, ElementKind.SIGNED, ml_dtypes.int4)
+S8 = _number("s8", 2, 8, ElementKind.SIGNED, np.int8)
+S16 = _number("s16", 3, 16, ElementKind.SIGNED, np.int16)
+S32 = _number("s32", 4, 32, ElementKind.SIGNED, np.int32)
+S64 = _number("s64", 5, 64, ElementKind.SIGNED, np.int64)
+U1 = _number("u1", 31, 1, ElementKind.UNSIGNED, ml_dtypes.uint1)
+U2 = _number("u2", 27, 2, ElementKind.UNSIGNED, ml_dtypes.uint2)
+U4 = _number("u4", 22, 4, ElementKind.UNSIGNED, ml_dtypes.uint4)
+U8 = _number("u8", 6, 8, ElementKind.UNSIGNED, np.uint8)
+U16 = _number("u16", 7, 16, ElementKind.UNSIGNED, np.uint16)
+U32 = _number("u32", 8, 32, ElementKind.UNSIGNED, np.uint32)
+U64 = _number("u64", 9, 64, ElementKind.UNSIGNED, np.uint64)
+F4E2M1FN = _number("f4e2m1fn", 32, 4, ElementKind.FLOATING, ml_dtypes.float4_e2m1fn)
+F6E2M3FN = _number("f6e2m3fn", 36, 6, ElementKind.FLOATING, ml_dtypes.float6_e2m3fn)
+F6E3M2FN = _number("f6e3m2fn", 35, 6, ElementKind.FLOATING, ml_dtypes.float6_e3m2fn)
+F8E5M2 = _number("f8e5m2", 19, 8, ElementKind.FLOATING, ml_dtypes.float8_e5m2)
+F8E4M3 = _number("f8e4m3", 28, 8, ElementKind.FLOATING, ml_dtypes.float8_e4m3)
+F8E4M3FN = _number("f8e4m3fn", 20, 8, ElementKind.FLOATING, ml_dtypes.float8_e4m3fn)
+F8E4M3B11FNUZ = _number("f8e4m3b11fnuz", 23, 8, ElementKind.FLOATING, ml_dtypes.float8_e4m3b11fnuz)
+F8E5M2FNUZ = _number("f8e5m2fnuz", 24, 8, ElementKind.FLOATING, ml_dtypes.float8_e5m2fnuz)
+F8E4M3FNUZ = _number("f8e4m3fnuz", 25, 8, ElementKind.FLOATING, ml_dtypes.float8_e4m3fnuz)
+F8E3M4 = _number("f8e3m4", 29, 8, ElementKind.FLOATING, ml_dtypes.float8_e3m4)
+F8E8M0FNU = _number("f8e8m0fnu", 33, 8, ElementKind.FLOATING, ml_dtypes.float8_e8m0fnu)
+BF16 = _number("bf16", 16, 16, ElementKind.FLOATING, ml_dtypes.bfloat16)
+F16 = _number("f16", 10, 16, ElementKind.FLOATING, np.float16)
+F32 = _number("f32", 11, 32, ElementKind.FLOATING, np.float32)
+F64 = _number("f64", 12, 64, ElementKind.FLOATING, np.float64)
+C64 = _number("c64", 15, 64, ElementKind.COMPLEX, np.complex64)
+C128 = _number("c128", 18, 128, ElementKind.COMPLEX, np.complex128)
+TUPLE = ElementType("tuple", 13, 0, None, ElementKind.OTHER)
+OPAQUE = ElementType("opaque", 14, 0, None, ElementKind.OTHER)
+TOKEN = ElementType("token", 17, 0, None, ElementKind.OTHER)
+BUFFER = ElementType("buffer", 34, 0, None, ElementKind.OTHER)
 
 _ALL: tuple[ElementType, ...] = tuple(
     sorted((value for value in globals().values() if isinstance(value, ElementType)), key=lambda e: e.number)

@@ -29,7 +29,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class TileDecomposition:
     """One tile applied to the dimensions `bounds`, most major first.
 
     `added` dimensions of size 1 lead, then come `untouched` ones; the tiled ones follow, joined by `groups`:
@@ -89,7 +89,7 @@ class PhysicalForm:
     major_to_minor: tuple[int, ...]
     bounds: tuple[int, ...]
     padded: tuple[int, ...]
-    tilings: tuple[Tiling, ...]
+    tilings: tuple[TileDecomposition, ...]
     dimensions: tuple[int, ...]
     element_count: int
 
@@ -113,7 +113,7 @@ def _physical_form(sizes: tuple[int, ...], layout: Layout) -> PhysicalForm:
     widths = layout.padded_dimensions or sizes
     padded = tuple(widths[dimension] for dimension in order)
     dimensions = padded
-    tilings: list[Tiling] = []
+    tilings: list[TileDecomposition] = []
     for tile in layout.tiles:
         tilings.append(_tiling(dimensions, tile))
         dimensions = tilings[-1].result
@@ -122,7 +122,7 @@ def _physical_form(sizes: tuple[int, ...], layout: Layout) -> PhysicalForm:
     return PhysicalForm(order, bounds, padded, tuple(tilings), dimensions, count)
 
 
-def _tiling(bounds: tuple[int, ...], tile: Tile) -> Tiling:
+def _tiling(bounds: tuple[int, ...], tile: Tile) -> TileDecomposition:
     sizes = tile.dimensions
     added = max(0, len(sizes) - len(bounds))
     full = (1,) * added + bounds
@@ -136,7 +136,7 @@ def _tiling(bounds: tuple[int, ...], tile: Tile) -> Tiling:
             joined = ()
     kept = tuple(size for size in sizes if size != Tile.COMBINE)
     counts = tuple(-(-math.prod(group) // size) for group, size in zip(groups, kept, strict=True))
-    return Tiling(full, added, untouched, tuple(groups), kept, counts)
+    return TileDecomposition(full, added, untouched, tuple(groups), kept, counts)
 
 
 # Index formulas. An index is a list of integers or of integer arrays that broadcast.
@@ -175,7 +175,7 @@ def _linear(form: PhysicalForm, index: tuple[Any, ...]) -> Any:
     return ravel(current, form.dimensions)
 
 
-def tile_index(tiling: Tiling, index: list[Any]) -> list[Any]:
+def tile_index(tiling: TileDecomposition, index: list[Any]) -> list[Any]:
     """Return the index into `tiling.result` for one into `tiling.bounds`, numbers or arrays of numbers.
 
     That is (⌊e/t⌋, e mod t) for the tiled dimensions, after joining those that the tile combines.
@@ -228,7 +228,7 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
     return tuple(where[dimension] for dimension in range(shape.rank))
 
 
-def _untile_index(tiling: Tiling, index: list[int]) -> list[int] | None:
+def _untile_index(tiling: TileDecomposition, index: list[int]) -> list[int] | None:
     """Return the index before a tiling, or None in the padding that it added."""
     position = tiling.untouched
     full = index[:position]

@@ -19,7 +19,7 @@ from hloom.shape.element_type import F8E8M0FNU, S64, U64, ElementType
 from hloom.shape.float_format import float_format
 from hloom.shape.literal import Literal
 from hloom.shape.packing import bit_patterns
-from hloom.shape.scanner import Scanner
+from hloom.shape.scanner import CharacterScanner
 from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -187,7 +187,7 @@ def _rounded(doubles: Array, element_type: ElementType) -> tuple[Array, Array]:
 # All other text.
 
 
-class _Scanner(Scanner):
+class _Scanner(CharacterScanner):
     """Reads one literal from `position` on, element by element.
 
     `values` collects the numbers (two for a complex element), `places` where each stands, `payloads` the

@@ -10,7 +10,7 @@ from hloom.errors import ParseError
 _BLANK: Final = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
 
 
-class Scanner:
+class CharacterScanner:
     """Reads `text` from `position` on."""
 
     form_rule: str

@@ -17,7 +17,7 @@ from typing import Any
 from hloom.errors import HloError
 from hloom.shape.element_type import ElementType
 from hloom.shape.layout import Layout, PaddingValue, SplitConfig, Tile
-from hloom.shape.scanner import Scanner, place_in_text
+from hloom.shape.scanner import CharacterScanner, place_in_text
 from hloom.shape.shape import Shape
 
 _ARRAY = re.compile(r"[A-Za-z]\w*\[[0-9,<=?]*+\](?:\{[0-9:][^{}\s/]*+\})?+")
@@ -100,7 +100,7 @@ def parse_tile(text: str) -> Tile:
     return tile
 
 
-class _Scanner(Scanner):
+class _Scanner(CharacterScanner):
     """Reads a shape from `position` on."""
 
     form_rule = "shape.text-form"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom.analysis.loops import Loop, picks
+from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, leaf_rule
@@ -20,7 +20,7 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
     body, condition = instruction.called_computations
     count = instruction.annotation(TripCount)
     assert count is not None
-    loop = Loop(instruction, body, condition, body.parameters[0], condition.parameters[0])
+    loop = TupleLoop(instruction, body, condition, body.parameters[0], condition.parameters[0])
     carried = [n for n in range(loop.count) if not loop.is_invariant(n)]
     places = {n: indices if instruction.shape.tuple_shapes[n].rank else () for n in carried}
     for number in range(loop.count):

@@ -17,7 +17,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.custom_call import CustomCall
 from hloom.operations.ffi import frame_description
 from hloom.operations.ffi_attributes import parse_attributes
-from hloom.operations.lapack.calls import LibraryCall, library_call
+from hloom.operations.lapack.calls import LapackCall, library_call
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
@@ -25,7 +25,7 @@ from hloom.shape.shape import Shape
 _FOREIGN_FUNCTION: Final = "hloom_foreign"
 
 
-def _library_call(i: HloInstruction) -> LibraryCall | None:
+def _library_call(i: HloInstruction) -> LapackCall | None:
     """Return the calls of LAPACK; None for an invalid call, whose error the host raises if it is ever run."""
     try:
         return library_call(i, rows_first=True)

@@ -17,7 +17,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.ffi_attributes import Attributes, parse_attributes
 from hloom.operations.lapack.library import routine as library_routine
-from hloom.operations.lapack.routines import ROUTINES, Declared, Routine
+from hloom.operations.lapack.routines import ROUTINES, Declared, LapackRoutine
 from hloom.shape.shape import Shape
 
 DType: TypeAlias = "np.dtype[Any]"
@@ -81,7 +81,7 @@ class UnpackedPairs:
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryCall:
+class LapackCall:
     """The calls of a routine for the matrices of a batch.
 
     Attributes:
@@ -105,7 +105,7 @@ class LibraryCall:
     pairs: tuple[UnpackedPairs, ...]
 
 
-def library_call(instruction: HloInstruction, *, rows_first: bool = False) -> LibraryCall | None:
+def library_call(instruction: HloInstruction, *, rows_first: bool = False) -> LapackCall | None:
     """Return the calls that a custom call of LAPACK makes; None for other targets and replaced ones.
 
     Args:
@@ -128,7 +128,7 @@ def library_call(instruction: HloInstruction, *, rows_first: bool = False) -> Li
 @lru_cache(maxsize=1024)
 def _planned(
     target: str, operands: tuple[Shape, ...], result: Shape, config: str, rows_first: bool
-) -> LibraryCall:
+) -> LapackCall:
     results = result.tuple_shapes if result.is_tuple else (result,)
     return _Planner(target, operands, tuple(results), parse_attributes(config), rows_first).planned()
 
@@ -140,7 +140,7 @@ class _Planner:
         self, target: str, operands: Sequence[Shape], results: Sequence[Shape], attributes: Attributes,
         rows_first: bool,
     ) -> None:  # fmt: skip
-        self.routine: Routine = ROUTINES[target]
+        self.routine: LapackRoutine = ROUTINES[target]
         self.rows_first = rows_first and bool(self.routine.rows_first)
         self.prefix = target.removeprefix("lapack_")[0]
         self.attributes = attributes
@@ -153,7 +153,7 @@ class _Planner:
         self.sizes: dict[str, int] = {}
         self.rooms: dict[str, Room] = {}
 
-    def planned(self) -> LibraryCall:
+    def planned(self) -> LapackCall:
         """Return the calls."""
         if len(self.operands) != len(self.routine.operands) or len(self.results) != len(self.routine.results):
             raise self._refused()
@@ -171,7 +171,7 @@ class _Planner:
             for p in routine.pairs if self._letter(p.wanted, "NV") == b"V"
         )  # fmt: skip
         finite = numbers[routine.finite] if routine.finite else None
-        return LibraryCall(
+        return LapackCall(
             self.prefix + routine.name, math.prod(batch), self.rows_first, tuple(self.rooms.values()),
             arguments, finite, numbers.get("info"), pairs,
         )  # fmt: skip

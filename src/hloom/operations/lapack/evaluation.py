@@ -16,7 +16,7 @@ from hloom.operations.lapack.calls import (
     INFO_NOT_FINITE,
     Address,
     Argument,
-    LibraryCall,
+    LapackCall,
     UnpackedPairs,
     library_call,
 )
@@ -47,7 +47,7 @@ def evaluate(instruction: HloInstruction, operands: Sequence[Any]) -> Any:
 KNOWN.update(dict.fromkeys(ROUTINES, evaluate))
 
 
-def _run(call: LibraryCall, arrays: Sequence[Array]) -> None:
+def _run(call: LapackCall, arrays: Sequence[Array]) -> None:
     """Call the routine for one matrix."""
     if call.finite is not None and not np.isfinite(arrays[call.finite]).all():
         assert call.info is not None

@@ -45,7 +45,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class ConjugatePairs:
     """Complex vectors that real routines write as pairs of columns, for real and imaginary parts.
 
     Attributes:
@@ -62,7 +62,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Routine:
+class LapackRoutine:
     """A routine of LAPACK or BLAS.
 
     Attributes:
@@ -89,10 +89,10 @@ class Routine:
     sizes: Mapping[str, Size]
     columns_at_least: tuple[str, str] | None
     finite: str
-    pairs: tuple[Pairs, ...]
+    pairs: tuple[ConjugatePairs, ...]
 
 
-ROUTINES: Final[dict[str, Routine]] = {}
+ROUTINES: Final[dict[str, LapackRoutine]] = {}
 """The routines by the target of their custom calls."""
 
 
@@ -108,10 +108,10 @@ def _declare(
     sizes: Mapping[str, Size] | None = None,
     columns_at_least: tuple[str, str] | None = None,
     finite: str = "",
-    pairs: Sequence[Pairs] = (),
+    pairs: Sequence[ConjugatePairs] = (),
 ) -> None:
     given = _arrays(operands, {})
-    routine = Routine(
+    routine = LapackRoutine(
         name, prefixes, given, _arrays(results, {a.name: a for a in given}), _arrays(scratch, {}),
         tuple(arguments.split()), tuple(rows_first.split()), sizes or {}, columns_at_least, finite,
         tuple(pairs),
@@ -210,7 +210,10 @@ _declare(
     "geev", "a[N,N]", "wr[N] wi[N] left:c[N,N] right:c[N,N] info:i[]",
     "@compute_left:NV @compute_right:NV N a ld(a) wr wi vl ld(vl) vr ld(vr) work lwork info", prefixes="sd",
     scratch="vl[N,N] vr[N,N]", finite="a",
-    pairs=(Pairs("vl", "left", "wi", "compute_left"), Pairs("vr", "right", "wi", "compute_right")),
+    pairs=(
+        ConjugatePairs("vl", "left", "wi", "compute_left"),
+        ConjugatePairs("vr", "right", "wi", "compute_right"),
+    ),
 )  # fmt: skip
 _declare(
     "geev", "a[N,N]", "w[N] left[N,N] right[N,N] info:i[]",

@@ -61,7 +61,7 @@ def _is_expensive(p: HloInstruction) -> bool:
 
 @register
 @dataclass(frozen=True, slots=True)
-class Fusion:
+class InstructionFusion:
     """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.
 
     Attributes:
@@ -143,7 +143,7 @@ def _is_ordered(p: HloInstruction) -> bool:
 class _Plan:
     """The grouping of one computation."""
 
-    def __init__(self, options: Fusion, computation: HloComputation, updates: Updates) -> None:
+    def __init__(self, options: InstructionFusion, computation: HloComputation, updates: Updates) -> None:
         self.options = options
         self.computation = computation
         self.order = computation.post_order()

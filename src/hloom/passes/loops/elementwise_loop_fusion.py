@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.loops import Loop, element_number, picks
+from hloom.analysis.loops import TupleLoop, element_number, picks
 from hloom.analysis.trip_count import TripCount, condition_is_pure
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -76,7 +76,7 @@ class ElementwiseLoopFusion:
                 remove_dead(computation)  # once: it visits every instruction
         return changed
 
-    def fits(self, loop: Loop, count: TripCount) -> bool:
+    def fits(self, loop: TupleLoop, count: TripCount) -> bool:
         """Return whether a loop may run inside a kernel."""
         if (
             not 1 <= count.iterations <= self.most_iterations
@@ -103,13 +103,13 @@ class ElementwiseLoopFusion:
         return scalars <= {count.element}
 
 
-def carried_arrays(loop: Loop) -> list[int]:
+def carried_arrays(loop: TupleLoop) -> list[int]:
     """Return the numbers of the array elements of the state that are not loop-invariant."""
     shapes = loop.instruction.shape.tuple_shapes
     return [n for n in range(loop.count) if shapes[n].rank and not loop.is_invariant(n)]
 
 
-def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
+def is_elementwise(loop: TupleLoop, dimensions: tuple[int, ...]) -> bool:
     """Return whether elements of the next state depend on carried arrays only at their own index."""
     carried = set(carried_arrays(loop))
     in_place: set[HloInstruction] = set()
@@ -134,7 +134,7 @@ def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
     return True
 
 
-def carry_constants(loop: Loop) -> None:
+def carry_constants(loop: TupleLoop) -> None:
     """Carry the array constants of a body in the loop's state, so that they are allocated outside."""
     w = Writer(loop.instruction)
     constants = [i for i in loop.body.post_order() if isinstance(i.operation, Constant) and i.shape.rank]
@@ -147,7 +147,7 @@ def carry_constants(loop: Loop) -> None:
     remove_dead(loop.body)
 
 
-def fuse(loop: Loop, count: TripCount) -> None:
+def fuse(loop: TupleLoop, count: TripCount) -> None:
     """Move a loop into a fusion whose results are the carried arrays."""
     old = loop.instruction
     w = Writer(old)

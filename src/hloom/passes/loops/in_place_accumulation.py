@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from hloom.analysis.instructions import splat
-from hloom.analysis.loops import Loop
+from hloom.analysis.loops import TupleLoop
 from hloom.analysis.negative_zeros import NegativeZeros
 from hloom.analysis.updates import origin
 from hloom.analysis.values import is_all, is_ieee, number
@@ -215,7 +215,7 @@ def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: UpdateWin
 # -- arrays that may hold -0
 
 
-def _clear(loop: Loop, n: int) -> bool:
+def _clear(loop: TupleLoop, n: int) -> bool:
     """Rewrite the sums with +0 along the updates of one carried array, replacing -0 where they were left."""
     steps = _chain(loop, n)
     sums = [i for i, a in steps if a is not None]
@@ -238,7 +238,7 @@ Steps: TypeAlias = list[tuple[HloInstruction, Accumulation | None]]
 """Updates (None) and sums, each of the value before it."""
 
 
-def _chain(loop: Loop, n: int) -> Steps:
+def _chain(loop: TupleLoop, n: int) -> Steps:
     """Return the updates and sums that make the next value of an element from this one, in order.
 
     Empty if anything else does.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from hloom.analysis.loops import Loop, element_number
+from hloom.analysis.loops import TupleLoop, element_number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -53,7 +53,7 @@ class PreviousValueUpdates:
         return changed
 
 
-def _update_later(loop: Loop, number: int) -> bool:
+def _update_later(loop: TupleLoop, number: int) -> bool:
     """Rewrite one element that takes the old value of another; return whether it was."""
     old = loop.following[number]
     source = element_number(old, loop.state)
@@ -74,7 +74,7 @@ def _update_later(loop: Loop, number: int) -> bool:
     return True
 
 
-def _updates(loop: Loop, number: int) -> list[HloInstruction]:
+def _updates(loop: TupleLoop, number: int) -> list[HloInstruction]:
     """Return the updates of few elements that make the next value of an element, in order; else none."""
     updates: list[HloInstruction] = []
     x = loop.following[number]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.loops import Loop, element_number
+from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.purity import is_free, is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -42,7 +42,7 @@ class WhileLoopInvariantCodeMotion:
             changed |= consume(f"%{loop.instruction.name}") and self.move(loop)
         return changed
 
-    def move(self, loop: Loop) -> bool:
+    def move(self, loop: TupleLoop) -> bool:
         """Hoist out of one loop; return whether anything changed."""
         invariant = invariants(loop)
         chosen = [i for i in frontier(loop, invariant) if self.pays(i, loop)]
@@ -56,7 +56,7 @@ class WhileLoopInvariantCodeMotion:
         remove_dead(loop.body)
         return True
 
-    def pays(self, i: HloInstruction, loop: Loop) -> bool:
+    def pays(self, i: HloInstruction, loop: TupleLoop) -> bool:
         """Return whether carrying a value costs no more memory than carrying its sources."""
         made = _bytes(i.shape)
         return made <= self.small or made <= self.growth * sum(_bytes(s.shape) for s in _sources(i, loop))
@@ -66,7 +66,7 @@ def _bytes(shape: Shape) -> int:
     return shape.element_count * shape.element_type.bytes
 
 
-def invariants(loop: Loop) -> set[HloInstruction]:
+def invariants(loop: TupleLoop) -> set[HloInstruction]:
     """Return the loop-invariant instructions of the body."""
     found: set[HloInstruction] = set()
     for i in loop.body.post_order():
@@ -81,7 +81,7 @@ def invariants(loop: Loop) -> set[HloInstruction]:
     return found
 
 
-def frontier(loop: Loop, invariant: set[HloInstruction]) -> list[HloInstruction]:
+def frontier(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruction]:
     """Return the last non-free instructions of invariant computations; free ones stay in the body."""
     found: dict[HloInstruction, None] = {}
     waiting = [i for i in invariant if i.users and any(user not in invariant for user in i.users)]
@@ -98,7 +98,7 @@ def frontier(loop: Loop, invariant: set[HloInstruction]) -> list[HloInstruction]
     return [i for i in loop.body.post_order() if i in found]
 
 
-def _sources(i: HloInstruction, loop: Loop) -> Iterator[HloInstruction]:
+def _sources(i: HloInstruction, loop: TupleLoop) -> Iterator[HloInstruction]:
     """Yield the elements of the state that a value depends on."""
     waiting, seen = [i], {i}
     while waiting:
@@ -111,7 +111,9 @@ def _sources(i: HloInstruction, loop: Loop) -> Iterator[HloInstruction]:
         waiting.extend(fresh)
 
 
-def _copy_out(i: HloInstruction, loop: Loop, copies: dict[HloInstruction, HloInstruction]) -> HloInstruction:
+def _copy_out(
+    i: HloInstruction, loop: TupleLoop, copies: dict[HloInstruction, HloInstruction]
+) -> HloInstruction:
     """Copy an invariant instruction and its operands, transitively, to before the loop."""
     if i not in copies:
         number = element_number(i, loop.state)

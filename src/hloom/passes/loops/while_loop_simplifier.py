@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.instructions import splat
-from hloom.analysis.loops import Loop, picks
+from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.purity import is_free
 from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
@@ -86,7 +86,7 @@ def replace_loop(instruction: HloInstruction, result: HloInstruction) -> None:
         w.module.remove(computation)
 
 
-def move_invariants(loop: Loop) -> bool:
+def move_invariants(loop: TupleLoop) -> bool:
     """Uses of an invariant element after the loop → its initial value; cheap constants → inside too."""
     changed = False
     for n in range(loop.count):
@@ -111,7 +111,7 @@ def is_cheap_constant(i: HloInstruction) -> bool:
     )
 
 
-def know_the_end(loop: Loop, count: TripCount) -> bool:
+def know_the_end(loop: TupleLoop, count: TripCount) -> bool:
     """Replace uses of the counter after the loop by its final value."""
     changed = False
     for pick in picks(loop.instruction, count.element):
@@ -121,7 +121,7 @@ def know_the_end(loop: Loop, count: TripCount) -> bool:
     return changed
 
 
-def join_equal_elements(loop: Loop) -> bool:
+def join_equal_elements(loop: TupleLoop) -> bool:
     """Two elements with the same initial and next value, or two counters with equal steps → one."""
     changed = False
     known: dict[tuple[object, ...], int] = {}
@@ -147,7 +147,7 @@ def join_equal_elements(loop: Loop) -> bool:
     return changed
 
 
-def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
+def _counter_key(loop: TupleLoop, n: int) -> tuple[object, ...] | None:
     """Return a key that is equal for equal counters: type, initial value, step; None if no counter."""
     following = loop.following[n]
     if not isinstance(following.operation, Add) or len(following.users) > 1 or following.shape.rank:
@@ -160,7 +160,7 @@ def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
     return following.shape.element_type, int(values[0]), int(values[1])
 
 
-def drop_dead_elements(loop: Loop) -> bool:
+def drop_dead_elements(loop: TupleLoop) -> bool:
     """Elements on which neither the condition, nor the results, nor a side effect depends → removed."""
     whole = loop.instruction
     if whole.is_root or any(not isinstance(u.operation, GetTupleElement) for u in whole.users):
@@ -183,7 +183,7 @@ def drop_dead_elements(loop: Loop) -> bool:
     return True
 
 
-def _reaching(loop: Loop) -> dict[HloInstruction, int]:
+def _reaching(loop: TupleLoop) -> dict[HloInstruction, int]:
     """Return, for each instruction of the body, the state elements it depends on as a bit mask."""
     masks: dict[HloInstruction, int] = {}
     numbers = {pick: n for n in range(loop.count) for pick in picks(loop.state, n)}

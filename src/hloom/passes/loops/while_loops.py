@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.loops import Loop, picks
+from hloom.analysis.loops import TupleLoop, picks
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -15,7 +15,7 @@ from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
-def loop_of(i: HloInstruction) -> Loop | None:
+def loop_of(i: HloInstruction) -> TupleLoop | None:
     """Return a while as a loop over tuple elements; None for other states or control dependencies."""
     if (
         not isinstance(i.operation, While)
@@ -25,7 +25,7 @@ def loop_of(i: HloInstruction) -> Loop | None:
     ):
         return None
     body, condition = i.called_computations
-    loop = Loop(i, body, condition, body.parameters[0], condition.parameters[0])
+    loop = TupleLoop(i, body, condition, body.parameters[0], condition.parameters[0])
     for whole in (loop.state, loop.tested, i):
         take_apart(whole)
     if not isinstance(body.root.operation, Tuple):
@@ -35,7 +35,7 @@ def loop_of(i: HloInstruction) -> Loop | None:
     return loop
 
 
-def loops_of(module: HloModule) -> Iterator[Loop]:
+def loops_of(module: HloModule) -> Iterator[TupleLoop]:
     """Yield the loops of a module as `loop_of` gives them, inner ones first."""
     for computation in module.post_order():
         for instruction in computation:
@@ -66,7 +66,9 @@ def _elements_again(whole: HloInstruction) -> HloInstruction:
     return w.op(Tuple(), *parts, shape=whole.shape)
 
 
-def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = ()) -> list[HloInstruction]:
+def rebuild(
+    loop: TupleLoop, kept: Sequence[int], extra: Sequence[HloInstruction] = ()
+) -> list[HloInstruction]:
     """Replace a loop's while by one that carries only some elements, and additional invariant ones.
 
     An element that is dropped may have no uses but its own next value; its value after the loop is the
@@ -109,7 +111,7 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
 
 
 def carry(
-    loop: Loop, initial: Sequence[HloInstruction], following: Sequence[HloInstruction]
+    loop: TupleLoop, initial: Sequence[HloInstruction], following: Sequence[HloInstruction]
 ) -> list[HloInstruction]:
     """Add elements to the state of a loop, with values before it and after each iteration.
 
@@ -132,7 +134,7 @@ def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> Non
             user.operation = GetTupleElement(index=place[number])
 
 
-def sink(loop: Loop, number: int, value: HloInstruction) -> bool:
+def sink(loop: TupleLoop, number: int, value: HloInstruction) -> bool:
     """Recompute an invariant element in body and condition; return whether either uses it."""
     changed = False
     for whole in (loop.state, loop.tested):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hloom.errors import HloError
-from hloom.shape.element_type import ElementType, Kind
+from hloom.shape.element_type import ElementKind, ElementType
 from hloom.shape.index import physical_byte_size, physical_element_count, physical_form, waste
 from hloom.shape.layout import Layout, PaddingValue, Tile, padding_text
 from hloom.shape.shape import Shape
@@ -113,11 +113,11 @@ def _lines(shape: Shape) -> list[Line]:
 
 def _type_words(element_type: ElementType) -> str:
     kind, bits = element_type.kind, element_type.bits
-    if kind is Kind.PREDICATE:
+    if kind is ElementKind.PREDICATE:
         return "truth values, a byte each"
-    if kind is Kind.COMPLEX:
+    if kind is ElementKind.COMPLEX:
         return f"complex numbers of two {element_type.component}, {bits} bits together"
-    if kind is Kind.FLOATING:
+    if kind is ElementKind.FLOATING:
         mantissa = element_type.mantissa_bits
         return f"floating-point numbers of {bits} bits, {mantissa} of them mantissa"
     return f"{element_type.kind.value}s of {bits} bit{'s' if bits > 1 else ''}"

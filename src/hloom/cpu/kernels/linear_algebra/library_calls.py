@@ -20,7 +20,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.lapack.calls import (
     INFO_NOT_FINITE,
     Address,
-    LibraryCall,
+    LapackCall,
     Room,
     UnpackedPairs,
 )
@@ -38,12 +38,12 @@ SLOT: Final = 16
 """Bytes of a constant argument, at most a complex number."""
 
 
-def workspace_bytes(call: LibraryCall) -> int:
+def workspace_bytes(call: LapackCall) -> int:
     """Return the bytes of the rooms that are not in the program's arrays."""
     return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
 
 
-def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LibraryCall) -> None:
+def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LapackCall) -> None:
     """Emit the calls of LAPACK for a custom call."""
     operands = [program.pointer(o) for o in i.operands]
     results = [target.pointer for target in program.targets(i)]
@@ -52,7 +52,7 @@ def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LibraryC
     program.call(i, kernel, [*operands, *results, program.workspace(i)])
 
 
-def _kernel(module: Module, name: str, call: LibraryCall, operands: int, results: int) -> LoopKernel:
+def _kernel(module: Module, name: str, call: LapackCall, operands: int, results: int) -> LoopKernel:
     """Emit the kernel (operands, results, workspace, begin, end) over the matrices of the batch."""
     f = module.function(name, [PTR] * (operands + results + 1) + [I64, I64])
     *pointers, workspace, begin, end = f.parameters
@@ -78,7 +78,7 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
     return f.address(names[0]), f.address(names[1])
 
 
-def _in_place(call: LibraryCall, room: Room) -> bool:
+def _in_place(call: LapackCall, room: Room) -> bool:
     """Return whether LAPACK can read and write a room in the program's arrays."""
     if room.is_matrix and not call.rows_first:
         return room.result is not None and min(room.dimensions) <= 1
@@ -93,7 +93,7 @@ class _Emitter:
     """Emits the call for one matrix."""
 
     def __init__(
-        self, f: Function, call: LibraryCall, operands: Sequence[Value], results: Sequence[Value],
+        self, f: Function, call: LapackCall, operands: Sequence[Value], results: Sequence[Value],
         workspace: Value, index: Value,
     ) -> None:  # fmt: skip
         self.f, self.call, self.index = f, call, index
