@@ -43,16 +43,11 @@ def _sum_of_products(e: Elements, instruction: HloInstruction, indices: Indices)
 
 def converted(value: Element, source: ElementType, target: ElementType) -> Element:
     """Convert a factor to the accumulator's type; exact, since that is never narrower."""
-    if isinstance(value, tuple):
-        return (
-            value
-            if register_type(target) is value[0].type.scalar
-            else (
-                value[0].cast("fpext", register_type(target)),
-                value[1].cast("fpext", register_type(target)),
-            )
-        )
     register = register_type(target)
+    if isinstance(value, tuple):
+        if register is value[0].type.scalar:
+            return value
+        return value[0].cast("fpext", register), value[1].cast("fpext", register)
     if target.is_complex:
         real = _real(value, source, register)
         return real, value.function.constant(real.type, 0)
