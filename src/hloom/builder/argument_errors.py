@@ -49,10 +49,10 @@ def refuse(
     if isinstance(error, HloError) and error.rule != _RULE:
         raise error
     try:
-        given = inspect.signature(function).bind(*arguments, **keywords).arguments
+        bound = inspect.signature(function).bind(*arguments, **keywords).arguments
     except TypeError:
         raise error from None
-    culprit = _culprit(function, given)
+    culprit = _culprit(function, bound)
     if isinstance(error, HloError) and not culprit:
         raise error
     raise HloError(f"{name}: {culprit or error}", rule=_RULE) from error

@@ -71,18 +71,18 @@ def _joined(
     size = other.shape.dimensions[other_axis]
     if axis is None:
         return size, other, other_axis
-    own = op.shape.dimensions[axis]
-    if own == size:
+    extent = op.shape.dimensions[axis]
+    if extent == size:
         if op.shape.dynamic_dimensions[axis]:
-            return own, op, axis
+            return extent, op, axis
         return size, other, other_axis
-    if own == 1:
+    if extent == 1:
         return size, other, other_axis
     if size == 1:
-        return own, op, axis
+        return extent, op, axis
     message = (
         f"{opcode} of {lhs.to_string(layout=False)} and {rhs.to_string(layout=False)}: "
-        f"sizes {own} and {size} are neither equal nor 1"
+        f"sizes {extent} and {size} are neither equal nor 1"
     )
     raise ShapeError(message, rule="broadcasting.sizes")
 
@@ -103,10 +103,10 @@ def expand(
     shape = op.shape
     if tuple(mapping) == tuple(range(len(sizes))) and shape.dimensions == tuple(sizes):
         return op
-    kept = [axis for axis in range(shape.rank) if shape.dimensions[axis] == sizes[mapping[axis]]]
-    targets = [mapping[axis] for axis in kept]
-    if len(kept) != shape.rank:
-        op = reshaped(op, [shape.dimensions[axis] for axis in kept])
+    full = [axis for axis in range(shape.rank) if shape.dimensions[axis] == sizes[mapping[axis]]]
+    targets = [mapping[axis] for axis in full]
+    if len(full) != shape.rank:
+        op = reshaped(op, [shape.dimensions[axis] for axis in full])
     result = broadcast_to(op, sizes, targets)
     for axis, is_dynamic in enumerate(dynamic):
         if is_dynamic and axis not in targets:

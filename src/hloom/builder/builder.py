@@ -319,8 +319,8 @@ def _check_contexts(opcode: str, operands: Sequence[HloInstruction]) -> None:
     for operand in operands:
         ended_by = operand.operation.ended_by
         if ended_by != opcode and (ended_by or opcode in _ending()):
-            wanted = f"only {ended_by} takes it" if ended_by else f"{opcode} takes what its start gives"
-            message = f"{opcode} got %{operand.name}, a {operand.opcode}; {wanted}"
+            description = f"only {ended_by} takes it" if ended_by else f"{opcode} takes what its start gives"
+            message = f"{opcode} got %{operand.name}, a {operand.opcode}; {description}"
             raise HloError(message, rule="builder.context", instruction=operand.name)
 
 

@@ -53,12 +53,12 @@ def _group_size(
         return listed
     fits = listed is None or (shard_count % max(listed, 1) == 0 if per_partition else shard_count == listed)
     if shard_count < 1 or not fits:
-        wanted = (
+        description = (
             "1 or more"
             if listed is None
             else f"{'a multiple of ' * per_partition}{listed}, as in {groups.text()}"
         )
-        message = f"{opcode}: the number of devices in a group is {wanted}, got {shard_count}"
+        message = f"{opcode}: the number of devices in a group is {description}, got {shard_count}"
         raise ShapeError(message, rule="collective.shard-count")
     return shard_count
 

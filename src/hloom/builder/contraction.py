@@ -103,13 +103,13 @@ def Dot(
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """Multiply vectors and matrices: contract the last dimension of lhs with the first of rhs."""
-    left, right = pair(lhs, rhs)
-    if left.shape.rank < 1 or right.shape.rank < 1:
+    first, second = pair(lhs, rhs)
+    if first.shape.rank < 1 or second.shape.rank < 1:
         raise ShapeError(
-            f"Dot takes vectors and matrices, got {left.shape} and {right.shape}", rule="dot.rank"
+            f"Dot takes vectors and matrices, got {first.shape} and {second.shape}", rule="dot.rank"
         )
-    numbers = {"lhs_contracting_dims": (left.shape.rank - 1,), "rhs_contracting_dims": (0,)}
-    return DotGeneral(left, right, numbers, precision_config, preferred_element_type)
+    numbers = {"lhs_contracting_dims": (first.shape.rank - 1,), "rhs_contracting_dims": (0,)}
+    return DotGeneral(first, second, numbers, precision_config, preferred_element_type)
 
 
 @page_function()
@@ -126,10 +126,10 @@ def DotGeneral(
     rhs_contracting_dims, lhs_batch_dims and rhs_batch_dims (or the proto's spelling
     `..._dimensions`); missing ones are empty.
     """
-    left, right = pair(lhs, rhs)
+    first, second = pair(lhs, rhs)
     return _contracted(
         "dot",
-        [left, right],
+        [first, second],
         preferred_element_type,
         {"operand_precision": _precision(precision_config), **dot_numbers(dimension_numbers)},
     )

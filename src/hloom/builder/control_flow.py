@@ -35,8 +35,8 @@ def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder,
     """Return builder, computation and flattened arguments; find a missing builder in the arguments."""
     builder = first if isinstance(first, XlaBuilder) else None
     if builder is not None:
-        first, *rest = arguments
-        arguments = tuple(rest)
+        first, *others = arguments
+        arguments = tuple(others)
     flat = [v for a in arguments for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
     if not isinstance(first, HloModule | HloComputation):
         raise HloError(f"a computation is called, got {first!r}", rule="builder.computation")
@@ -167,8 +167,8 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
 def _argument_type(computation: Computation) -> ElementType | None:
     """Return the element type of the parameter of a computation of one array."""
     program = entry_of(computation).program_shape
-    wanted = program.parameters[0] if program.parameters else None
-    return wanted.element_type if wanted is not None and wanted.is_array else None
+    parameter = program.parameters[0] if program.parameters else None
+    return parameter.element_type if parameter is not None and parameter.is_array else None
 
 
 _CONDITIONAL_KEYWORDS = (

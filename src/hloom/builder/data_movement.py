@@ -156,17 +156,17 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
 def broadcast_to(operand: XlaOp, sizes: Sequence[int], targets: Sequence[int]) -> XlaOp:
     """Broadcast the operand, its dimensions becoming `targets`, to sizes that are known to fit."""
     shape = operand.shape
-    kept = [i for i in range(shape.rank) if shape.dimensions[i] == sizes[targets[i]]]
-    if len(kept) != shape.rank:
-        operand = reshaped(operand, [shape.dimensions[i] for i in kept])
+    full = [i for i in range(shape.rank) if shape.dimensions[i] == sizes[targets[i]]]
+    if len(full) != shape.rank:
+        operand = reshaped(operand, [shape.dimensions[i] for i in full])
     flags = [False] * len(sizes)
-    for i in kept:
+    for i in full:
         flags[targets[i]] = shape.dynamic_dimensions[i]
     return operand.builder.emit(
         "broadcast",
         [operand],
         shape=Shape(shape.element_type, tuple(sizes), flags),
-        dimensions=tuple(targets[i] for i in kept),
+        dimensions=tuple(targets[i] for i in full),
     )
 
 
@@ -232,19 +232,19 @@ def DynamicReshape(
 @page_function()
 def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Collapse consecutive dimensions into one."""
-    chosen = integers(dimensions, "dimensions")
+    collapsed = integers(dimensions, "dimensions")
     sizes = operand.shape.dimensions
-    if any(not 0 <= dimension < len(sizes) for dimension in chosen):
-        message = f"{operand.shape} has no dimensions {list(chosen)}"
+    if any(not 0 <= dimension < len(sizes) for dimension in collapsed):
+        message = f"{operand.shape} has no dimensions {list(collapsed)}"
         raise ShapeError(message, rule="collapse.dimensions-in-range")
-    if len(chosen) <= 1:
+    if len(collapsed) <= 1:
         return operand
-    if any(b != a + 1 for a, b in pairwise(chosen)):
+    if any(b != a + 1 for a, b in pairwise(collapsed)):
         raise ShapeError(
-            f"collapsed dimensions are consecutive, got {list(chosen)}", rule="collapse.consecutive"
+            f"collapsed dimensions are consecutive, got {list(collapsed)}", rule="collapse.consecutive"
         )
-    merged = math.prod(sizes[i] for i in chosen)
-    return Reshape(operand, (*sizes[: chosen[0]], merged, *sizes[chosen[-1] + 1 :]))
+    merged = math.prod(sizes[i] for i in collapsed)
+    return Reshape(operand, (*sizes[: collapsed[0]], merged, *sizes[collapsed[-1] + 1 :]))
 
 
 @page_function()
@@ -398,10 +398,10 @@ def index_value(op: XlaOp, index: Any) -> XlaOp:
         else:
             ranges.append((place % size, place % size + 1, 1))
     starts, limits, strides = zip(*ranges, strict=True) if ranges else ((), (), ())
-    taken = Slice(op, starts, limits, strides)
+    slice_ = Slice(op, starts, limits, strides)
     if reversed_axes:
-        taken = Rev(taken, reversed_axes)
+        slice_ = Rev(slice_, reversed_axes)
     if all(isinstance(place, slice) for place in places):
-        return taken
-    sizes = [s for s, place in zip(taken.shape.dimensions, places, strict=True) if isinstance(place, slice)]
-    return reshaped(taken, sizes)
+        return slice_
+    sizes = [s for s, place in zip(slice_.shape.dimensions, places, strict=True) if isinstance(place, slice)]
+    return reshaped(slice_, sizes)

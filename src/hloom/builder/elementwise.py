@@ -70,8 +70,8 @@ def _unary(name: str, opcode: str, meaning: str) -> Unary:
 def _binary(name: str, opcode: str, meaning: str, direction: str | None = None) -> Binary:
     @page_function(y="lhs", x="rhs", real="lhs", imag="rhs")
     def function(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-        left, right = broadcast_operands(name, *pair(lhs, rhs), broadcast_dimensions)
-        return left.builder.emit(opcode, [left, right], direction=direction)
+        first, second = broadcast_operands(name, *pair(lhs, rhs), broadcast_dimensions)
+        return first.builder.emit(opcode, [first, second], direction=direction)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{meaning}, element by element, operands broadcast: HLO's `{opcode}`."
@@ -181,12 +181,12 @@ def Compare(
     """
     if isinstance(broadcast_dimensions, str | int | Enum):
         broadcast_dimensions, direction = None, broadcast_dimensions
-    left, right = broadcast_operands("Compare", *pair(lhs, rhs), broadcast_dimensions)
+    first, second = broadcast_operands("Compare", *pair(lhs, rhs), broadcast_dimensions)
     if compare_type is not None:
         compare_type = enumerated(compare_type, COMPARISON_TYPES, "compare_type")
-    if compare_type == "TOTALORDER" and not left.shape.element_type.is_floating:
+    if compare_type == "TOTALORDER" and not first.shape.element_type.is_floating:
         compare_type = None
-    return left.builder.emit("compare", [left, right], direction=direction, type=compare_type)
+    return first.builder.emit("compare", [first, second], direction=direction, type=compare_type)
 
 
 @page_function()
@@ -230,22 +230,22 @@ def Select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
     """
     known = an_op(on_true, on_false, pred)
     like_value = next((v for v in (on_true, on_false) if isinstance(v, XlaOp)), None)
-    chosen = as_op(pred, known, PRED)
+    predicate = as_op(pred, known, PRED)
     if like_value is None:
         raise ShapeError("one of on_true and on_false must be an XlaOp", rule="builder.operand")
-    left, right = as_op(on_true, like_value), as_op(on_false, like_value)
-    if left.shape.is_tuple:
+    first, second = as_op(on_true, like_value), as_op(on_false, like_value)
+    if first.shape.is_tuple:
         from hloom.builder.data_movement import Tuple
 
-        if not left.shape.compatible(right.shape):
-            message = f"Select takes tuples of one shape, got {left.shape} and {right.shape}"
+        if not first.shape.compatible(second.shape):
+            message = f"Select takes tuples of one shape, got {first.shape} and {second.shape}"
             raise ShapeError(message, rule="select.tuples")
-        if chosen.shape.rank:
-            message = f"Select of tuples takes a scalar pred, got {chosen.shape}"
+        if predicate.shape.rank:
+            message = f"Select of tuples takes a scalar pred, got {predicate.shape}"
             raise ShapeError(message, rule="select.tuple-predicate")
-        return Tuple([Select(chosen, a, b) for a, b in zip(left, right, strict=True)])
-    wide = next((op for op in (left, right, chosen) if op.shape.rank), left)
-    return known.builder.emit("select", [like(chosen, wide), like(left, wide), like(right, wide)])
+        return Tuple([Select(predicate, a, b) for a, b in zip(first, second, strict=True)])
+    wide = next((op for op in (first, second, predicate) if op.shape.rank), first)
+    return known.builder.emit("select", [like(predicate, wide), like(first, wide), like(second, wide)])
 
 
 @page_function()

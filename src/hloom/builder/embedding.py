@@ -23,19 +23,19 @@ def embed(
         embed(callee, module, copies)
     copy = HloComputation(module.unique_name(source.name))
     copy.execution_thread = source.execution_thread
-    made: dict[HloInstruction, HloInstruction] = {}
+    instructions: dict[HloInstruction, HloInstruction] = {}
     for instruction in source.post_order():
-        made[instruction] = copy.add(
+        instructions[instruction] = copy.add(
             instruction.clone(
                 module.unique_name(instruction.name),
-                operands=[made[operand] for operand in instruction.operands],
+                operands=[instructions[operand] for operand in instruction.operands],
                 called_computations=[copies[callee] for callee in instruction.called_computations],
             )
         )
     for instruction in source.instructions:
         for predecessor in instruction.control_predecessors:
-            made[predecessor].add_control_dependency_to(made[instruction])
-    copy.root = made[source.root]
+            instructions[predecessor].add_control_dependency_to(instructions[instruction])
+    copy.root = instructions[source.root]
     copies[source] = module.add(copy)
     return copy
 

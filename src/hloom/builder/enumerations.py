@@ -23,7 +23,7 @@ def enumerated(value: Any, words: Mapping[str, int], what: str, *, prefix: str =
     Raises HloError: by the rule ``builder.enum-value`` for other strings and numbers, by ``builder.argument``
     for other types.
     """
-    known = ", ".join(filter(None, words))
+    listed = ", ".join(filter(None, words))
     if isinstance(value, Enum):
         value = value.name
     if isinstance(value, str):
@@ -36,9 +36,9 @@ def enumerated(value: Any, words: Mapping[str, int], what: str, *, prefix: str =
             if number == value:
                 return word
     else:
-        raise HloError(f"{what} is one of {known}, got {value!r}", rule="builder.argument")
+        raise HloError(f"{what} is one of {listed}, got {value!r}", rule="builder.argument")
     suggestion = did_you_mean(value, words) if isinstance(value, str) else ""
-    raise HloError(f"{what} is one of {known}, got {value!r}{suggestion}", rule="builder.enum-value")
+    raise HloError(f"{what} is one of {listed}, got {value!r}{suggestion}", rule="builder.enum-value")
 
 
 def _plain(word: str, prefix: str) -> str:

@@ -85,9 +85,9 @@ def Gather(
 
 def _dimension_numbers(numbers: dict[str, Any], indices: Shape, map_name: str) -> dict[str, Any]:
     """Return the numbers as attributes, `index_vector_dim` filled in."""
-    given = {key: number for key, number in numbers.items() if number is not None}
-    where = given.pop("index_vector_dim", None)
-    plain: dict[str, Any] = {key: integers(number, key) for key, number in given.items()}
+    specified = {key: number for key, number in numbers.items() if number is not None}
+    where = specified.pop("index_vector_dim", None)
+    plain: dict[str, Any] = {key: integers(number, key) for key, number in specified.items()}
     if where is None:
         components = len(plain.get(map_name, ()))
         vectors = indices.rank > 0 and indices.dimensions[-1] == components

@@ -49,24 +49,24 @@ def fields(message: Message, names: Sequence[str], what: str) -> dict[str, Any]:
     """
     if isinstance(message, Mapping):
         return dict(cast("Mapping[str, Any]", message))
-    found = {name: getattr(message, name) for name in names if hasattr(message, name)}
-    if not found:
-        wanted = f"a mapping, or a message with {', '.join(names)}"
-        raise HloError(f"{what} is {wanted}, got {message!r}", rule="builder.message")
-    return found
+    values = {name: getattr(message, name) for name in names if hasattr(message, name)}
+    if not values:
+        description = f"a mapping, or a message with {', '.join(names)}"
+        raise HloError(f"{what} is {description}, got {message!r}", rule="builder.message")
+    return values
 
 
 def dot_numbers(message: Message, *, ragged: bool = False) -> dict[str, tuple[int, ...]]:
     """Return a DotDimensionNumbers (or RaggedDotDimensionNumbers) as attributes of the operation."""
     names = (*_DOT, *_RAGGED) if ragged else _DOT
     short = tuple(name.replace("_dimensions", "_dims") for name in names)
-    given = fields(
+    numbers = fields(
         message, (*names, *short, *(["dot_dimension_numbers"] if ragged else [])), "dimension_numbers"
     )
-    inner = given.pop("dot_dimension_numbers", None)
+    inner = numbers.pop("dot_dimension_numbers", None)
     if inner is not None:
-        given = {**fields(inner, _DOT, "dot_dimension_numbers"), **given}
-    plain = {key.replace("_dimensions", "_dims"): integers(value, key) for key, value in given.items()}
+        numbers = {**fields(inner, _DOT, "dot_dimension_numbers"), **numbers}
+    plain = {key.replace("_dimensions", "_dims"): integers(value, key) for key, value in numbers.items()}
     return {key: value for key, value in plain.items() if value or "contracting" in key}
 
 

@@ -97,21 +97,21 @@ def before_computation(*groups: str) -> Arrange:
     """
 
     def arrange(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
-        wanted = [group for group in groups if group.removeprefix(".") not in keywords]
+        positional = [group for group in groups if group.removeprefix(".") not in keywords]
         places = [i for i, a in enumerate(arguments) if isinstance(a, HloModule | HloComputation)]
         end = places[0] if places else len(arguments)
-        many = [group for group in wanted if not group.startswith(".")]
-        singles = len(wanted) - len(many)
-        if end <= len(wanted) or not many or (end - singles) % len(many):
+        many = [group for group in positional if not group.startswith(".")]
+        singles = len(positional) - len(many)
+        if end <= len(positional) or not many or (end - singles) % len(many):
             return arguments
         if not all(map(is_value, arguments[:end])):
             return arguments
         each, position = (end - singles) // len(many), 0
         arranged: list[Any] = []
-        for group in wanted:
+        for group in positional:
             size = 1 if group.startswith(".") else each
-            taken = list(arguments[position : position + size])
-            arranged.append(taken[0] if group.startswith(".") else taken)
+            consumed = list(arguments[position : position + size])
+            arranged.append(consumed[0] if group.startswith(".") else consumed)
             position += size
         return (*arranged, *arguments[end:])
 
@@ -158,8 +158,8 @@ def as_op(value: Operand, like: XlaOp, element_type: ElementType | None = None) 
     """Return the value as an XlaOp of `like`'s builder; a constant takes the element type of `like`."""
     if isinstance(value, XlaOp):
         return value
-    wanted = element_type or (like.shape.element_type if like.shape.is_array else None)
-    return constant(like.builder, value, wanted)
+    expected = element_type or (like.shape.element_type if like.shape.is_array else None)
+    return constant(like.builder, value, expected)
 
 
 def as_ops(*values: Operand) -> list[XlaOp]:
@@ -173,8 +173,8 @@ def as_ops(*values: Operand) -> list[XlaOp]:
 
 def pair(lhs: Operand, rhs: Operand) -> tuple[XlaOp, XlaOp]:
     """Return two operands as XlaOps."""
-    left, right = as_ops(lhs, rhs)
-    return left, right
+    first, second = as_ops(lhs, rhs)
+    return first, second
 
 
 def an_op(*values: Operand) -> XlaOp:
@@ -239,7 +239,7 @@ def sizes_of(values: Any, what: str) -> tuple[int, ...]:
     A size of -1 does not mean "the rest" as in NumPy: shapes follow from the program alone, and an unbounded
     dimension is stated by a Shape.
     """
-    found = integers(values, what)
-    if any(size < 0 for size in found):
-        raise ShapeError(f"{what} are 0 or more, got {list(found)}", rule="builder.sizes")
-    return found
+    sizes = integers(values, what)
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"{what} are 0 or more, got {list(sizes)}", rule="builder.sizes")
+    return sizes

@@ -42,8 +42,8 @@ def Reduce(
 ) -> XlaOp:
     """Reduce one or several arrays together along `dimensions`, starting from the initial values."""
     values = _with_initial(operands, init_values, "reduce.initial-values")
-    chosen = integers(dimensions, "dimensions")
-    return values[0].builder.emit("reduce", values, computations=[computation], dimensions=chosen)
+    reduced = integers(dimensions, "dimensions")
+    return values[0].builder.emit("reduce", values, computations=[computation], dimensions=reduced)
 
 
 @page_function()
@@ -149,15 +149,15 @@ _MAPPED = before_computation("operands")
 def _map_arguments(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
     """Collect operands written one by one, and the static ones, which stand behind the computation."""
     arguments = _MAPPED(arguments, keywords)
-    known = 1 + ("operands" not in keywords)
-    rest = [*arguments[known:]]
+    leading = 1 + ("operands" not in keywords)
+    others = [*arguments[leading:]]
     static: list[Any] = []
-    while rest and (is_value(rest[0]) or (static and isinstance(rest[0], XlaOp))):
-        static.append(rest.pop(0))
+    while others and (is_value(others[0]) or (static and isinstance(others[0], XlaOp))):
+        static.append(others.pop(0))
     if static:
         keywords["static_operands"] = static
-        keywords.update(zip(("dimensions",), rest, strict=False))
-        return arguments[:known]
+        keywords.update(zip(("dimensions",), others, strict=False))
+        return arguments[:leading]
     return arguments
 
 
@@ -180,17 +180,17 @@ def Map(
         raise ShapeError("map takes at least one operand", rule="map.operands")
     wide = next((op for op in values if op.shape.rank), values[0])
     parameters = entry_of(computation).program_shape.parameters[len(values) :]
-    for number, given in enumerate(value_list(static_operands)):
-        wanted = parameters[number].element_type if number < len(parameters) else None
-        static = as_op(given, wide, wanted)
+    for number, operand in enumerate(value_list(static_operands)):
+        expected = parameters[number].element_type if number < len(parameters) else None
+        static = as_op(operand, wide, expected)
         if not static.shape.is_scalar:
             message = f"static operands are scalars, got {static.shape}"
             raise ShapeError(message, rule="map.static-operands")
         values.append(static)
     values = [like(value, wide) for value in values]
-    chosen = range(wide.shape.rank) if dimensions is None else dimensions
+    mapped = range(wide.shape.rank) if dimensions is None else dimensions
     return values[0].builder.emit(
-        "map", values, computations=[computation], dimensions=integers(chosen, "dimensions")
+        "map", values, computations=[computation], dimensions=integers(mapped, "dimensions")
     )
 
 

@@ -85,13 +85,13 @@ class Evaluator:
 
     def mappable(self, computation: HloComputation) -> bool:
         """Return whether every instruction is elementwise or forwards values, so that arrays may pass."""
-        known = self._mappable.get(computation)
-        if known is None:
-            known = self._mappable[computation] = all(
+        is_mappable = self._mappable.get(computation)
+        if is_mappable is None:
+            is_mappable = self._mappable[computation] = all(
                 _maps_arrays(i) and all(self.mappable(c) for c in i.called_computations)
                 for i in computation.instructions
             )
-        return known
+        return is_mappable
 
     def _map_one_by_one(
         self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]
@@ -186,7 +186,10 @@ def _up_to_actual_sizes(evaluate: Callable[..., Value]) -> Callable[..., Value]:
             next((x.shape[d] for x, dynamic in zip(operands, flags) if dynamic and dynamic[d]), None)
             for d in range(run.shape.rank)
         ]
-        cuts = [tuple(slice(None if own else end) for end, own in zip(ends, dynamic)) for dynamic in flags]
+        cuts = [
+            tuple(slice(None if is_dynamic else end) for end, is_dynamic in zip(ends, dynamic))
+            for dynamic in flags
+        ]
         return evaluate(run, *(x[cut] for x, cut in zip(operands, cuts, strict=True)))
 
     return evaluate_up_to

@@ -121,11 +121,11 @@ class Index:
 
         Coefficients must be multiples of the divisor; the remaining terms must stay in [0, divisor).
         """
-        whole = [(v, c // divisor) for v, c in self.terms if c % divisor == 0]
-        rest = Index(self.constant % divisor, ((v, c) for v, c in self.terms if c % divisor))
-        if rest.minimum() < 0 or rest.maximum() >= divisor:
+        quotients = [(v, c // divisor) for v, c in self.terms if c % divisor == 0]
+        remainder = Index(self.constant % divisor, ((v, c) for v, c in self.terms if c % divisor))
+        if remainder.minimum() < 0 or remainder.maximum() >= divisor:
             return None
-        return Index(self.constant // divisor, whole)
+        return Index(self.constant // divisor, quotients)
 
 
 Indices: TypeAlias = tuple[Index, ...]
@@ -157,18 +157,18 @@ def linearize(indices: Sequence[Index], dimensions: Sequence[int]) -> Index:
 
 def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] | None:
     """Return the multi-index of an affine linear index; None if it is not affine."""
-    found: list[Index] = []
-    rest = linear
+    indices: list[Index] = []
+    remainder = linear
     for size, stride in zip(dimensions, row_major_strides(dimensions), strict=True):
         if size == 1 or not stride:
-            found.append(Index(0))
+            indices.append(Index(0))
             continue
-        quotient = rest.divide(stride)
+        quotient = remainder.divide(stride)
         if quotient is None:
             return None
-        found.append(quotient)
-        rest = rest - quotient * stride
-    return tuple(found)
+        indices.append(quotient)
+        remainder = remainder - quotient * stride
+    return tuple(indices)
 
 
 def refine(dimensions: Sequence[int], others: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -91,8 +91,8 @@ def _clone(module: HloModule, convert: _Convert) -> HloModule:
 
 def _clone_config(config: ModuleConfig, convert: _Convert) -> ModuleConfig:
     recovery = {
-        lost: (found, None if program is None else _clone(program, convert))
-        for lost, (found, program) in config.recovery_table.items()
+        lost: (recovered, None if program is None else _clone(program, convert))
+        for lost, (recovered, program) in config.recovery_table.items()
     }
     return replace(
         config,

@@ -109,15 +109,15 @@ def attribute(
 
 def attributes_of(cls: type) -> tuple[Attribute, ...]:
     """Return the declared attributes of an operation class in the order of their declaration."""
-    found: list[Attribute] = []
+    attributes: list[Attribute] = []
     for field in dataclasses.fields(cls):
         codec, default, name, proto, *printing = field.metadata["hlo"]
         path = field.name if proto is None else proto
         always, after, since, until = printing
-        found.append(
+        attributes.append(
             Attribute(field.name, name or field.name, codec, default, always, path, after, since, until)
         )
-    return tuple(found)
+    return tuple(attributes)
 
 
 # -- codecs of plain values

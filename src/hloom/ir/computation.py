@@ -119,23 +119,23 @@ class HloComputation:
     @property
     def parameters(self) -> list[HloInstruction]:
         """Return the parameters by number; raise VerifyError for duplicate or missing numbers."""
-        found: dict[int, HloInstruction] = {}
+        by_number: dict[int, HloInstruction] = {}
         for instruction in self._instructions:
             if instruction.opcode == "parameter":
                 number: int = instruction.operation.parameter_number  # type: ignore[attr-defined]
-                if number in found:
+                if number in by_number:
                     message = f"computation %{self.name} has two parameters with the number {number}"
                     raise VerifyError(
                         message, rule="computation.parameter-numbers", instruction=instruction.name
                     )
-                found[number] = instruction
-        if sorted(found) != list(range(len(found))):
+                by_number[number] = instruction
+        if sorted(by_number) != list(range(len(by_number))):
             message = (
-                f"computation %{self.name} has the parameter numbers {sorted(found)}; "
-                f"expected 0..{len(found) - 1}"
+                f"computation %{self.name} has the parameter numbers {sorted(by_number)}; "
+                f"expected 0..{len(by_number) - 1}"
             )
             raise VerifyError(message, rule="computation.parameter-numbers")
-        return [found[i] for i in range(len(found))]
+        return [by_number[i] for i in range(len(by_number))]
 
     @property
     def program_shape(self) -> ProgramShape:

@@ -40,9 +40,9 @@ class PrecisionCodec:
     def parse(self, cursor: Cursor) -> tuple[str, ...]:
         """Parse a list of precisions; a list of any length that holds only ``default`` is the default."""
         cursor.expect("{")
-        found: list[str] = []
+        words: list[str] = []
         while not cursor.accept("}"):
-            if found:
+            if words:
                 cursor.expect(",")
             cursor.skip()
             start = cursor.position
@@ -50,8 +50,8 @@ class PrecisionCodec:
             if word not in PRECISIONS:
                 message = f"expected a precision ({', '.join(PRECISIONS)}), found {word!r}"
                 raise cursor.error(message, rule="operand-precision.known", position=start)
-            found.append(word)
-        return self._known(found)
+            words.append(word)
+        return self._known(words)
 
     def _known(self, words: list[str]) -> tuple[str, ...]:
         return self.default if all(word == "default" for word in words) else tuple(words)
@@ -100,17 +100,17 @@ class SparsityCodec:
     def parse(self, cursor: Cursor) -> Sparsity:
         """Parse the sparsity of either operand or both."""
         cursor.expect("{")
-        found: dict[str, TensorSparsity] = {}
+        by_operand: dict[str, TensorSparsity] = {}
         while not cursor.accept("}"):
             cursor.accept(",")
             cursor.skip()
             start = cursor.position
             side = cursor.word()
-            if side not in ("lhs", "rhs") or side in found:
+            if side not in ("lhs", "rhs") or side in by_operand:
                 raise cursor.error(f"unexpected operand {side!r}", rule="sparsity.operand", position=start)
             cursor.expect("=")
-            found[side] = self._tensor(cursor)
-        return Sparsity(**found)
+            by_operand[side] = self._tensor(cursor)
+        return Sparsity(**by_operand)
 
     @staticmethod
     def _tensor(cursor: Cursor) -> TensorSparsity:

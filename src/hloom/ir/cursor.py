@@ -72,8 +72,10 @@ class Cursor:
     def expected(self, what: str) -> ParseError:
         """Return the error for text that does not match the grammar here."""
         self.skip()
-        found = self.text[self.position : self.position + 24].split("\n")[0]
-        return self.error(f"expected {what}, found {found!r}" if found else f"expected {what}, found the end")
+        excerpt = self.text[self.position : self.position + 24].split("\n")[0]
+        return self.error(
+            f"expected {what}, found {excerpt!r}" if excerpt else f"expected {what}, found the end"
+        )
 
     # -- readers
 
@@ -109,17 +111,17 @@ class Cursor:
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Consume and return a match of ``pattern``, or return None."""
         self.skip()
-        found = pattern.match(self.text, self.position)
-        if found:
-            self.position = found.end()
-        return found
+        match = pattern.match(self.text, self.position)
+        if match:
+            self.position = match.end()
+        return match
 
     def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
         """Consume and return a match of ``pattern``, or raise ParseError naming ``what`` was expected."""
-        found = self.match(pattern)
-        if found is None:
+        match = self.match(pattern)
+        if match is None:
             raise self.expected(what)
-        return found
+        return match
 
     def integer(self) -> int:
         """Parse a decimal integer of 64 bits."""
@@ -171,19 +173,19 @@ class Cursor:
         Without ``%`` (or a colon after it) a name is neither a keyword nor an element type.
         """
         self.skip()
-        found = _NAME.match(self.text, self.position)
-        if found is None:
+        match = _NAME.match(self.text, self.position)
+        if match is None:
             raise self.expected(what)
-        percent, word, colon = found.groups()
+        percent, word, colon = match.groups()
         if not percent and not colon:
             if word in KEYWORDS or word in TYPE_NAMES:
                 raise self.error(f"expected {what}, found {word!r}, which is one only as %{word}")
-            if self.text.startswith("=", found.end()):
+            if self.text.startswith("=", match.end()):
                 raise self.error(f"expected {what} and a blank, found {word + '='!r}")
         elif percent and colon:
-            self.position = found.end() - 1
+            self.position = match.end() - 1
             return word
-        self.position = found.end()
+        self.position = match.end()
         return word
 
     def element_index(self) -> int | None:
@@ -198,9 +200,9 @@ class Cursor:
         """Parse a quoted string, undoing its C escapes."""
         self.skip()
         start = self.position
-        found = self.take(_STRING, "a quoted string")
+        match = self.take(_STRING, "a quoted string")
         try:
-            return unescape(found[1] if found[1] is not None else found[2])
+            return unescape(match[1] if match[1] is not None else match[2])
         except ValueError as error:
             raise self.error(str(error), rule="text.string-escape", position=start) from None
 
@@ -248,14 +250,14 @@ class Cursor:
 def json_end(text: str, start: int) -> int:
     """Return the position after the brace that closes the one at ``start``; -1 if none does."""
     depth = 0
-    for found in _JSON.finditer(text, start):
-        token = found[0]
+    for match in _JSON.finditer(text, start):
+        token = match[0]
         if token == "{":
             depth += 1
         elif token == "}":
             depth -= 1
             if not depth:
-                return found.end()
+                return match.end()
         elif token == '"':
             break  # unterminated string
     return -1

@@ -45,11 +45,11 @@ class IotaTiles:
     @classmethod
     def canonical(cls, reshape: tuple[int, ...], permutation: tuple[int, ...]) -> IotaTiles:
         """Return the canonical form of an arrangement."""
-        kept = [d for d in permutation if reshape[d] != 1]
+        nontrivial = [d for d in permutation if reshape[d] != 1]
         runs: list[list[int]] = []
         wide = [d for d in range(len(reshape)) if reshape[d] != 1]
         follower = dict(pairwise(wide))
-        for dimension in kept:
+        for dimension in nontrivial:
             if runs and follower.get(runs[-1][-1]) == dimension:
                 runs[-1].append(dimension)
             else:
@@ -243,10 +243,10 @@ class MeshDeviceList:
         places: dict[AxisRef, int] = {}
         for number, (_, size) in enumerate(self.mesh.axes):
             sizes.extend(self._factors(number, size, len(sizes), places))
-        chosen = [places[reference] for reference in self.axes]
-        rest = [d for d in range(len(sizes)) if d not in chosen]
-        array = np.array(self.mesh.numbers).reshape(sizes).transpose([*rest, *chosen])
-        return _rows(tuple(array.ravel().tolist()), math.prod(sizes[d] for d in chosen))
+        selected = [places[reference] for reference in self.axes]
+        others = [d for d in range(len(sizes)) if d not in selected]
+        array = np.array(self.mesh.numbers).reshape(sizes).transpose([*others, *selected])
+        return _rows(tuple(array.ravel().tolist()), math.prod(sizes[d] for d in selected))
 
     def _factors(self, number: int, size: int, offset: int, places: dict[AxisRef, int]) -> list[int]:
         """Return the sizes that one axis is split into; record in ``places`` where its named factors are."""
@@ -273,7 +273,7 @@ def check_axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> None:
 
     Raise ParseError.
     """
-    taken: dict[int, list[tuple[int, int]]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
     for reference in axes:
         if not 0 <= reference.axis < len(mesh.axes):
             raise ParseError(f"the mesh has no axis number {reference.axis}", rule="mesh.axis")
@@ -283,8 +283,8 @@ def check_axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> None:
         if not proper or full % (before * size):
             message = f"{size} after {before} is not a proper factor of axis {name!r} of size {full}"
             raise ParseError(message, rule="mesh.sub-axis")
-        taken.setdefault(reference.axis, []).append((before, size))
-    for number, parts in taken.items():
+        spans.setdefault(reference.axis, []).append((before, size))
+    for number, parts in spans.items():
         parts.sort()
         if any(after % (before * size) for (before, size), (after, _) in pairwise(parts)):
             message = f"parts of axis {mesh.axes[number][0]!r} overlap"
@@ -315,10 +315,10 @@ class ReplicaGroupsCodec:
             return self._mesh(cursor)
         if not cursor.peek("["):
             return DeviceList(integer_lists(cursor))
-        found = cursor.take(_PAIR_OF_SIZES, "a number of groups and their size, as in [2,4]<=")
+        match = cursor.take(_PAIR_OF_SIZES, "a number of groups and their size, as in [2,4]<=")
         tiles = IotaTiles.parse(cursor)
         try:
-            return _groups_of(int(found[1]), int(found[2]), tiles)
+            return _groups_of(int(match[1]), int(match[2]), tiles)
         except ParseError as error:
             raise cursor.locate(error, start) from error.__cause__
 

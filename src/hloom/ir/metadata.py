@@ -122,11 +122,11 @@ class OpMetadata:
         if not cursor.peek("{"):
             cursor.position = start
             return (cls.parse(cursor),)
-        found = [cls.parse(cursor)]
+        parsed = [cls.parse(cursor)]
         while cursor.accept(","):
-            found.append(cls.parse(cursor))
+            parsed.append(cls.parse(cursor))
         cursor.expect("}")
-        return tuple(found)
+        return tuple(parsed)
 
     @property
     def is_shown(self) -> bool:

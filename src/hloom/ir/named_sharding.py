@@ -107,16 +107,16 @@ class NamedSharding:
 
     def problem(self) -> str:
         """Return the error in the axes (used twice, out of order, mergeable), or an empty text."""
-        kept = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
+        axis_lists = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
         used: list[AxisRef] = []
-        for axes in (*(d.axes for d in self.dimensions), *kept):
+        for axes in (*(d.axes for d in self.dimensions), *axis_lists):
             for previous, axis in zip((None, *axes), axes):
                 if any(not _disjoint(axis, other) for other in used):
                     return f"axis {self.mesh.axis_text(axis)} is used twice"
                 if previous is not None and _mergeable(previous, axis):
                     return f"axis {self.mesh.axis_text(axis)} must be merged with the one before it"
                 used.append(axis)
-        for axes in kept:
+        for axes in axis_lists:
             if list(axes) != sorted(axes, key=lambda axis: (axis.axis, axis.sub_axis or (1, 0))):
                 return "replicated, unreduced and manual axes must be in the order of the mesh"
         return ""
@@ -129,13 +129,13 @@ class NamedSharding:
         reduction = "" if self.reduction == "SUM" else self.reduction.lower()
         every = tuple(AxisRef(i) for i in range(len(mesh.axes)))
         if not self.dimensions:
-            kept = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
+            axis_lists = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
             for word, whole in (
                 ("replicated", ((), (), ())),
                 ("unreduced", ((), every, ())),
                 ("manual", ((), (), every)),
             ):
-                if kept == whole:
+                if axis_lists == whole:
                     ending = f"={reduction}" if word == "unreduced" and reduction else ""
                     return f"{mesh.text()}, {word}{ending}"
         text = f"{mesh.text()}, [{', '.join(map(self._dimension_text, self.dimensions))}]"

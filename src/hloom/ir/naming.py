@@ -53,13 +53,13 @@ class NameUniquer:
     def unique_of_sanitized(self, name: str) -> str:
         """Return a unique name as `unique` does, for a name that is well formed."""
         root, number, numbered = _split(name)
-        found = self._roots.get(root)
-        if found is None:
+        counter = self._roots.get(root)
+        if counter is None:
             self._roots[root] = number
         else:
-            if isinstance(found, int):
-                found = self._roots[root] = _Numbers(found)
-            number = found.register(number)
+            if isinstance(counter, int):
+                counter = self._roots[root] = _Numbers(counter)
+            number = counter.register(number)
         if number == 0:
             return f"{root}.0" if numbered else root
         return f"{root}.{number}"
@@ -67,13 +67,13 @@ class NameUniquer:
     def take(self, name: str) -> None:
         """Reserve a name that is in use."""
         root, number, _ = _split(sanitized(name) or "name")
-        found = self._roots.get(root)
-        if found is None:
+        counter = self._roots.get(root)
+        if counter is None:
             self._roots[root] = number
-        elif isinstance(found, _Numbers):
-            found.used.add(number)
-        elif found != number:
-            self._roots[root] = numbers = _Numbers(found)
+        elif isinstance(counter, _Numbers):
+            counter.used.add(number)
+        elif counter != number:
+            self._roots[root] = numbers = _Numbers(counter)
             numbers.used.add(number)
 
 

@@ -377,28 +377,30 @@ def operation(
     def declare(cls: type[T]) -> type[T]:
         # Classes without attributes need no methods of their own; generating them takes 0.5 ms a class.
         has = _has_attributes(cls)
-        made = dataclasses.dataclass(init=has, repr=has, eq=has, frozen=has, kw_only=True, slots=True)(cls)
-        made.opcode = opcode
-        made.operand_names = tuple(operands.split())
-        made.attributes = attributes_of(made)
-        made.roles = tuple(Role(r) if isinstance(r, str) else r for r in computations)
-        known = REGISTRY.get(opcode)
+        operation = dataclasses.dataclass(init=has, repr=has, eq=has, frozen=has, kw_only=True, slots=True)(
+            cls
+        )
+        operation.opcode = opcode
+        operation.operand_names = tuple(operands.split())
+        operation.attributes = attributes_of(operation)
+        operation.roles = tuple(Role(r) if isinstance(r, str) else r for r in computations)
+        registered = REGISTRY.get(opcode)
         # An import that was interrupted, for example by Ctrl-C, executes the same module again.
-        if known is not None and (known.__module__, known.__qualname__) != (
-            made.__module__,
-            made.__qualname__,
+        if registered is not None and (registered.__module__, registered.__qualname__) != (
+            operation.__module__,
+            operation.__qualname__,
         ):
             raise TypeError(f"opcode {opcode!r} is declared twice")
-        REGISTRY[opcode] = made
-        return made
+        REGISTRY[opcode] = operation
+        return operation
 
     return declare
 
 
 def _has_attributes(cls: type[Operation]) -> bool:
-    own = inspect.get_annotations(cls)
+    annotations = inspect.get_annotations(cls)
     inherited = getattr(cls, "__dataclass_fields__", ())
-    return bool(inherited) or any(not str(kind).startswith("ClassVar") for kind in own.values())
+    return bool(inherited) or any(not str(kind).startswith("ClassVar") for kind in annotations.values())
 
 
 def defaults(cls: type[Operation]) -> dict[str, Any]:

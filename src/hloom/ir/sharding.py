@@ -218,18 +218,18 @@ class Sharding:
         if kind == "tuple":
             return Sharding("tuple", elements=tuple(map(Sharding.read, message.tuple_shardings)))
         if kind == "tiled":
-            found = _read_tiled(message)
+            tiled = _read_tiled(message)
         elif kind == "maximal":
             if len(message.tile_assignment_devices) != 1:
                 raise ParseError("a maximal sharding has one device", rule="sharding.maximal-device")
-            found = Sharding("maximal", device=message.tile_assignment_devices[0])
+            tiled = Sharding("maximal", device=message.tile_assignment_devices[0])
         else:
-            found = Sharding(kind)
+            tiled = Sharding(kind)
         group = None
         if message.is_shard_group:
             alike = int(message.shard_group_type) == 1
             group = ShardGroup("like" if alike else "as", int(message.shard_group_id))
-        return replace(found, group=group, metadata=tuple(map(OpMetadata.read, message.metadata)))
+        return replace(tiled, group=group, metadata=tuple(map(OpMetadata.read, message.metadata)))
 
 
 def _metadata_text(metadata: tuple[OpMetadata, ...], before: str, *, listed: bool) -> str:
@@ -319,17 +319,17 @@ class _SingleParser:
     def subgroups(self) -> list[str]:
         cursor = self.cursor
         cursor.expect("{")
-        found: list[str] = []
+        kinds: list[str] = []
         while not cursor.accept("}"):
-            if found:
+            if kinds:
                 cursor.expect(",")
             cursor.skip()
             start = cursor.position
-            found.append(cursor.word())
-            if found[-1] not in _SUBGROUPS:
-                message = f"expected one of {', '.join(_SUBGROUPS)}, found {found[-1]!r}"
+            kinds.append(cursor.word())
+            if kinds[-1] not in _SUBGROUPS:
+                message = f"expected one of {', '.join(_SUBGROUPS)}, found {kinds[-1]!r}"
                 raise cursor.error(message, rule="sharding.last-tile-dims", position=start)
-        return found
+        return kinds
 
     def sharding(self) -> Sharding:
         kind = next((word for word in ("replicated", "maximal", "manual", "unknown", "unreduced")

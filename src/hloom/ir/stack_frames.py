@@ -61,16 +61,16 @@ class StackFrames:
 
     def chain(self, number: int) -> list[int]:
         """Return the numbers of a frame and its callers, outermost first; empty if one does not exist."""
-        found: list[int] = []
+        numbers: list[int] = []
         while number:
-            if not 0 < number <= len(self.frames) or len(found) == len(self.frames):
+            if not 0 < number <= len(self.frames) or len(numbers) == len(self.frames):
                 return []
-            found.append(number)
+            numbers.append(number)
             location = self.frames[number - 1].file_location_id
             if not 0 < location <= len(self.file_locations):
                 return []
             number = self.frames[number - 1].parent_frame_id
-        return found[::-1]
+        return numbers[::-1]
 
     def used(self, numbers: Iterable[int]) -> tuple[StackFrames, dict[int, int]]:
         """Return the tables of the given frames alone, in the order of first use, and their new numbers.

@@ -34,14 +34,14 @@ def violations(module: HloModule, unread: Collection[HloInstruction] = ()) -> li
     Instructions in ``unread`` stand for some that could not be read: neither they nor what depends on them is
     checked.
     """
-    found: list[HloError] = []
+    errors: list[HloError] = []
     damaged = {instruction.parent for instruction in unread}
     shapes = _CheckedShapes()
     try:
         _membership(module)
         for computation in module.computations:
-            whole = computation not in damaged
-            for instruction in _structure(computation, module) if whole else computation.instructions:
+            is_intact = computation not in damaged
+            for instruction in _structure(computation, module) if is_intact else computation.instructions:
                 calls_damaged = not damaged.isdisjoint(instruction.called_computations)
                 if (
                     instruction in unread
@@ -52,14 +52,14 @@ def violations(module: HloModule, unread: Collection[HloInstruction] = ()) -> li
                 try:
                     _operation(instruction, shapes)
                 except HloError as error:
-                    found.append(error)
+                    errors.append(error)
         if not damaged:
             _recursion(module)
             _entry_layout(module)
             _aliases(module)
     except HloError as error:
-        found.append(error)
-    return found
+        errors.append(error)
+    return errors
 
 
 def _membership(module: HloModule) -> None:
@@ -207,10 +207,10 @@ def _calls(computation: HloComputation, module: HloModule) -> None:
         least = sum(role.required for role in roles)
         most = None if any(role.many for role in roles) else len(roles)
         if len(called) < least or (most is not None and len(called) > most):
-            wanted = (
+            expected = (
                 f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
             )
-            message = f"{instruction.opcode} calls {wanted} computations, got {len(called)}"
+            message = f"{instruction.opcode} calls {expected} computations, got {len(called)}"
             raise VerifyError(message, rule="instruction.calls", instruction=instruction.name)
         for callee in called:
             if callee.module is not module:
@@ -263,34 +263,34 @@ def _callees(computation: HloComputation) -> Iterator[HloComputation]:
 
 def _entry_layout(module: HloModule) -> None:
     """Check that the entry layout matches the shapes of the entry's parameters and result."""
-    stated, real = module.config.entry_layout, module.entry.program_shape
-    if stated is None:
+    declared, real = module.config.entry_layout, module.entry.program_shape
+    if declared is None:
         return
-    if len(stated.parameters) != len(real.parameters):
-        message = f"the entry has {len(real.parameters)} parameters, its layout {len(stated.parameters)}"
+    if len(declared.parameters) != len(real.parameters):
+        message = f"the entry has {len(real.parameters)} parameters, its layout {len(declared.parameters)}"
         raise VerifyError(message, rule="module.entry-layout")
-    for number, (ours, theirs) in enumerate(zip(real.parameters, stated.parameters, strict=True)):
+    for number, (ours, theirs) in enumerate(zip(real.parameters, declared.parameters, strict=True)):
         if not ours.compatible(theirs):
             message = f"parameter {number} is {ours}, but {theirs} in the entry layout"
             raise VerifyError(message, rule="module.entry-layout")
-    if not real.result.compatible(stated.result):
-        message = f"the result is {real.result}, but {stated.result} in the entry layout"
+    if not real.result.compatible(declared.result):
+        message = f"the result is {real.result}, but {declared.result} in the entry layout"
         raise VerifyError(message, rule="module.entry-layout")
 
 
 def _aliases(module: HloModule) -> None:
     """Check that outputs share buffers with distinct parameter leaves that exist and have the same size."""
     program = module.entry.program_shape
-    taken: dict[tuple[int, ShapeIndex], ShapeIndex] = {}
+    targets: dict[tuple[int, ShapeIndex], ShapeIndex] = {}
     for output, alias in module.config.aliases.items():
         _alias(program, output, alias)
-        place = alias.parameter_number, alias.parameter_index
-        if place in taken:
-            message = f"outputs {list(taken[place])} and {list(output)} both share parameter {place[0]}"
+        source = alias.parameter_number, alias.parameter_index
+        if source in targets:
+            message = f"outputs {list(targets[source])} and {list(output)} both share parameter {source[0]}"
             raise VerifyError(message, rule="alias.parameter-once")
-        taken[place] = output
+        targets[source] = output
     for number, index in module.config.buffer_donors:
-        if (number, index) in taken:
+        if (number, index) in targets:
             message = f"parameter {number} at {list(index)} is both shared with an output and donated"
             raise VerifyError(message, rule="alias.donor-not-shared")
         if not 0 <= number < len(program.parameters) or _leaf(program.parameters[number], index) is None:

@@ -181,10 +181,10 @@ class PaddingCodec:
 
     def parse(self, cursor: Cursor) -> tuple[PaddingDimension, ...]:
         """Parse a padding; that of a scalar is empty."""
-        found = cursor.match(_PADS)
-        if found is None:
+        match = cursor.match(_PADS)
+        if match is None:
             return ()
-        return tuple(PaddingDimension(*map(int, pad.split("_"))) for pad in found[0].split("x"))
+        return tuple(PaddingDimension(*map(int, pad.split("_"))) for pad in match[0].split("x"))
 
     def text(self, value: tuple[PaddingDimension, ...]) -> str:
         """Return the text, which has the interior padding of every dimension if one of them has any."""

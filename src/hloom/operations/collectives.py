@@ -125,8 +125,8 @@ class Collective(Operation):
         """Contribute the operands; the result is ready when all participants of the group have done so."""
         members = self.members(run)
         position = members.index(run.device.id)
-        place = (self.kind, self.channel_id, members)
-        met = run.device.exchange(place, members, operands, waiting(run))
+        meeting = (self.kind, self.channel_id, members)
+        met = run.device.exchange(meeting, members, operands, waiting(run))
         return met.then(lambda values: self.combine(run, self._checked(run, members, values), position))
 
     def _checked(self, run: Run, members: tuple[DeviceId, ...], values: list[Any]) -> list[Any]:
@@ -184,10 +184,10 @@ def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) ->
     The sizes follow from the number of devices in a group, which is not always known statically.
     """
     shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
-    for array, stated in zip(results, shapes, strict=True):
-        if stated.is_static and array.shape != stated.dimensions:
+    for array, declared in zip(results, shapes, strict=True):
+        if declared.is_static and array.shape != declared.dimensions:
             message = (
-                f"a group of {members} devices makes {array.dtype}{list(array.shape)}, stated is {stated}"
+                f"a group of {members} devices makes {array.dtype}{list(array.shape)}, stated is {declared}"
             )
             raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
     return alone(results)
@@ -335,8 +335,8 @@ class _AllGathering(Collective):
     def shard_count(self, operand: Shape, result: Shape) -> int:
         """Return the number of operands in the result; that of the first group if the sizes do not fit."""
         first = result.tuple_shapes[0] if result.is_tuple and result.tuple_shapes else result
-        known = operand.is_array and first.is_array and first.rank == operand.rank > self.dimension >= 0
-        if known:
+        is_divided = operand.is_array and first.is_array and first.rank == operand.rank > self.dimension >= 0
+        if is_divided:
             small, large = (s.dimensions[self.dimension] for s in (operand, first))
             if 0 < small <= large and large % small == 0:
                 return large // small
@@ -345,8 +345,8 @@ class _AllGathering(Collective):
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
         """Concatenate the operands of all members."""
-        whole = [np.concatenate(arrays, axis=self.dimension) for arrays in zip(*values, strict=True)]
-        return as_stated(run, whole, self.result_shape(run.shape), len(values))
+        gathered = [np.concatenate(arrays, axis=self.dimension) for arrays in zip(*values, strict=True)]
+        return as_stated(run, gathered, self.result_shape(run.shape), len(values))
 
     def result_shape(self, shape: Shape) -> Shape:
         """Return the shape of the result in the instruction's shape."""
@@ -398,11 +398,11 @@ class AllGather(_AllGathering):
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check that the stated shape holds a whole number of operands."""
         self.check_arrays(operands)
-        wanted = self.gathered(operands, self.shard_count(operands[0], shape))
-        if not wanted.compatible(shape):
-            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+        inferred = self.gathered(operands, self.shard_count(operands[0], shape))
+        if not inferred.compatible(shape):
+            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="all-gather.shape-matches")
-        require_dynamic(shape, wanted)
+        require_dynamic(shape, inferred)
         check_group_size(self, self.shard_count(operands[0], shape))
 
 
@@ -435,11 +435,11 @@ class AllGatherStart(_AllGathering):
         if not shape.is_tuple or len(shape.tuple_shapes) != 2:
             message = f"the shape is a tuple of operands and results, not {shape}"
             raise ShapeError(message, rule="all-gather-start.shape-form")
-        given, result = shape.tuple_shapes
+        operand_shape, result = shape.tuple_shapes
         count = self.shard_count(operands[0], result)
-        wanted = Shape.tuple_([tuple_unless_one(operands), self.gathered(operands, count)])
-        if not wanted.compatible(Shape.tuple_([given, result])):
-            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+        inferred = Shape.tuple_([tuple_unless_one(operands), self.gathered(operands, count)])
+        if not inferred.compatible(Shape.tuple_([operand_shape, result])):
+            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="all-gather-start.shape-matches")
         check_group_size(self, count)
 
@@ -530,11 +530,11 @@ class ReduceScatter(Reducing):
         """Check that the operands hold a whole number of the stated parts."""
         self.check_arrays(operands)
         count = self.shard_count(operands[0], shape)
-        wanted = self.scattered(operands, computations, count)
-        if not wanted.compatible(shape):
-            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+        inferred = self.scattered(operands, computations, count)
+        if not inferred.compatible(shape):
+            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="reduce-scatter.shape-matches")
-        require_dynamic(shape, wanted)
+        require_dynamic(shape, inferred)
         check_group_size(self, count)
 
     def shard_count(self, operand: Shape, result: Shape) -> int:
@@ -550,8 +550,8 @@ class ReduceScatter(Reducing):
         """Reduce, split, and take the part at this device's position."""
         dimension, count = self.scatter_dimensions[0], len(values)
         parts: list[Array] = []
-        for whole in self.reduced(run, values):
-            size = whole.shape[dimension] // count
+        for reduced in self.reduced(run, values):
+            size = reduced.shape[dimension] // count
             part = slice(position * size, (position + 1) * size)
-            parts.append(whole[(slice(None),) * dimension + (part,)])
+            parts.append(reduced[(slice(None),) * dimension + (part,)])
         return as_stated(run, parts, run.shape, count)

@@ -64,14 +64,14 @@ def grouping(computation: HloComputation, apply: Apply) -> Grouping:
     if roots is None:
         return Grouping.SEQUENTIAL
     slots = _independent(computation, roots)
-    found = Grouping.FREE
-    rest: list[int] = []
+    common = Grouping.FREE
+    ungrouped: list[int] = []
     for group in slots:
         if len(group) == 1 and _is_plain(roots[group[0]], computation, group[0]):
             continue
-        rest.extend(group)
-        found = Grouping.SEQUENTIAL
-    return found if found is Grouping.FREE else _by_table(computation, roots, rest, apply)
+        ungrouped.extend(group)
+        common = Grouping.SEQUENTIAL
+    return common if common is Grouping.FREE else _by_table(computation, roots, ungrouped, apply)
 
 
 def _results(root: HloInstruction, count: int) -> list[HloInstruction] | None:
@@ -100,19 +100,19 @@ def _is_plain(root: HloInstruction, computation: HloComputation, slot: int) -> b
     if kind.is_complex and root.opcode not in ("add", "multiply"):
         return False
     parameters = computation.parameters
-    wanted = {parameters[slot], parameters[slot + len(parameters) // 2]}
-    return {_without_conversions(o) for o in root.operands} == wanted
+    pair = {parameters[slot], parameters[slot + len(parameters) // 2]}
+    return {_without_conversions(o) for o in root.operands} == pair
 
 
 def _reached(root: HloInstruction) -> dict[HloInstruction, None]:
     """Return an instruction and its transitive operands."""
-    found = {root: None}
+    visited = {root: None}
     waiting = [root]
     while waiting:
-        fresh = [o for o in waiting.pop().operands if o not in found]
-        found.update(dict.fromkeys(fresh))
+        fresh = [o for o in waiting.pop().operands if o not in visited]
+        visited.update(dict.fromkeys(fresh))
         waiting.extend(fresh)
-    return found
+    return visited
 
 
 class _Classes:
@@ -204,14 +204,16 @@ def _table(
     """Return the table of some slots; None if the computation does more than compare and select."""
     count, parameters = len(roots), computation.parameters
     instructions = dict.fromkeys(i for slot in slots for i in _reached(roots[slot]))
-    own = [parameters[s] for s in slots] + [parameters[s + count] for s in slots]
+    slot_parameters = [parameters[s] for s in slots] + [parameters[s + count] for s in slots]
     if not all(map(_only_chooses, instructions)):
         return None
     for n, slot in enumerate(slots):
-        kinds = {i.shape.element_type for i in (own[n], own[n + len(slots)], roots[slot])}
+        kinds = {
+            i.shape.element_type for i in (slot_parameters[n], slot_parameters[n + len(slots)], roots[slot])
+        }
         if len(kinds) != 1:
             return None
-    sorts = _sorts(instructions, roots, slots, own)
+    sorts = _sorts(instructions, roots, slots, slot_parameters)
     domains: list[Array] = []
     for sort in sorts:
         values = _representatives(sort)
@@ -227,14 +229,14 @@ def _table(
     for n, slot in enumerate(slots):
         arguments[slot], arguments[slot + count] = elements[n][:, np.newaxis], elements[n][np.newaxis]
     with np.errstate(all="ignore"):
-        made: Any = apply(*arguments)
-    results = cast(tuple[Array, ...], made if isinstance(made, tuple) else (made,))
+        outputs: Any = apply(*arguments)
+    results = cast(tuple[Array, ...], outputs if isinstance(outputs, tuple) else (outputs,))
     table = np.zeros((rows, rows), np.int64)
     for n, slot in enumerate(slots):
-        place = _places(domains[n], np.broadcast_to(results[slot], (rows, rows)))
-        if place is None:
+        positions = _places(domains[n], np.broadcast_to(results[slot], (rows, rows)))
+        if positions is None:
             return None
-        table = table * len(domains[n]) + place
+        table = table * len(domains[n]) + positions
     return _Table(elements, table)
 
 
@@ -258,9 +260,11 @@ def is_choice(computation: HloComputation, apply: Apply, live: Container[int]) -
     columns = [_bits(values if n in live else _unsigned(values)) for n, values in enumerate(table.elements)]
     _, example, classes = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
     classes = classes.reshape(-1)
-    chosen, representative = classes[table.results], example[classes]
-    is_congruence = np.array_equal(chosen, chosen[np.ix_(representative, representative)])
-    return is_congruence and bool(((chosen == classes[:, np.newaxis]) | (chosen == classes)).all())
+    result_classes, representative = classes[table.results], example[classes]
+    is_congruence = np.array_equal(result_classes, result_classes[np.ix_(representative, representative)])
+    return is_congruence and bool(
+        ((result_classes == classes[:, np.newaxis]) | (result_classes == classes)).all()
+    )
 
 
 def _unsigned(values: Array) -> Array:
@@ -282,8 +286,8 @@ def _only_chooses(i: HloInstruction) -> bool:
     if i.opcode not in _HANDS_ON and i.opcode not in _CHOOSES:
         return False
     kinds = {o.shape.element_type for o in i.operands if not o.shape.element_type.is_predicate}
-    known = all(k in _FLOATS or k.is_integer for k in kinds)
-    return known and len(kinds) <= 1 and (kind in _FLOATS or kind.is_integer or kind.is_predicate)
+    is_countable = all(k in _FLOATS or k.is_integer for k in kinds)
+    return is_countable and len(kinds) <= 1 and (kind in _FLOATS or kind.is_integer or kind.is_predicate)
 
 
 def _sorts(
@@ -302,17 +306,17 @@ def _sorts(
     for n, slot in enumerate(slots):
         classes.join([own[n], own[n + len(slots)], roots[slot]])
     members: dict[int, _Sort] = {}
-    found: list[_Sort] = []
+    sorts: list[_Sort] = []
     for n, slot in enumerate(slots):
         key = id(classes.find(own[n]))
         sort = members.setdefault(key, _Sort(roots[slot].shape.element_type, 0, []))
         sort.slots += 1
-        found.append(sort)
+        sorts.append(sort)
     for i in instructions:
         if i.opcode == "constant" and id(classes.find(i)) in members:
             literal: Any = i.operation
             members[id(classes.find(i))].constants.append(literal.literal.numpy().reshape(1))
-    return found
+    return sorts
 
 
 def _representatives(sort: _Sort) -> Array | None:
@@ -324,25 +328,25 @@ def _representatives(sort: _Sort) -> Array | None:
     dtype = kind.numpy_dtype
     if kind.is_predicate:
         return np.array([False, True])
-    wanted = 3 * sort.slots
+    count = 3 * sort.slots
     if kind.is_integer:
         lowest, highest = (int(x) for x in kind.limits)
         marks = sorted({int(c[0]) for c in sort.constants})
         edges = [lowest - 1, *marks, highest + 1]
         values = set(marks)
         for low, high in itertools.pairwise(edges):
-            values.update(range(low + 1, min(high, low + 1 + wanted)))
+            values.update(range(low + 1, min(high, low + 1 + count)))
         return np.array(sorted(values), dtype)
     numbers = {float(c[0]) for c in sort.constants if c[0] == c[0]}
     marks = sorted({0.0, *(n for n in numbers if n)})
     finite: list[float] = [n for n in marks if n]
     for low, high in itertools.pairwise([-math.inf, *(m for m in marks if math.isfinite(m)), math.inf]):
-        between = _between(low, high, wanted, dtype)
+        between = _between(low, high, count, dtype)
         if between is None:
             return None
         finite += between
     quiet = np.array([math.nan, -math.nan], dtype).view(f"i{dtype.itemsize}")
-    nan = (quiet[:, np.newaxis] + np.arange(wanted, dtype=quiet.dtype)).reshape(-1).view(dtype)
+    nan = (quiet[:, np.newaxis] + np.arange(count, dtype=quiet.dtype)).reshape(-1).view(dtype)
     return np.concatenate([np.array([-0.0, 0.0, *sorted(finite)], dtype), nan])
 
 
@@ -350,13 +354,13 @@ def _between(low: float, high: float, count: int, dtype: np.dtype[Any]) -> list[
     """Return ``count`` numbers of a type strictly between two others; None if they do not fit."""
     scale = 1 + max(abs(x) for x in (low, high) if math.isfinite(x))
     if math.isinf(low):
-        wanted = [high - scale * (n + 1) for n in range(count)]
+        samples = [high - scale * (n + 1) for n in range(count)]
     elif math.isinf(high):
-        wanted = [low + scale * (n + 1) for n in range(count)]
+        samples = [low + scale * (n + 1) for n in range(count)]
     else:
-        wanted = [low + (high - low) * (n + 1) / (count + 1) for n in range(count)]
+        samples = [low + (high - low) * (n + 1) / (count + 1) for n in range(count)]
     with np.errstate(all="ignore"):
-        rounded = [float(x) for x in np.array(wanted).astype(dtype)]
+        rounded = [float(x) for x in np.array(samples).astype(dtype)]
     inside = {x for x in rounded if low < x < high and math.isfinite(x)}
     return sorted(inside) if len(inside) == count else None
 
@@ -372,10 +376,10 @@ def _bits(array: Array) -> Array:
 
 def _places(domain: Array, values: Array) -> Array | None:
     """Return the positions of values among the representatives, by bits; None if one is missing."""
-    known, asked = _bits(domain), _bits(np.ascontiguousarray(values))
-    order = np.argsort(known)
-    place = order[np.searchsorted(known, asked, sorter=order).clip(max=len(known) - 1)]
-    return place if np.array_equal(known[place], asked) else None
+    domain_bits, value_bits = _bits(domain), _bits(np.ascontiguousarray(values))
+    order = np.argsort(domain_bits)
+    positions = order[np.searchsorted(domain_bits, value_bits, sorter=order).clip(max=len(domain_bits) - 1)]
+    return positions if np.array_equal(domain_bits[positions], value_bits) else None
 
 
 def _is_associative(table: Array, among: Array) -> bool:

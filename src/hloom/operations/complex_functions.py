@@ -43,8 +43,12 @@ def divide(numerator: Array, denominator: Array) -> Array:
     undefined = np.isnan(real) & np.isnan(imag)
     if undefined.any():
         for condition, x, y in _special_quotients(numerator, denominator):
-            chosen = undefined & condition
-            real, imag, undefined = np.where(chosen, x, real), np.where(chosen, y, imag), undefined & ~chosen
+            is_case = undefined & condition
+            real, imag, undefined = (
+                np.where(is_case, x, real),
+                np.where(is_case, y, imag),
+                undefined & ~is_case,
+            )
     return compose(real, imag)
 
 
@@ -161,9 +165,9 @@ def logistic(operand: Array) -> Array:
     """
     negative = operand.real < 0
     decay: Array = np.exp(np.where(negative, extended(operand), -extended(operand)))
-    found: Array = (np.where(negative, decay, 1) / (1 + decay)).astype(np.complex128)
-    real = np.where(negative & (found.real == 0), np.copysign(found.real, decay.real), found.real)
-    return compose(real, np.copysign(found.imag, np.where(negative, decay.imag, -decay.imag)))
+    value: Array = (np.where(negative, decay, 1) / (1 + decay)).astype(np.complex128)
+    real = np.where(negative & (value.real == 0), np.copysign(value.real, decay.real), value.real)
+    return compose(real, np.copysign(value.imag, np.where(negative, decay.imag, -decay.imag)))
 
 
 def expm1(operand: Array) -> Array:

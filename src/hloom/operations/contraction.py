@@ -158,7 +158,7 @@ class _Contraction(Operation):
         for name, shape in (("lhs", lhs), ("rhs", rhs)):
             if not shape.is_array:
                 raise ShapeError(f"{opcode} takes arrays, {name} is {shape}", rule=f"{opcode}.operand-arrays")
-        left = self._free(lhs, "lhs", self.lhs_batch_dims, self.lhs_contracting_dims)
+        lhs_free = self._free(lhs, "lhs", self.lhs_batch_dims, self.lhs_contracting_dims)
         right = self._free(rhs, "rhs", self.rhs_batch_dims, self.rhs_contracting_dims)
         for kind, one, other in (
             ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
@@ -171,7 +171,7 @@ class _Contraction(Operation):
                 if not same_size(lhs, i, rhs, j):
                     message = f"{kind} dimension {i} of {lhs} and {j} of {rhs} have different sizes"
                     raise ShapeError(message, rule=f"{opcode}.{kind}-sizes")
-        return left, right
+        return lhs_free, right
 
     def _free(
         self, shape: Shape, name: str, batch: tuple[int, ...], contracting: tuple[int, ...]
@@ -190,8 +190,8 @@ class _Contraction(Operation):
 
     def dot_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         """Return batch dimensions, then the free dimensions of lhs and rhs."""
-        left, right = self.free_dims(lhs, rhs)
-        places = [(lhs, i) for i in [*self.lhs_batch_dims, *left]] + [(rhs, j) for j in right]
+        lhs_free, rhs_free = self.free_dims(lhs, rhs)
+        places = [(lhs, i) for i in [*self.lhs_batch_dims, *lhs_free]] + [(rhs, j) for j in rhs_free]
         return Shape(
             joint_precision(lhs.element_type, rhs.element_type),
             tuple(shape.dimensions[i] for shape, i in places),
@@ -207,11 +207,11 @@ class _Contraction(Operation):
         lhs_batch, rhs_batch = self.lhs_batch_dims, self.rhs_batch_dims
         lhs_inner, rhs_inner = self.lhs_contracting_dims, self.rhs_contracting_dims
         lhs, rhs = meet(lhs, rhs, zip((*lhs_batch, *lhs_inner), (*rhs_batch, *rhs_inner)))
-        left = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_inner)]
+        lhs_free = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_inner)]
         right = [i for i in range(rhs.ndim) if i not in (*rhs_batch, *rhs_inner)]
-        batch, rows, columns = _sizes(lhs, lhs_batch), _sizes(lhs, left), _sizes(rhs, right)
+        batch, rows, columns = _sizes(lhs, lhs_batch), _sizes(lhs, lhs_free), _sizes(rhs, right)
         b, m, n, k = math.prod(batch), math.prod(rows), math.prod(columns), self.terms(lhs.shape)
-        a = lhs.transpose(*lhs_batch, *left, *lhs_inner).reshape(b, m, k)
+        a = lhs.transpose(*lhs_batch, *lhs_free, *lhs_inner).reshape(b, m, k)
         c = rhs.transpose(*rhs_batch, *rhs_inner, *right).reshape(b, k, n)
         return matrix_product(a, c).reshape(batch + rows + columns)
 
@@ -257,21 +257,25 @@ class Dot(_Contraction):
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return batch dimensions, free ones, and contracted ones, of which devices have summands."""
         lhs, rhs = operands[:2]
-        found: list[Factor] = []
+        factors: list[Factor] = []
         batches = list(zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True))
         contracted = list(zip(self.lhs_contracting_dims, self.rhs_contracting_dims, strict=True))
-        for number, (left, right) in enumerate(batches):
-            found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, number))
-        place = len(batches)
+        for number, (lhs_dimension, rhs_dimension) in enumerate(batches):
+            factors.append(
+                Factor(lhs.dimensions[lhs_dimension], {0: lhs_dimension, 1: rhs_dimension}, number)
+            )
+        result_dimension = len(batches)
         for operand, shape in enumerate((lhs, rhs)):
             bound = {pair[operand] for pair in (*batches, *contracted)}
             for d, extent in enumerate(shape.dimensions):
                 if d not in bound:
-                    found.append(Factor(extent, {operand: d}, place))
-                    place += 1
-        for left, right in contracted:
-            found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, None, Add()))
-        return found
+                    factors.append(Factor(extent, {operand: d}, result_dimension))
+                    result_dimension += 1
+        for lhs_dimension, rhs_dimension in contracted:
+            factors.append(
+                Factor(lhs.dimensions[lhs_dimension], {0: lhs_dimension, 1: rhs_dimension}, None, Add())
+            )
+        return factors
 
     def accumulation(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
@@ -348,16 +352,16 @@ class RaggedDot(_Contraction):
 
     def infer(self, lhs: Shape, rhs: Shape, group_sizes: Shape) -> Shape:
         """Return the dot's shape, with a leading group dimension if the ragged dimension is contracted."""
-        left, right = self.free_dims(lhs, rhs)
+        lhs_free, rhs_free = self.free_dims(lhs, rhs)
         ragged = self._ragged(lhs)
-        is_free = ragged in left
+        is_free = ragged in lhs_free
         if len(self.rhs_group_dims) != int(is_free):
             message = f"rhs needs {int(is_free)} group dimensions, got {self.rhs_group_dims}"
             raise ShapeError(message, rule="ragged-dot.group-dims")
-        groups = self._groups(lhs, group_sizes, left)
+        groups = self._groups(lhs, group_sizes, lhs_free)
         if is_free:
             group_dim = self.rhs_group_dims[0]
-            if group_dim not in right:
+            if group_dim not in rhs_free:
                 message = (
                     f"group dimension {group_dim} of rhs is out of range or a batch or contracting dimension"
                 )
@@ -365,8 +369,8 @@ class RaggedDot(_Contraction):
             if groups not in (rhs.dimensions[group_dim], Shape.UNBOUNDED):
                 message = f"group dimension {group_dim} of {rhs} needs the size {groups} that group_sizes has"
                 raise ShapeError(message, rule="ragged-dot.group-count")
-            right = [i for i in right if i != group_dim]
-        places = [(lhs, i) for i in [*self.lhs_batch_dims, *left]] + [(rhs, j) for j in right]
+            rhs_free = [i for i in rhs_free if i != group_dim]
+        places = [(lhs, i) for i in [*self.lhs_batch_dims, *lhs_free]] + [(rhs, j) for j in rhs_free]
         if ragged in self.lhs_contracting_dims:
             places = [(group_sizes, group_sizes.rank - 1), *places]
         return Shape(
@@ -401,9 +405,9 @@ class RaggedDot(_Contraction):
         if group_sizes.rank not in (1, len(prefix) + 1):
             message = f"group_sizes must have rank 1 or {len(prefix) + 1}, got {group_sizes}"
             raise ShapeError(message, rule="ragged-dot.group-sizes-rank")
-        wanted = tuple(lhs.dimensions[i] for i in prefix)
-        if group_sizes.rank > 1 and group_sizes.dimensions[:-1] != wanted:
-            message = f"group_sizes must begin with the sizes {wanted}, got {group_sizes}"
+        prefix_sizes = tuple(lhs.dimensions[i] for i in prefix)
+        if group_sizes.rank > 1 and group_sizes.dimensions[:-1] != prefix_sizes:
+            message = f"group_sizes must begin with the sizes {prefix_sizes}, got {group_sizes}"
             raise ShapeError(message, rule="ragged-dot.group-sizes-dimensions")
         return group_sizes.dimensions[-1]
 
@@ -458,8 +462,8 @@ class RaggedDot(_Contraction):
     def _in_result(self, inside: Array, rank: int) -> Array:
         """Map a mask over lhs, constant along the contracting dimensions, to the result."""
         batch, inner = self.lhs_batch_dims, self.lhs_contracting_dims
-        left = [i for i in range(inside.ndim) if i not in (*batch, *inner)]
-        outer = inside.transpose(*batch, *left, *inner)[(..., *(0 for _ in inner))]
+        free = [i for i in range(inside.ndim) if i not in (*batch, *inner)]
+        outer = inside.transpose(*batch, *free, *inner)[(..., *(0 for _ in inner))]
         return outer.reshape(outer.shape + (1,) * (rank - outer.ndim))
 
     def _in_rhs(self, inside: Array, rank: int) -> Array:

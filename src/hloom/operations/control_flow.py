@@ -28,12 +28,11 @@ def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Se
 
     Raises ShapeError by the rule ``OPCODE.arguments``.
     """
-    wanted = ", ".join(map(str, program.parameters))
-    found = ", ".join(map(str, arguments))
+    parameters = ", ".join(map(str, program.parameters))
+    shapes = ", ".join(map(str, arguments))
     if len(program.parameters) != len(arguments):
-        message = (
-            f"{role} takes {len(program.parameters)} arguments ({wanted}), got {len(arguments)} ({found})"
-        )
+        count = len(program.parameters)
+        message = f"{role} takes {count} arguments ({parameters}), got {len(arguments)} ({shapes})"
         raise ShapeError(message, rule=f"{opcode}.arguments")
     for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
         if not parameter.admits(argument):

@@ -80,30 +80,30 @@ class Convolution(Operation):
         lhs, rhs = operands
         features = n.kernel_output_feature_dimension
         result = n.output_feature_dimension
-        found: list[Factor] = []
+        factors: list[Factor] = []
         batch = n.input_batch_dimension
         if self.batch_group_count == 1:
-            found.append(Factor(lhs.dimensions[batch], {0: batch}, n.output_batch_dimension))
+            factors.append(Factor(lhs.dimensions[batch], {0: batch}, n.output_batch_dimension))
         else:
             having = {0: batch, 1: features}
-            found.append(Factor(self.batch_group_count, having, result, kind="grouped"))
+            factors.append(Factor(self.batch_group_count, having, result, kind="grouped"))
         left, right = n.input_feature_dimension, n.kernel_input_feature_dimension
         if self.feature_group_count > 1:
             having = {0: left, 1: features}
-            found.append(Factor(self.feature_group_count, having, result, kind="grouped"))
+            factors.append(Factor(self.feature_group_count, having, result, kind="grouped"))
         else:
-            found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, None, Add()))
+            factors.append(Factor(lhs.dimensions[left], {0: left, 1: right}, None, Add()))
         if self.feature_group_count == 1 and self.batch_group_count == 1:
-            found.append(Factor(rhs.dimensions[features], {1: features}, result))
+            factors.append(Factor(rhs.dimensions[features], {1: features}, result))
         for number in range(len(self.window)):
-            found += self._dot_like(number, operands)
+            factors += self._dot_like(number, operands)
         for number, w in enumerate(self.window):
             space, kernel = n.input_spatial_dimensions[number], n.kernel_spatial_dimensions[number]
             extent = lhs.dimensions[space]
-            found.append(Factor(extent, {0: space}, n.output_spatial_dimensions[number], kind="halo"))
+            factors.append(Factor(extent, {0: space}, n.output_spatial_dimensions[number], kind="halo"))
             if w.base_dilation == 1:
-                found.append(Factor(w.size, {0: space, 1: kernel}, None, Add(), kind="halo"))
-        return found
+                factors.append(Factor(w.size, {0: space, 1: kernel}, None, Add(), kind="halo"))
+        return factors
 
     def _dot_like(self, number: int, shapes: Sequence[Shape]) -> list[Factor]:
         """Return the factor of a spatial dimension that is a batch dimension or a free one of the kernel."""
@@ -321,8 +321,8 @@ def _under_window(position: int, d: WindowDimension, size: int) -> tuple[slice, 
 def _met(count: int, start: int, step: int, hole: int, size: int) -> tuple[slice, slice]:
     """Return the i < count for which start + i * step is an element in a base with holes, and these."""
     places = start + step * np.arange(count)
-    found = np.flatnonzero((places % hole == 0) & (places >= 0) & (places // hole < size))
-    return _progression(found), _progression(places[found] // hole)
+    positions = np.flatnonzero((places % hole == 0) & (places >= 0) & (places // hole < size))
+    return _progression(positions), _progression(places[positions] // hole)
 
 
 def _progression(numbers: Array) -> slice:

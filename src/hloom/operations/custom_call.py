@@ -106,8 +106,8 @@ def is_constraint(instruction: HloInstruction) -> bool:
     operation = instruction.operation
     if not isinstance(operation, CustomCall) or not is_identity(instruction):
         return False
-    stated = operation.custom_call_target in _CONSTRAINTS
-    return stated and instruction.shape.is_array and len(instruction.operands) == 1
+    is_named = operation.custom_call_target in _CONSTRAINTS
+    return is_named and instruction.shape.is_array and len(instruction.operands) == 1
 
 
 def is_statement(instruction: HloInstruction) -> bool:
@@ -123,10 +123,10 @@ def rotation_of(instruction: HloInstruction) -> tuple[int, int] | None:
     operation, shape = instruction.operation, instruction.shape
     if not isinstance(operation, CustomCall) or operation.custom_call_target != ROTATE_RIGHT:
         return None
-    found = re.fullmatch(r"dimension=(\d+),amount=(\d+)", str(instruction.backend_config))
-    if found is None or ROTATE_RIGHT in TARGETS or not shape.is_array or int(found[1]) >= shape.rank:
+    match = re.fullmatch(r"dimension=(\d+),amount=(\d+)", str(instruction.backend_config))
+    if match is None or ROTATE_RIGHT in TARGETS or not shape.is_array or int(match[1]) >= shape.rank:
         return None
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def is_ordering(instruction: HloInstruction) -> bool:
@@ -305,16 +305,16 @@ def _result(target: str, value: Any, shape: Shape) -> Value:
     if shape.is_tuple:
         elements = elements_of(value)
         if elements is None or len(elements) != len(shape.tuple_shapes):
-            given = type(value).__name__ if elements is None else f"{len(elements)} elements"
-            message = f"custom call target {target!r} gave {given}, not a tuple {shape}"
+            description = type(value).__name__ if elements is None else f"{len(elements)} elements"
+            message = f"custom call target {target!r} gave {description}, not a tuple {shape}"
             raise EvaluationError(message, rule="custom-call.result")
         return tuple(_result(target, v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     try:
         typed = isinstance(value, (np.ndarray, np.generic))
         array: Array = np.asarray(value, None if typed else shape.element_type.dtype)
     except Exception as error:  # whatever the conversion of a value of the caller's own type raises
-        given = type(cast("object", value)).__name__
-        message = f"custom call target {target!r} gave a {given}, not {shape}: {error}"
+        description = type(cast("object", value)).__name__
+        message = f"custom call target {target!r} gave a {description}, not {shape}: {error}"
         raise EvaluationError(message, rule="custom-call.result") from error
     if not fits(array, shape):
         message = f"custom call target {target!r} gave {described(array)}, not {shape}"

@@ -82,10 +82,10 @@ class DynamicSlice(Operation):
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return whole dimensions as they are; of others, devices have what lies in their tiles."""
-        kept = same_extents(operands[0], call.shape)
-        found = [Factor(call.shape.dimensions[d], {0: d}, d) for d in sorted(kept)]
-        others = [d for d in range(call.shape.rank) if d not in kept and len(operands) == call.shape.rank + 1]
-        return found + [
+        full = same_extents(operands[0], call.shape)
+        factors = [Factor(call.shape.dimensions[d], {0: d}, d) for d in sorted(full)]
+        others = [d for d in range(call.shape.rank) if d not in full and len(operands) == call.shape.rank + 1]
+        return factors + [
             Factor(operands[0].dimensions[d], {0: d}, None, Add(), kind="indexed") for d in others
         ]
 
@@ -151,12 +151,12 @@ class DynamicUpdateSlice(Operation):
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return whole dimensions as they are; along others, a tile takes its part of the update."""
-        kept = same_extents(operands[0], operands[1])
-        found = [Factor(operands[0].dimensions[d], {0: d, 1: d}, d) for d in sorted(kept)]
+        full = same_extents(operands[0], operands[1])
+        factors = [Factor(operands[0].dimensions[d], {0: d, 1: d}, d) for d in sorted(full)]
         others = [
-            d for d in range(operands[0].rank) if d not in kept and len(operands) == operands[0].rank + 2
+            d for d in range(operands[0].rank) if d not in full and len(operands) == operands[0].rank + 2
         ]
-        return found + [Factor(operands[0].dimensions[d], {0: d}, d, kind="indexed") for d in others]
+        return factors + [Factor(operands[0].dimensions[d], {0: d}, d, kind="indexed") for d in others]
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0, 1): each element is copied from the operand or the update."""

@@ -159,8 +159,8 @@ class RaggedAllToAll(Collective):
         output = values[position][1].copy()
         for source, _, *vectors in values:
             input_offsets, send_sizes, output_offsets, _ = map(np.ravel, vectors)
-            each, left = divmod(len(send_sizes), len(values))
-            if left:
+            each, remainder = divmod(len(send_sizes), len(values))
+            if remainder:
                 message = f"{len(send_sizes)} sizes for a group of {len(values)} devices"
                 raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
             for j in range(position * each, (position + 1) * each):
@@ -258,16 +258,18 @@ class _Permuting(Operation):
         for source, target in self.source_target_pairs:
             here = [device_of(n, mode, me, run.device.num_partitions) for n in (source, target)]
             self._check_range(run, here, (source, target))
-            sent, taken = (
+            sent, received = (
                 occurrences.setdefault(key, -1) + 1 for key in (("source", source), ("target", target))
             )
-            occurrences["source", source], occurrences["target", target] = sent, taken
+            occurrences["source", source], occurrences["target", target] = sent, received
             channel = ("collective-permute", self.channel_id, *here, sent)
             if here[0] == me:
                 run.device.send(channel, self.outgoing(operands, sent), waiting(run))
             if here[1] == me:
-                sources.append((taken, sent, run.device.receive(channel, waiting(run))))
-        return Pending(lambda: self.arrived(run, operands, [(taken, p.wait()) for taken, _, p in sources]))
+                sources.append((received, sent, run.device.receive(channel, waiting(run))))
+        return Pending(
+            lambda: self.arrived(run, operands, [(received, p.wait()) for received, _, p in sources])
+        )
 
     def _check_range(self, run: Run, devices: list[tuple[int, int]], pair: tuple[int, int]) -> None:
         for replica, partition in devices:
@@ -298,8 +300,8 @@ class _Permuting(Operation):
         buffers = [(array.copy(), windows) for array, windows in _paired(output, starts)]
         for occurrence, slices in messages:
             for (buffer, windows), piece in zip(buffers, slices, strict=True):
-                place = _clamped(buffer, _starts(windows, occurrence), piece.shape)
-                buffer[place] = piece
+                window = _clamped(buffer, _starts(windows, occurrence), piece.shape)
+                buffer[window] = piece
         return tuple(b for b, _ in buffers) if isinstance(output, tuple) else buffers[0][0]
 
 
@@ -325,15 +327,15 @@ def _paired(arrays: Any, starts: Any) -> Iterator[tuple[Array, Any]]:
 
 def _starts(windows: Any, occurrence: int) -> list[int]:
     """Return the start indices of slice ``occurrence`` from one tuple of scalars, or one per slice."""
-    chosen = windows[min(occurrence, len(windows) - 1)] if isinstance(windows[0], tuple) else windows
-    return [int(index) for index in chosen]
+    window = windows[min(occurrence, len(windows) - 1)] if isinstance(windows[0], tuple) else windows
+    return [int(index) for index in window]
 
 
 def _clamped(array: Array, starts: list[int], sizes: Sequence[int]) -> tuple[slice, ...]:
     """Return a window shifted to lie inside the array, as in dynamic-slice."""
     return tuple(
-        slice(max(0, min(start, whole - size)), max(0, min(start, whole - size)) + size)
-        for start, whole, size in zip(starts, array.shape, sizes, strict=False)
+        slice(max(0, min(start, extent - size)), max(0, min(start, extent - size)) + size)
+        for start, extent, size in zip(starts, array.shape, sizes, strict=False)
     )
 
 
@@ -394,13 +396,15 @@ class CollectivePermuteStart(_Permuting):
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check the form; contexts may be left out."""
-        wanted = self.infer(*operands)
-        given = shape.tuple_shapes if shape.is_tuple else ()
-        if len(given) < 2 or not all(
+        inferred = self.infer(*operands)
+        elements = shape.tuple_shapes if shape.is_tuple else ()
+        if len(elements) < 2 or not all(
             s.compatible(w)
-            for s, w in zip(given, (*wanted.tuple_shapes[:2], *[Shape(U32)] * len(given)), strict=False)
+            for s, w in zip(
+                elements, (*inferred.tuple_shapes[:2], *[Shape(U32)] * len(elements)), strict=False
+            )
         ):
-            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="collective-permute-start.shape-matches")
 
     def evaluate(self, run: Run, *operands: Any) -> Value:

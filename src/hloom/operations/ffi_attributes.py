@@ -39,11 +39,11 @@ def parse_attributes(text: str) -> Attributes:
     """
     reader = _Reader(text)
     reader.skip()
-    found = reader.dictionary() if reader.position < len(text) else {}
+    attributes = reader.dictionary() if reader.position < len(text) else {}
     reader.skip()
     if reader.position < len(text):
         raise reader.refused("the end")
-    return found
+    return attributes
 
 
 class _Reader:
@@ -51,25 +51,25 @@ class _Reader:
         self.text, self.position = text, 0
 
     def refused(self, wanted: str) -> ParseError:
-        found = self.text[self.position : self.position + 24]
-        message = f"the backend config is no dictionary of attributes: expected {wanted}, found {found!r}"
+        excerpt = self.text[self.position : self.position + 24]
+        message = f"the backend config is no dictionary of attributes: expected {wanted}, found {excerpt!r}"
         return ParseError(message, rule="ffi.attributes")
 
     def skip(self) -> None:
-        found = _SPACE.match(self.text, self.position)
-        self.position = found.end() if found is not None else self.position
+        match = _SPACE.match(self.text, self.position)
+        self.position = match.end() if match is not None else self.position
 
     def accept(self, literal: str) -> bool:
         self.skip()
-        found = self.text.startswith(literal, self.position)
-        self.position += len(literal) if found else 0
-        return found
+        accepted = self.text.startswith(literal, self.position)
+        self.position += len(literal) if accepted else 0
+        return accepted
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         self.skip()
-        found = pattern.match(self.text, self.position)
-        self.position = found.end() if found is not None else self.position
-        return found
+        match = pattern.match(self.text, self.position)
+        self.position = match.end() if match is not None else self.position
+        return match
 
     def dictionary(self) -> Attributes:
         if not self.accept("{"):

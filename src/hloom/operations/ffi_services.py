@@ -136,13 +136,13 @@ def _error(code: int, message: bytes) -> int:
 
 
 def _error_create(address: int) -> int:
-    given = _ErrorArgs.from_address(address)
-    return _error(given.code, given.message or b"")
+    arguments = _ErrorArgs.from_address(address)
+    return _error(arguments.code, arguments.message or b"")
 
 
 def _error_message(address: int) -> None:
-    given = _MessageArgs.from_address(address)
-    given.message = _errors[given.error][1]
+    arguments = _MessageArgs.from_address(address)
+    arguments.message = _errors[arguments.error][1]
 
 
 def _error_destroy(address: int) -> None:
@@ -150,14 +150,14 @@ def _error_destroy(address: int) -> None:
 
 
 def _allocate(address: int) -> int:
-    given = _MemoryArgs.from_address(address)
+    arguments = _MemoryArgs.from_address(address)
     pointer = ctypes.c_void_p()
-    alignment = max(given.alignment, ctypes.sizeof(ctypes.c_void_p))
+    alignment = max(arguments.alignment, ctypes.sizeof(ctypes.c_void_p))
     if _process().posix_memalign(
-        ctypes.byref(pointer), ctypes.c_size_t(alignment), ctypes.c_size_t(given.size)
+        ctypes.byref(pointer), ctypes.c_size_t(alignment), ctypes.c_size_t(arguments.size)
     ):
         return _error(_RESOURCE_EXHAUSTED, b"not enough memory")
-    given.data = pointer.value
+    arguments.data = pointer.value
     return _OK
 
 
@@ -167,8 +167,8 @@ def _free(address: int) -> int:
 
 
 def _schedule(address: int) -> int:
-    given = _TaskArgs.from_address(address)
-    _TASK(given.task)(given.data)
+    arguments = _TaskArgs.from_address(address)
+    _TASK(arguments.task)(arguments.data)
     return _OK
 
 
@@ -179,9 +179,11 @@ def _num_threads(address: int) -> int:
 
 def _zero(address: int) -> int:
     """Return 0, the number of the only device and of a run."""
-    given = _NumberArgs.from_address(address)
+    arguments = _NumberArgs.from_address(address)
     ctypes.memset(
-        ctypes.addressof(given) + _NumberArgs.number.offset, 0, given.struct_size - _NumberArgs.number.offset
+        ctypes.addressof(arguments) + _NumberArgs.number.offset,
+        0,
+        arguments.struct_size - _NumberArgs.number.offset,
     )
     return _OK
 
@@ -224,9 +226,9 @@ def register_type(name: str, type_id: int, type_info: int | None) -> None:
 
 
 def _type_register(address: int) -> int:
-    given = _TypeArgs.from_address(address)
-    name = ctypes.string_at(given.name.ptr, given.name.len).decode("utf-8", "replace")
-    register_type(name, given.type_id, given.type_info)
+    arguments = _TypeArgs.from_address(address)
+    name = ctypes.string_at(arguments.name.ptr, arguments.name.len).decode("utf-8", "replace")
+    register_type(name, arguments.type_id, arguments.type_info)
     return _OK
 
 
@@ -259,8 +261,8 @@ class FfiExecutionContext:
 
     def state(self, stage: int) -> _State | None:
         """Return the state that a stage has set."""
-        found = self._states.get(stage)
-        return self._outer.state(stage) if found is None and self._outer is not None else found
+        state = self._states.get(stage)
+        return self._outer.state(stage) if state is None and self._outer is not None else state
 
     def set_state(self, stage: int, state: _State) -> bool:
         """Take a state; it is destroyed together with the context. Return false if the stage has set one."""
@@ -276,27 +278,29 @@ _contexts: Final[weakref.WeakValueDictionary[int, FfiExecutionContext]] = weakre
 
 
 def _set_state(address: int) -> int:
-    given = _StateArgs.from_address(address)
-    context, number = _contexts.get(given.context or 0), _number_of(given.type_id)
+    arguments = _StateArgs.from_address(address)
+    context, number = _contexts.get(arguments.context or 0), _number_of(arguments.type_id)
     if context is None:
         return _error(_INVALID_ARGUMENT, b"this call keeps no state: its target has no stage but execute")
     if not number:
         return _error(_INVALID_ARGUMENT, b"the type of the state is not registered")
-    if not context.set_state(given.stage, _State(number, given.state or 0)):
-        return _error(_ALREADY_EXISTS, f"the stage {_stage(given.stage)} has set a state already".encode())
+    if not context.set_state(arguments.stage, _State(number, arguments.state or 0)):
+        return _error(
+            _ALREADY_EXISTS, f"the stage {_stage(arguments.stage)} has set a state already".encode()
+        )
     return _OK
 
 
 def _get_state(address: int) -> int:
-    given = _StateArgs.from_address(address)
-    context = _contexts.get(given.context or 0)
-    state = context.state(given.stage) if context is not None else None
+    arguments = _StateArgs.from_address(address)
+    context = _contexts.get(arguments.context or 0)
+    state = context.state(arguments.stage) if context is not None else None
     if state is None:
-        return _error(_NOT_FOUND, f"the stage {_stage(given.stage)} has set no state".encode())
-    if state.type_number != _number_of(given.type_id):
-        message = f"the state of the stage {_stage(given.stage)} has another type"
+        return _error(_NOT_FOUND, f"the stage {_stage(arguments.stage)} has set no state".encode())
+    if state.type_number != _number_of(arguments.type_id):
+        message = f"the state of the stage {_stage(arguments.stage)} has another type"
         return _error(_INVALID_ARGUMENT, message.encode())
-    given.state = state.address
+    arguments.state = state.address
     return _OK
 
 
@@ -354,15 +358,15 @@ def answer(name: str, error: int, future: int) -> EvaluationError | None:
         error, future: handles, or 0.
     """
     if future:
-        given = _futures.get(future)
-        if given is None:
+        status = _futures.get(future)
+        if status is None:
             message = (
                 f"custom call target {name!r} answers by a future that XLA_FFI_Future_Create did not make"
             )
             return EvaluationError(message, rule="custom-call.future")
-        given.there.wait()
+        status.there.wait()
         del _futures[future]
-        error = error or given.error
+        error = error or status.error
     if not error:
         return None
     code, text = _errors.pop(error, (2, b"an error that was not made by XLA_FFI_Error_Create"))

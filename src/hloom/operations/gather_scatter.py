@@ -197,7 +197,7 @@ class Gather(Operation):
         batch = [d for d in range(call.shape.rank) if d not in self.offset_dims]
         sources = [d for d in range(indices.rank) if d != self.index_vector_dim]
         pairs = dict(zip(self.start_indices_batching_dims, self.operand_batching_dims, strict=True))
-        found: list[Factor] = []
+        factors: list[Factor] = []
         for component, d in enumerate(self.start_index_map):
             axis = iota_dimension(call.operands[1], self.index_vector_dim, component)
             if (
@@ -205,20 +205,22 @@ class Gather(Operation):
                 and self.slice_sizes[d] == 1
                 and indices.dimensions[axis] == operand.dimensions[d]
             ):
-                place = batch[sources.index(axis)]
-                found.append(Factor(operand.dimensions[d], {0: d, 1: axis}, place, kind="parallel"))
+                result_dimension = batch[sources.index(axis)]
+                factors.append(
+                    Factor(operand.dimensions[d], {0: d, 1: axis}, result_dimension, kind="parallel")
+                )
         for d, s in zip(batch, sources, strict=True):
             both = {0: pairs[s], 1: s} if s in pairs else {1: s}
-            found.append(Factor(call.shape.dimensions[d], both, d))
+            factors.append(Factor(call.shape.dimensions[d], both, d))
         left_out = {*self.collapsed_slice_dims, *self.operand_batching_dims}
         window = [d for d in range(operand.rank) if d not in left_out]
         for d, o in zip(window, self.offset_dims, strict=True):
             if self.slice_sizes[d] == operand.dimensions[d]:
-                found.append(Factor(operand.dimensions[d], {0: d}, o))
+                factors.append(Factor(operand.dimensions[d], {0: d}, o))
         for d in self.start_index_map:
             if self.slice_sizes[d] == 1 and operand.dimensions[d] > 1:
-                found.append(Factor(operand.dimensions[d], {0: d}, None, Add(), kind="indexed"))
-        return found
+                factors.append(Factor(operand.dimensions[d], {0: d}, None, Add(), kind="indexed"))
+        return factors
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
@@ -244,9 +246,9 @@ class Gather(Operation):
             for o, d in zip(self.offset_dims, window, strict=True)
         }
         batch_numbers = _without(start_indices.rank, (self.index_vector_dim,))
-        for place, number in zip(_without(rank, self.offset_dims), batch_numbers, strict=True):
-            sizes[place] = start_indices.dimensions[number]
-            dynamic[place] = start_indices.dynamic_dimensions[number]
+        for result_dimension, number in zip(_without(rank, self.offset_dims), batch_numbers, strict=True):
+            sizes[result_dimension] = start_indices.dimensions[number]
+            dynamic[result_dimension] = start_indices.dynamic_dimensions[number]
         return Shape(operand.element_type, [sizes[i] for i in range(rank)], [dynamic[i] for i in range(rank)])
 
     def _check_operand_dimensions(self, operand: Shape, start_indices: Shape) -> None:
@@ -312,18 +314,18 @@ class Gather(Operation):
         batch = [start_indices.shape[d] for d in _without(start_indices.ndim, (self.index_vector_dim,))]
         sizes = [min(size, bound) for size, bound in zip(self.slice_sizes, operand.shape, strict=True)]
         window = _without(operand.ndim, self.collapsed_slice_dims, self.operand_batching_dims)
-        whole = [d for d in window if sizes[d] == operand.shape[d]]
-        indexed = _without(operand.ndim, whole)
+        full = [d for d in window if sizes[d] == operand.shape[d]]
+        indexed = _without(operand.ndim, full)
         partial = [d for d in indexed if d in window]
         space = (*batch, *(sizes[d] for d in partial))
         if 0 in sizes or 0 in space:
-            picked = np.zeros((*space, *(sizes[d] for d in whole)), operand.dtype)
+            picked = np.zeros((*space, *(sizes[d] for d in full)), operand.dtype)
         else:
             index = self._index_arrays(operand, start_indices, sizes, indexed, partial, len(batch))
             places = np.broadcast_arrays(*index, np.empty(space, np.bool_))[:-1]
-            source = operand.transpose(indexed + whole)
+            source = operand.transpose(indexed + full)
             picked = source[tuple(places)] if places else np.broadcast_to(source, (*space, *source.shape))
-        axis_of = {d: len(batch) + i for i, d in enumerate(partial + whole)}
+        axis_of = {d: len(batch) + i for i, d in enumerate(partial + full)}
         order = dict(zip(self.offset_dims, (axis_of[d] for d in window), strict=True))
         order |= zip(_without(picked.ndim, self.offset_dims), range(len(batch)), strict=True)
         return picked.transpose([order[i] for i in range(picked.ndim)])
@@ -399,31 +401,31 @@ class Scatter(Operation):
         sources = [d for d in range(indices.rank) if d != self.index_vector_dim]
         pairs = dict(zip(self.scatter_indices_batching_dims, self.input_batching_dims, strict=True))
         combiner = commutative_combiner(call) if count == 1 else None
-        found: list[Factor] = []
+        factors: list[Factor] = []
         for component, d in enumerate(self.scatter_dims_to_operand_dims):
             axis = iota_dimension(call.operands[count], self.index_vector_dim, component)
-            known = axis is not None and d in self.inserted_window_dims
-            if known and axis is not None and indices.dimensions[axis] == operand.dimensions[d]:
+            is_inserted = axis is not None and d in self.inserted_window_dims
+            if is_inserted and axis is not None and indices.dimensions[axis] == operand.dimensions[d]:
                 having = {count: axis, **dict.fromkeys(later, scattered[sources.index(axis)])}
                 both = {**dict.fromkeys(arrays, d), **having}
-                found.append(Factor(operand.dimensions[d], both, d, kind="parallel"))
+                factors.append(Factor(operand.dimensions[d], both, d, kind="parallel"))
         for u, s in zip(scattered, sources, strict=True):
             having = {count: s, **dict.fromkeys(later, u)}
             extent = updates.dimensions[u]
             if s in pairs:
-                found.append(Factor(extent, {**dict.fromkeys(arrays, pairs[s]), **having}, pairs[s]))
+                factors.append(Factor(extent, {**dict.fromkeys(arrays, pairs[s]), **having}, pairs[s]))
             elif combiner is not None:
-                found.append(Factor(extent, having, None, combiner, kind="indexed"))
+                factors.append(Factor(extent, having, None, combiner, kind="indexed"))
         left_out = {*self.inserted_window_dims, *self.input_batching_dims}
         window = [d for d in range(operand.rank) if d not in left_out]
         for d, u in zip(window, self.update_window_dims, strict=True):
             if updates.dimensions[u] == operand.dimensions[d] and d not in self.scatter_dims_to_operand_dims:
                 having = {**dict.fromkeys(arrays, d), **dict.fromkeys(later, u)}
-                found.append(Factor(operand.dimensions[d], having, d))
+                factors.append(Factor(operand.dimensions[d], having, d))
         for d in self.scatter_dims_to_operand_dims:
             if d in self.inserted_window_dims:
-                found.append(Factor(operand.dimensions[d], dict.fromkeys(arrays, d), d, kind="indexed"))
-        return found
+                factors.append(Factor(operand.dimensions[d], dict.fromkeys(arrays, d), d, kind="indexed"))
+        return factors
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count one application of the computation per update."""
@@ -511,13 +513,13 @@ class Scatter(Operation):
         window = _without(len(shape), self.inserted_window_dims, self.input_batching_dims)
         axis_of = dict(zip(window, self.update_window_dims, strict=True))
         moved = self.scatter_dims_to_operand_dims
-        whole = [d for d in window if d not in moved and update_shape[axis_of[d]] == shape[d]]
-        addressed = _without(len(shape), whole)
-        columns = math.prod(shape[d] for d in whole)
+        full = [d for d in window if d not in moved and update_shape[axis_of[d]] == shape[d]]
+        addressed = _without(len(shape), full)
+        columns = math.prod(shape[d] for d in full)
         rows, inside = self._rows(shape, indices, update_shape, addressed, axis_of)
-        columns_last = _without(len(update_shape), [axis_of[d] for d in whole]) + [axis_of[d] for d in whole]
+        columns_last = _without(len(update_shape), [axis_of[d] for d in full]) + [axis_of[d] for d in full]
         flat_updates = [u.transpose(columns_last).reshape(inside.size, columns)[inside] for u in updates]
-        order = addressed + whole
+        order = addressed + full
         height = math.prod(shape[d] for d in addressed)
         tables = [np.array(o.transpose(order), order="C").reshape(height, columns) for o in operands]
         if rows.size and columns:
@@ -533,19 +535,19 @@ class Scatter(Operation):
         """Return the positions of the in-bounds update rows, and a mask of in-bounds rows."""
         rank = len(update_shape)
         batch_axes = _without(rank, self.update_window_dims)
-        place: dict[int, Array] = {}
+        positions: dict[int, Array] = {}
         vectors = _index_vectors(indices, self.index_vector_dim, batch_axes, rank)
-        place.update(zip(self.scatter_dims_to_operand_dims, vectors, strict=True))
+        positions.update(zip(self.scatter_dims_to_operand_dims, vectors, strict=True))
         for d, number in zip(self.input_batching_dims, self.scatter_indices_batching_dims, strict=True):
             axis = batch_axes[_batch_number(number, self.index_vector_dim)]
-            place[d] = _spread(np.arange(indices.shape[number], dtype=np.int64), [axis], rank)
+            positions[d] = _spread(np.arange(indices.shape[number], dtype=np.int64), [axis], rank)
         spanned = {axis_of[d] for d in range(len(shape)) if d not in addressed}
         space = [1 if axis in spanned else size for axis, size in enumerate(update_shape)]
         rows = np.zeros(space, np.int64)
         inside = np.ones(space, np.bool_)
         for d in addressed:
             size = update_shape[axis_of[d]] if d in axis_of else 1
-            start = np.clip(place.get(d, np.zeros((), np.int64)), -1, shape[d])
+            start = np.clip(positions.get(d, np.zeros((), np.int64)), -1, shape[d])
             inside &= (start >= 0) & (start <= shape[d] - size)
             if d in axis_of:
                 start = start + _spread(np.arange(size, dtype=np.int64), [axis_of[d]], rank)

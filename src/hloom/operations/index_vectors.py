@@ -32,8 +32,8 @@ def iota_dimension(indices: HloInstruction, axis: int, component: int) -> int | 
         case Broadcast(dimensions=into):
             (operand,) = indices.operands
             inner = into.index(axis) if axis in into else operand.shape.rank
-            found = iota_dimension(operand, inner, component)
-            return into[found] if found is not None else None
+            dimension = iota_dimension(operand, inner, component)
+            return into[dimension] if dimension is not None else None
         case Reshape():
             return _through_reshape(indices, axis, component)
         case Concatenate(dimensions=(d,)) if d == axis:
@@ -66,5 +66,5 @@ def _through_reshape(indices: HloInstruction, axis: int, component: int) -> int 
     if extents != [indices.shape.dimensions[d] for d in after]:
         return None
     inner = before[after.index(axis)] if axis in after else operand.shape.rank
-    found = iota_dimension(operand, inner, component)
-    return after[before.index(found)] if found in before else None
+    dimension = iota_dimension(operand, inner, component)
+    return after[before.index(dimension)] if dimension in before else None

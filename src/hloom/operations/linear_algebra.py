@@ -108,10 +108,10 @@ class Cholesky(Operation):
 def _factor(matrix: Array) -> Array:
     """Return the lower factor of the lower triangle; NaN everywhere if not positive definite."""
     try:
-        found = cast(Array, np.linalg.cholesky(matrix))
+        factor = cast(Array, np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:
         return np.full_like(matrix, np.nan)
-    return np.full_like(matrix, np.nan) if np.isnan(found).any() else found
+    return np.full_like(matrix, np.nan) if np.isnan(factor).any() else factor
 
 
 @operation("triangular-solve", "a b")
@@ -213,8 +213,8 @@ class TriangularSolve(Operation):
         m = matrix.shape[-1]
         with np.errstate(all="ignore"):
             for k in range(m) if lower else range(m - 1, -1, -1):
-                known = slice(0, k) if lower else slice(k + 1, m)
-                row = x[..., k, :] - (matrix[..., k, None, known] @ x[..., known, :])[..., 0, :]
+                solved = slice(0, k) if lower else slice(k + 1, m)
+                row = x[..., k, :] - (matrix[..., k, None, solved] @ x[..., solved, :])[..., 0, :]
                 x[..., k, :] = row if self.unit_diagonal else row / matrix[..., k, k, None]
         return convert(x if self.left_side else x.swapaxes(-1, -2), run.dtype)
 
@@ -257,20 +257,20 @@ class Fft(Operation):
         if not operand.is_array or operand.rank < rank:
             message = f"{rank} dimensions are transformed, the operand is {operand}"
             raise ShapeError(message, rule="fft.rank")
-        wanted = (F32, F64) if self.fft_type == "RFFT" else (C64, C128)
-        if operand.element_type not in wanted:
-            message = f"{self.fft_type} takes {wanted[0]} or {wanted[1]}, got {operand}"
+        element_types = (F32, F64) if self.fft_type == "RFFT" else (C64, C128)
+        if operand.element_type not in element_types:
+            message = f"{self.fft_type} takes {element_types[0]} or {element_types[1]}, got {operand}"
             raise ShapeError(message, rule="fft.element-type")
         half = lengths[-1] // 2 + 1 if lengths[-1] else 0
         spectrum = (*lengths[:-1], half)
-        found = operand.dimensions[-rank:]
+        sizes = operand.dimensions[-rank:]
         allowed = spectrum if self.fft_type == "IRFFT" else lengths
         # An empty real signal may come from one coefficient: n // 2 + 1 is 1 for n = 0.
-        empty = self.fft_type == "IRFFT" and lengths[-1] == 0 and found[-1] == 1
-        last_ok = empty or found[-1] in (allowed[-1], Shape.UNBOUNDED)
+        empty = self.fft_type == "IRFFT" and lengths[-1] == 0 and sizes[-1] == 1
+        last_ok = empty or sizes[-1] in (allowed[-1], Shape.UNBOUNDED)
         # XLA compares lengths with dimensions only where one of them is real.
         nothing = self.fft_type in ("FFT", "IFFT") and 0 in operand.dimensions
-        mismatch = not last_ok or any(f not in (n, Shape.UNBOUNDED) for f, n in zip(found[:-1], allowed[:-1]))
+        mismatch = not last_ok or any(f not in (n, Shape.UNBOUNDED) for f, n in zip(sizes[:-1], allowed[:-1]))
         if any(n < 0 for n in lengths) or (mismatch and not nothing):
             message = (
                 f"{self.fft_type} of lengths {lengths} takes the last dimensions {allowed}, got {operand}"

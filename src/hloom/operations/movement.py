@@ -66,14 +66,14 @@ class Broadcast(Operation):
         """Return the dimensions of the operand, and new ones, which no operand has."""
         (operand,) = operands
         sources = {into: d for d, into in enumerate(self.dimensions)}
-        found: list[Factor] = []
+        factors: list[Factor] = []
         for d, extent in enumerate(call.shape.dimensions):
             source = sources.get(d)
             if source is None:
-                found.append(Factor(extent, {}, d))
+                factors.append(Factor(extent, {}, d))
             elif operand.dimensions[source] == extent:
-                found.append(Factor(extent, {0: source}, d))
-        return found
+                factors.append(Factor(extent, {0: source}, d))
+        return factors
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""
@@ -244,8 +244,8 @@ class Slice(Operation):
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return all dimensions; along those that are cut, tiles need parts of other tiles."""
-        kept = same_extents(operands[0], call.shape)
-        return with_halos(call.shape, operands, set(range(call.shape.rank)) - kept)
+        full = same_extents(operands[0], call.shape)
+        return with_halos(call.shape, operands, set(range(call.shape.rank)) - full)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
@@ -276,9 +276,9 @@ class Slice(Operation):
                     f"stride {d.stride} in dimension {number} is not positive", rule="slice.stride"
                 )
             sizes.append(-((d.start - d.limit) // d.stride))
-        whole = [(d.start, d.limit, d.stride) == (0, size, 1)
+        full = [(d.start, d.limit, d.stride) == (0, size, 1)
                  for d, size in zip(self.slice, operand.dimensions, strict=True)]  # fmt: skip
-        dynamic = [w and flag for w, flag in zip(whole, operand.dynamic_dimensions, strict=True)]
+        dynamic = [w and flag for w, flag in zip(full, operand.dynamic_dimensions, strict=True)]
         return Shape(operand.element_type, sizes, dynamic)
 
     def element(

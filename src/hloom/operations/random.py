@@ -164,8 +164,8 @@ class Rng(Operation):
         kind = shape.element_type
         if self.distribution == "rng_invalid":
             raise ShapeError("the distribution must be rng_uniform or rng_normal", rule="rng.distribution")
-        whole = (kind.is_integer or kind.is_predicate) and self.distribution == "rng_uniform"
-        if not (kind.is_floating or whole):
+        is_uniform_integer = (kind.is_integer or kind.is_predicate) and self.distribution == "rng_uniform"
+        if not (kind.is_floating or is_uniform_integer):
             message = f"{self.distribution} numbers cannot be of type {kind.name}"
             raise ShapeError(message, rule="rng.element-type")
 
@@ -232,9 +232,10 @@ class RngBitGenerator(Operation):
             or state.rank != 1
             or state.dimensions[0] not in sizes
         ):
-            wanted = " or ".join(f"u64[{size}]" for size in sizes)
+            state_shapes = " or ".join(f"u64[{size}]" for size in sizes)
             raise ShapeError(
-                f"the state of {self.algorithm} is {wanted}, got {state}", rule="rng-bit-generator.state"
+                f"the state of {self.algorithm} is {state_shapes}, got {state}",
+                rule="rng-bit-generator.state",
             )
         leaves = shape.tuple_shapes
         if len(leaves) != 2 or not leaves[0].compatible(state):
@@ -265,13 +266,13 @@ class RngBitGenerator(Operation):
 def _reinterpret(words: Array, element_type: ElementType) -> Array:
     """Return the low bits of words as values of a type."""
     if element_type.bits < 8:
-        kept = (words & np.uint32(2**element_type.bits - 1)).astype(np.uint8)
+        low_bits = (words & np.uint32(2**element_type.bits - 1)).astype(np.uint8)
         if element_type.is_signed:
             sign = np.uint8(2 ** (element_type.bits - 1))
-            return ((kept ^ sign).view(np.int8) - sign.view(np.int8)).astype(element_type.numpy_dtype)
+            return ((low_bits ^ sign).view(np.int8) - sign.view(np.int8)).astype(element_type.numpy_dtype)
         if element_type.is_floating:
-            return kept.view(element_type.numpy_dtype)
-        return kept.astype(element_type.numpy_dtype)
+            return low_bits.view(element_type.numpy_dtype)
+        return low_bits.astype(element_type.numpy_dtype)
     unsigned: Any = np.dtype(f"u{element_type.bytes}")
     return np.ascontiguousarray(words.astype(unsigned)).view(element_type.numpy_dtype).reshape(words.shape)
 

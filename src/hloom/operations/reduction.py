@@ -141,10 +141,10 @@ class Reducer:
     def lift(self, arrays: Sequence[Array], *, values: bool = True) -> Arrays:
         """Convert operands (or initial values) to the types of accumulation."""
         types = self.types[self.count :] if values else self.types[: self.count]
-        own = tuple(convert(a, t.numpy_dtype) for a, t in zip(arrays, types))
+        converted = tuple(convert(a, t.numpy_dtype) for a, t in zip(arrays, types))
         if self.plain is None:
-            return own
-        return tuple(a.astype(accumulation_type(t, self.terms)) for a, t in zip(own, types))
+            return converted
+        return tuple(a.astype(accumulation_type(t, self.terms)) for a, t in zip(converted, types))
 
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
         """Apply the computation at every index."""
@@ -226,16 +226,16 @@ class Reduce(ReductionResult):
         """Return the dimensions that are kept, and reduced ones whose partial results combine."""
         count = len(operands) // 2
         combiner = commutative_combiner(call)
-        found: list[Factor] = []
-        place = 0
+        factors: list[Factor] = []
+        result_dimension = 0
         for d, extent in enumerate(operands[0].dimensions):
             having = dict.fromkeys(range(count), d)
             if d not in self.dimensions:
-                found.append(Factor(extent, having, place))
-                place += 1
+                factors.append(Factor(extent, having, result_dimension))
+                result_dimension += 1
             elif combiner is not None and count == 1:
-                found.append(Factor(extent, having, None, combiner))
-        return found
+                factors.append(Factor(extent, having, None, combiner))
+        return factors
 
     def reduced_sizes(self, operand: Shape) -> tuple[int, ...]:
         """Return the sizes of the reduced dimensions, in the order of the operand's dimensions."""
@@ -286,9 +286,9 @@ class Reduce(ReductionResult):
             message = f"dimensions must be distinct, got {self.dimensions}"
             raise ShapeError(message, rule="reduce.dimensions-distinct")
         results = check_reducer("reduce", computations[0], inputs, inits)
-        kept = [i for i in range(first.rank) if i not in self.dimensions]
-        sizes = tuple(first.dimensions[i] for i in kept)
-        dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in kept)
+        free = [i for i in range(first.rank) if i not in self.dimensions]
+        sizes = tuple(first.dimensions[i] for i in free)
+        dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in free)
         return tuple_or_single([Shape(r.element_type, sizes, dynamic) for r in results])
 
     def terms(self, *operands: Sequence[int]) -> float:
@@ -303,14 +303,14 @@ class Reduce(ReductionResult):
         """Transpose the reduced dimensions to the front and fold them."""
         inputs, inits = split_operands("reduce", operands)
         front = sorted(self.dimensions)
-        kept = [i for i in range(inputs[0].ndim) if i not in front]
-        sizes = tuple(inputs[0].shape[i] for i in kept)
+        free = [i for i in range(inputs[0].ndim) if i not in front]
+        sizes = tuple(inputs[0].shape[i] for i in free)
         count = math.prod(inputs[0].shape[i] for i in front)
         reducer = Reducer(run, 0, count)
         init = tuple(np.broadcast_to(i, sizes) for i in reducer.lift(inits, values=False))
         if 0 in sizes:
             return reducer.lower(init, run.shape)
-        arrays = reducer.lift([a.transpose(*front, *kept).reshape(count, *sizes) for a in inputs])
+        arrays = reducer.lift([a.transpose(*front, *free).reshape(count, *sizes) for a in inputs])
         return reducer.lower(fold(reducer, arrays, init), run.shape)
 
 

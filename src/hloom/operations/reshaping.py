@@ -65,14 +65,14 @@ class Reshape(Operation):
         (operand,), result = operands, call.shape
         before = list(accumulate(operand.dimensions, lambda a, b: a * b, initial=1))
         after = list(accumulate(result.dimensions, lambda a, b: a * b, initial=1))
-        found: list[Factor] = []
+        factors: list[Factor] = []
         for d, extent in enumerate(operand.dimensions):
             for e, other in enumerate(result.dimensions):
                 if extent > 1 and other > 1 and before[d] == after[e]:
-                    found.append(Factor(math.gcd(extent, other), {0: d}, e))
+                    factors.append(Factor(math.gcd(extent, other), {0: d}, e))
                     if extent % other == 0 and extent > other:
-                        found.append(Factor(other, {0: d}, e, kind="halo"))
-        return found
+                        factors.append(Factor(other, {0: d}, e, kind="halo"))
+        return factors
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""

@@ -130,9 +130,9 @@ def saturate(array: Array, target: ElementType) -> Array:
     """Truncate floats to integers of a type, saturating; NaN becomes 0."""
     lowest = -(1 << (target.bits - 1)) if target.is_signed else 0
     end = 1 << (target.bits - 1 if target.is_signed else target.bits)
-    whole = np.trunc(array)
-    above, below = whole >= end, whole < lowest
-    inside = np.where(above | below | np.isnan(whole), 0, whole)
+    truncated = np.trunc(array)
+    above, below = truncated >= end, truncated < lowest
+    inside = np.where(above | below | np.isnan(truncated), 0, truncated)
     wide = inside.astype(np.int64 if target.is_signed else np.uint64)
     limited = np.where(above, wide.dtype.type(end - 1), np.where(below, wide.dtype.type(lowest), wide))
     return narrow(limited, target.numpy_dtype)

@@ -34,9 +34,9 @@ def apply_updates(run: Run, tables: list[Array], rows: Array, updates: list[Arra
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     counts = np.diff(first, append=len(rows))
     if _keeps_update(run):
-        chosen = order[first + counts - 1]
+        last = order[first + counts - 1]
         for table, update in zip(tables, updates, strict=True):
-            table[rows[chosen]] = update[chosen]
+            table[rows[last]] = update[last]
         return
     ufunc = _sequential(run, tables)
     rounds = int(counts.max())
@@ -50,9 +50,9 @@ def apply_updates(run: Run, tables: list[Array], rows: Array, updates: list[Arra
     first, counts = first[by_count], counts[by_count]
     for number in range(rounds):
         alive = int(np.searchsorted(-counts, -number))
-        chosen = order[first[:alive] + number]
-        places = rows[chosen]
-        combined = run.map(0, *(table[places] for table in tables), *(update[chosen] for update in updates))
+        last = order[first[:alive] + number]
+        places = rows[last]
+        combined = run.map(0, *(table[places] for table in tables), *(update[last] for update in updates))
         results = combined if isinstance(combined, tuple) else (combined,)
         for table, result in zip(tables, results, strict=True):
             table[places] = result

@@ -115,10 +115,10 @@ def _check_comparator(comparator: ProgramShape, operands: tuple[Shape, ...]) -> 
         message = f"the comparator takes {2 * len(operands)} parameters, not {len(comparator.parameters)}"
         raise ShapeError(message, rule="sort.comparator-arity")
     for number, parameter in enumerate(comparator.parameters):
-        wanted = operands[number // 2].element_type
-        floats = parameter.element_type.is_floating and wanted.is_floating
-        if not parameter.is_scalar or not (parameter.element_type is wanted or floats):
-            message = f"parameter {number} of the comparator is {wanted.name}[], not {parameter}"
+        element_type = operands[number // 2].element_type
+        floats = parameter.element_type.is_floating and element_type.is_floating
+        if not parameter.is_scalar or not (parameter.element_type is element_type or floats):
+            message = f"parameter {number} of the comparator is {element_type.name}[], not {parameter}"
             raise ShapeError(message, rule="sort.comparator-parameters")
 
 

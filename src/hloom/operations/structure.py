@@ -497,16 +497,16 @@ class SetDimensionSize(Operation):
         """Crop the dimension, or pad it with zeros; pad other ones that are static in the result only."""
         dimension = self.dimensions[0]
         bounds, dynamic = run.shape.dimensions, run.shape.dynamic_dimensions
-        wanted = max(int(size), 0)
+        extent = max(int(size), 0)
         if bounds[dimension] != Shape.UNBOUNDED:
-            wanted = min(wanted, bounds[dimension])
-        kept = operand[(slice(None),) * dimension + (slice(wanted),)]
-        actual = [wanted if d == dimension else n for d, n in enumerate(operand.shape)]
+            extent = min(extent, bounds[dimension])
+        prefix = operand[(slice(None),) * dimension + (slice(extent),)]
+        actual = [extent if d == dimension else n for d, n in enumerate(operand.shape)]
         sizes = tuple(n if flag else bound for n, flag, bound in zip(actual, dynamic, bounds, strict=True))
-        if kept.shape == sizes:
-            return kept
+        if prefix.shape == sizes:
+            return prefix
         result = np.zeros(sizes, operand.dtype)
-        result[tuple(map(slice, kept.shape))] = kept
+        result[tuple(map(slice, prefix.shape))] = prefix
         return result
 
 

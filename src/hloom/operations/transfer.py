@@ -175,10 +175,10 @@ class Recv(_Channel):
                 ends = [device_of(n, mode, device.id, device.num_partitions) for n in (source, target)]
                 if ends[1] == device.id:
                     coming = device.receive(("send", self.channel_id, *ends), what)
-        wanted = run.shape.tuple_shapes[0]
+        shape = run.shape.tuple_shapes[0]
         if coming is None:
-            return zeros(wanted), context(), None
-        checked: Any = Pending(lambda: _as_wanted(run, coming.wait(), wanted))
+            return zeros(shape), context(), None
+        checked: Any = Pending(lambda: _as_wanted(run, coming.wait(), shape))
         return checked, context(), None
 
 
@@ -264,13 +264,13 @@ class Infeed(Operation):
 
     def evaluate(self, run: Run, token: Value) -> Value:
         """Wait for the host; accept a bare element for a tuple of one; an empty tuple reads nothing."""
-        wanted = run.shape.tuple_shapes[0]
-        if wanted.is_tuple and not wanted.tuple_shapes:
+        shape = run.shape.tuple_shapes[0]
+        if shape.is_tuple and not shape.tuple_shapes:
             return (), None
         value = run.device.infeed(waiting(run))
-        if wanted.is_tuple and len(wanted.tuple_shapes) == 1 and not isinstance(value, tuple):
+        if shape.is_tuple and len(shape.tuple_shapes) == 1 and not isinstance(value, tuple):
             value = (value,)
-        return _as_wanted(run, value, wanted), None
+        return _as_wanted(run, value, shape), None
 
 
 @operation("outfeed", "operand token")

@@ -113,9 +113,9 @@ class RoundNearestAfz(Rounding):
 
     def compute(self, operand: Array) -> Array:
         """Round by the fraction, which is exact, so that 0.49999999999999994 is not rounded up."""
-        whole = np.trunc(operand)
-        up = np.abs(operand - whole) >= 0.5
-        return np.where(up, whole + np.copysign(operand.dtype.type(1), operand), whole)
+        truncated = np.trunc(operand)
+        up = np.abs(operand - truncated) >= 0.5
+        return np.where(up, truncated + np.copysign(operand.dtype.type(1), operand), truncated)
 
 
 @operation("round-nearest-even", "operand")

@@ -212,15 +212,15 @@ class SelectAndScatter(Operation):
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return the dimensions in which windows neither overlap nor leave the array."""
-        found: list[Factor] = []
+        factors: list[Factor] = []
         for d, w in enumerate(self.window):
             extent, count = operands[0].dimensions[d], operands[1].dimensions[d]
             apart = (
                 w.padding_low == 0 and w.base_dilation == 1 and w.dilated_size - w.padding_high <= w.stride
             )
             if apart and w.dilated_size <= w.stride and extent == count * w.stride:
-                found.append(Factor(count, {0: d, 1: d}, d, kind="grouped"))
-        return found
+                factors.append(Factor(count, {0: d, 1: d}, d, kind="grouped"))
+        return factors
 
     def highlights(self) -> Sequence[str]:
         """Return the sizes of the window."""
@@ -328,8 +328,8 @@ class SelectAndScatter(Operation):
         turn = np.arange(len(places)) - np.repeat(first, np.diff(first, append=len(places)))
         for number in range(int(turn.max()) + 1 if len(turn) else 0):
             now = turn == number
-            held = reducer.lift([result[places[now]]], values=False)
-            (combined,) = reducer.combine(held, (values[now],))
+            accumulators = reducer.lift([result[places[now]]], values=False)
+            (combined,) = reducer.combine(accumulators, (values[now],))
             result[places[now]] = convert(combined, run.dtype)
         return result.reshape(operand.shape)
 
@@ -337,16 +337,18 @@ class SelectAndScatter(Operation):
         """Return the linear index of the element selected in every window; -1 where a window holds none."""
         index = cast(Array, np.arange(operand.size, dtype=np.int64)).reshape(operand.shape)
         base = dilated_and_padded(index, dict(enumerate(self.window)), np.array(-1))
-        chosen = np.full(positions, -1, np.int64)
-        if not operand.size or not chosen.size:
-            return chosen
+        selected = np.full(positions, -1, np.int64)
+        if not operand.size or not selected.size:
+            return selected
         signature = run.instruction.called_computations[0].program_shape
-        left, right = (convert(operand.ravel(), p.element_type.numpy_dtype) for p in signature.parameters)
+        elements, additions = (
+            convert(operand.ravel(), p.element_type.numpy_dtype) for p in signature.parameters
+        )
         for offset in np.ndindex(*(d.size for d in self.window)):
             candidate = base[self._candidates(offset, positions)]
-            kept: Any = run.map(0, left[chosen], right[candidate])
-            chosen = np.where((candidate >= 0) & ((chosen < 0) | ~kept), candidate, chosen)
-        return chosen
+            selects: Any = run.map(0, elements[selected], additions[candidate])
+            selected = np.where((candidate >= 0) & ((selected < 0) | ~selects), candidate, selected)
+        return selected
 
 
 def _is_cumulative(d: WindowDimension, size: int) -> bool:

@@ -49,18 +49,18 @@ def read_config(
         output = tuple(entry.output_shape_index)
         _check_output(output, config.entry_layout.result)
         kind = "may-alias" if entry.kind == ALIAS_KINDS["may-alias"] else "must-alias"
-        place = _parameter_place(
+        parameter = _parameter_place(
             entry.parameter_number, tuple(entry.parameter_shape_index), config.entry_layout
         )
         if output in config.aliases:
             raise ParseError(f"output {list(output)} is aliased twice", rule="module.alias-once")
-        config.aliases[output] = Alias(*place, kind)
+        config.aliases[output] = Alias(*parameter, kind)
     for donor in message.buffer_donor.entries:
-        place = _parameter_place(
+        parameter = _parameter_place(
             donor.parameter_number, tuple(donor.parameter_shape_index), config.entry_layout
         )
-        if place not in config.buffer_donors:  # they are a set, as in text
-            config.buffer_donors.append(place)
+        if parameter not in config.buffer_donors:  # they are a set, as in text
+            config.buffer_donors.append(parameter)
     config.frontend_attributes = dict(message.frontend_attributes.map)
     config.stack_frames = _read_stack_frames(message.stack_frame_index)
     # HloModuleProto has no other field for them; the devices themselves are kept as bytes.
@@ -88,10 +88,10 @@ def write_config(module: HloModule, message: HloModuleProto, module_message: Mod
     message.frontend_attributes.SetInParent()
     message.frontend_attributes.map.update(config.frontend_attributes)
     _write_stack_frames(config.stack_frames, message)
-    for lost, (kept, recovery) in config.recovery_table.items():
+    for lost, (recovered, recovery) in config.recovery_table.items():
         entry = message.original_value_recovery_table.entries.add()
         lost.write(entry.old_original_array)
-        kept.write(entry.new_original_array)
+        recovered.write(entry.new_original_array)
         if recovery is not None:
             entry.recovery_module.CopyFrom(module_message(recovery))
 
@@ -177,10 +177,10 @@ def _read_recovery_table(
 ) -> None:
     for entry in message.original_value_recovery_table.entries:
         lost = OriginalArray.read(entry.old_original_array)
-        kept = OriginalArray.read(entry.new_original_array)
+        recovered = OriginalArray.read(entry.new_original_array)
         recovery = None
         if entry.HasField("recovery_module"):
             if depth >= _DEEPEST_RECOVERY:
                 raise ParseError("recovery modules are nested too deeply", rule="proto.recovery-depth")
             recovery = read_module(entry.recovery_module, depth + 1)
-        config.recovery_table.setdefault(lost, (kept, recovery))
+        config.recovery_table.setdefault(lost, (recovered, recovery))

@@ -112,13 +112,13 @@ def _cropped(shape: Shape, elements: Array, sizes: tuple[int, ...]) -> Literal:
         raise ParseError(
             f"{list(sizes)} are not dynamic sizes of {shape}", rule="proto.literal-dynamic-sizes"
         )
-    whole = Literal.from_layout_order(shape.to_static(), elements).array
-    return Literal(whole[tuple(map(slice, sizes))], shape)
+    full = Literal.from_layout_order(shape.to_static(), elements).array
+    return Literal(full[tuple(map(slice, sizes))], shape)
 
 
 def _whole(literal: Literal) -> Literal:
     """Return the literal padded with zeros to the bounds of its dynamic dimensions."""
     shape = literal.shape.to_static()
-    whole = np.zeros(shape.dimensions, shape.element_type.numpy_dtype)
-    whole[tuple(map(slice, literal.dynamic_sizes))] = literal.array
-    return Literal(whole, shape)
+    full = np.zeros(shape.dimensions, shape.element_type.numpy_dtype)
+    full[tuple(map(slice, literal.dynamic_sizes))] = literal.array
+    return Literal(full, shape)

@@ -96,19 +96,19 @@ class _ModuleReader:
         computation.unique_id = message.id
         computation.execution_thread = message.execution_thread or "main"
         computation.unmodelled = self.rest(message, _READ_FROM_COMPUTATIONS, "instructions")
-        found: dict[int, HloInstruction] = {}
+        by_id: dict[int, HloInstruction] = {}
         for part in message.instructions:
             local = part.id & LOCAL_ID
-            if local in found:
+            if local in by_id:
                 text = f"two instructions of %{computation.name} have the id {part.id}"
                 raise ParseError(text, rule="proto.unique-ids")
-            found[local] = self.instruction(part, found)
-        for local in sorted(found):
-            computation.add(found[local])
-        if message.root_id & LOCAL_ID not in found:
+            by_id[local] = self.instruction(part, by_id)
+        for local in sorted(by_id):
+            computation.add(by_id[local])
+        if message.root_id & LOCAL_ID not in by_id:
             text = f"computation %{computation.name} has no root with the id {message.root_id}"
             raise ParseError(text, rule="proto.root")
-        computation.root = found[message.root_id & LOCAL_ID]
+        computation.root = by_id[message.root_id & LOCAL_ID]
         _ = computation.parameters  # raises for duplicate and missing numbers
         return computation
 
@@ -135,7 +135,9 @@ class _ModuleReader:
             if by_id:
                 text = f"the schedule of %{computation.name} leaves out {len(by_id)} instructions"
                 raise ParseError(text, rule="proto.schedule")
-            order = {unique_id & LOCAL_ID: place for place, unique_id in enumerate(sequence.instruction_ids)}
+            order = {
+                unique_id & LOCAL_ID: position for position, unique_id in enumerate(sequence.instruction_ids)
+            }
             computation.reorder(sorted(done, key=lambda i: order[i.unique_id & LOCAL_ID]))
 
     # -- instructions
@@ -171,19 +173,19 @@ class _ModuleReader:
 
     def called(self, cls: type[Operation], ids: Iterable[int]) -> list[HloComputation]:
         """Return the computations with these ids, whose number must match the operation's roles."""
-        found: list[HloComputation] = []
+        computations: list[HloComputation] = []
         for number in ids:
             if number not in self.computations:
                 text = f"it calls computation {number}, which does not exist before it"
                 raise ParseError(text, rule="proto.computation")
-            found.append(self.computations[number])
+            computations.append(self.computations[number])
         least = sum(role.required for role in cls.roles)
         most = None if any(role.many for role in cls.roles) else len(cls.roles)
-        if len(found) < least or (most is not None and len(found) > most):
-            wanted = f"{least}" if least == most else f"{least} to {'any number' if most is None else most}"
-            text = f"{cls.opcode} calls {wanted} computations, got {len(found)}"
+        if len(computations) < least or (most is not None and len(computations) > most):
+            count = f"{least}" if least == most else f"{least} to {'any number' if most is None else most}"
+            text = f"{cls.opcode} calls {count} computations, got {len(computations)}"
             raise ParseError(text, rule="proto.computation-count")
-        return found
+        return computations
 
     def annotations(self, message: HloInstructionProto, instruction: HloInstruction) -> None:
         """Set the properties that every instruction may have."""
@@ -228,8 +230,8 @@ class _OperationReader:
         self.attributes = [
             (attribute.field, attribute.read) for attribute in cls.attributes if attribute.proto
         ]
-        own = {attribute.proto.partition(".")[0] for attribute in cls.attributes if attribute.proto}
-        self.fields = fields_of(HloInstructionProto, (*_READ_FROM_INSTRUCTIONS, *own))
+        fields = {attribute.proto.partition(".")[0] for attribute in cls.attributes if attribute.proto}
+        self.fields = fields_of(HloInstructionProto, (*_READ_FROM_INSTRUCTIONS, *fields))
         self.adapts = cls.canonical is not Operation.canonical
         self.plain = None if self.attributes else cls()
 

@@ -31,10 +31,10 @@ def fields_of(kind: type[Message], names: Iterable[str]) -> Fields:
 
 def has_unknown_fields(message: Message) -> bool:
     """Return whether the message, or one in it, has fields that are not in the schema."""
-    known: AnyMessage = type(message)()
-    known.CopyFrom(message)
-    known.DiscardUnknownFields()
-    return known.ByteSize() != message.ByteSize()
+    copy: AnyMessage = type(message)()
+    copy.CopyFrom(message)
+    copy.DiscardUnknownFields()
+    return copy.ByteSize() != message.ByteSize()
 
 
 def remainder(message: Message, unread: Container[str] = _NOTHING, *, skipped: str = "") -> bytes:
@@ -49,23 +49,23 @@ def remainder(message: Message, unread: Container[str] = _NOTHING, *, skipped: s
 
 
 def _remainder(message: AnyMessage, unread: Container[str] = _NOTHING, skipped: str = "") -> AnyMessage:
-    rest = type(message)()
+    remainder = type(message)()
     if len(UnknownFieldSet(message)):
-        rest.MergeFromString(_unknown_bytes(message))
+        remainder.MergeFromString(_unknown_bytes(message))
     for field, value in message.ListFields():
         if field.name in unread:
-            _copy(rest, field, value)
+            _copy(remainder, field, value)
         elif field.name == skipped or field.message_type is None or field.message_type.GetOptions().map_entry:
             continue
         elif field.is_repeated:
             parts = [_remainder(element) for element in value]
             if any(part.ByteSize() for part in parts):
-                getattr(rest, field.name).extend(parts)
+                getattr(remainder, field.name).extend(parts)
         else:
             part = _remainder(value)
             if part.ByteSize():
-                getattr(rest, field.name).CopyFrom(part)
-    return rest
+                getattr(remainder, field.name).CopyFrom(part)
+    return remainder
 
 
 def _copy(target: AnyMessage, field: Any, value: Any) -> None:

@@ -201,6 +201,6 @@ def _instruction_ids(computation: HloComputation, number: int) -> dict[HloInstru
             ids[instruction] = unique_id
             used.add(local_id(unique_id))
     following = (number << LOCAL_ID_BITS) + max(used, default=-1) + 1
-    for place, instruction in enumerate(fresh):
-        ids[instruction] = following + place
+    for position, instruction in enumerate(fresh):
+        ids[instruction] = following + position
     return ids

@@ -140,32 +140,32 @@ class ElementType:
     @staticmethod
     def parse(text: str) -> ElementType:
         """Return the type spelled `text` ("f32", "F32"); ParseError if there is none of that name."""
-        found = _BY_NAME.get(text) or _BY_NAME.get(text.lower())
-        if found is None:
+        element_type = _BY_NAME.get(text) or _BY_NAME.get(text.lower())
+        if element_type is None:
             raise ParseError(
                 f"unknown element type {text!r}; known are {', '.join(_BY_NAME)}", rule="element-type.known"
             )
-        return found
+        return element_type
 
     @staticmethod
     def from_dtype(dtype: object) -> ElementType:
         """Return the type of a numpy or ml_dtypes dtype, or of anything `np.dtype` takes; any byte order."""
         try:
-            wanted: DType = np.dtype(dtype)  # type: ignore[call-overload]
+            numpy_dtype: DType = np.dtype(dtype)  # type: ignore[call-overload]
         except TypeError as error:
             raise ShapeError(f"{dtype!r} is not a numpy dtype", rule="element-type.from-dtype") from error
-        found = _BY_DTYPE.get(wanted) or _BY_DTYPE.get(wanted.newbyteorder("="))
-        if found is None:
-            raise ShapeError(f"numpy's {wanted} has no element type", rule="element-type.from-dtype")
-        return found
+        element_type = _BY_DTYPE.get(numpy_dtype) or _BY_DTYPE.get(numpy_dtype.newbyteorder("="))
+        if element_type is None:
+            raise ShapeError(f"numpy's {numpy_dtype} has no element type", rule="element-type.from-dtype")
+        return element_type
 
     @staticmethod
     def from_number(number: int) -> ElementType:
         """Return the type numbered `number` in xla_data.proto's PrimitiveType."""
-        found = _BY_NUMBER.get(number)
-        if found is None:
+        element_type = _BY_NUMBER.get(number)
+        if element_type is None:
             raise ParseError(f"no element type has the number {number}", rule="element-type.known")
-        return found
+        return element_type
 
     @staticmethod
     def all() -> tuple[ElementType, ...]:

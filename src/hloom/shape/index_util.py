@@ -69,11 +69,11 @@ def CompareIndices(lhs: Sequence[int], rhs: Sequence[int]) -> int:
 
     Raises ShapeError for indices of different lengths.
     """
-    left, right = _integers(lhs), _integers(rhs)
-    if len(left) != len(right):
-        message = f"indices of one length are compared, got {list(left)} and {list(right)}"
+    first, second = _integers(lhs), _integers(rhs)
+    if len(first) != len(second):
+        message = f"indices of one length are compared, got {list(first)} and {list(second)}"
         raise ShapeError(message, rule="index.same-length")
-    return (left > right) - (left < right)
+    return (first > second) - (first < second)
 
 
 def _integers(index: Sequence[int]) -> tuple[int, ...]:

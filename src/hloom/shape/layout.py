@@ -118,8 +118,8 @@ class Layout(Displayed):
             object.__setattr__(self, field, tuple(getattr(self, field)))
         tiles = cast("tuple[Any, ...]", self.tiles)
         if any(not isinstance(tile, Tile) for tile in tiles):
-            given = tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in tiles)
-            object.__setattr__(self, "tiles", given)
+            converted = tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in tiles)
+            object.__setattr__(self, "tiles", converted)
         rank = len(self.minor_to_major)
         if sorted(self.minor_to_major) != list(range(rank)):
             raise ShapeError(

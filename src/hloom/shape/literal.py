@@ -221,9 +221,9 @@ class Literal:
             return b""
         array = self.array
         if array.shape != self.shape.dimensions:
-            whole = np.zeros(self.shape.dimensions, array.dtype)
-            whole[tuple(map(slice, array.shape))] = array
-            array = whole
+            full = np.zeros(self.shape.dimensions, array.dtype)
+            full[tuple(map(slice, array.shape))] = array
+            array = full
         fill = padding_element(self.shape)
         elements = to_physical(self.shape, array, fill)
         return pack_elements(elements, self.shape.element_type, self.shape.element_bits)
@@ -231,20 +231,20 @@ class Literal:
     @staticmethod
     def from_bytes(shape: Shape, data: bytes | bytearray | memoryview) -> Literal:
         """Return the literal whose `to_bytes` is `data`, padding ignored. ParseError for a wrong length."""
-        whole = bytes(data)
+        content = bytes(data)
         if shape.is_tuple:
             literals: list[Literal] = []
             start = 0
             for number, child in enumerate(shape.tuple_shapes):
                 last = number == len(shape.tuple_shapes) - 1
-                end = len(whole) if last else start + child.byte_size
-                literals.append(Literal.from_bytes(child, whole[start:end]))
+                end = len(content) if last else start + child.byte_size
+                literals.append(Literal.from_bytes(child, content[start:end]))
                 start = end
             return _restore(shape, tuple(literals))
         if shape.is_token:
             return Literal.token()
         count = physical_form(shape).element_count
-        elements = unpack_elements(whole, shape.element_type, shape.element_bits, count)
+        elements = unpack_elements(content, shape.element_type, shape.element_bits, count)
         array = np.ascontiguousarray(from_physical(shape, elements))
         return Literal(array.reshape(shape.dimensions), shape)
 

@@ -61,9 +61,11 @@ def parse_literal_at(text: str, position: int, shape: Shape) -> tuple[Literal, i
         return scanner.other(shape), scanner.position
     if len(shape.dimensions) > _MOST_DIMENSIONS:
         raise ShapeError(f"literals have at most 64 dimensions; {shape} has more", rule="shape.rank")
-    known = _plain_array(text, position, shape) if shape.dimensions else _plain_scalar(text, position, shape)
-    if known is not None:
-        return known
+    literal = (
+        _plain_array(text, position, shape) if shape.dimensions else _plain_scalar(text, position, shape)
+    )
+    if literal is not None:
+        return literal
     scanner = _Scanner(text, position)
     return scanner.array(shape), scanner.position
 
@@ -72,11 +74,11 @@ def parse_literal_at(text: str, position: int, shape: Shape) -> tuple[Literal, i
 
 
 def _plain_scalar(text: str, position: int, shape: Shape) -> tuple[Literal, int] | None:
-    found = _SCALAR.match(text, position)
-    if found is None:
+    match = _SCALAR.match(text, position)
+    if match is None:
         return None
     try:
-        return _scalar(found[1], shape), found.end()
+        return _scalar(match[1], shape), match.end()
     except HloError:
         return None
 
@@ -88,10 +90,10 @@ def _scalar(text: str, shape: Shape) -> Literal:
 
 def _plain_array(text: str, position: int, shape: Shape) -> tuple[Literal, int] | None:
     """Return the array if the text is plain: its braces and commas match the shape, its numbers are plain."""
-    found = _PLAIN.match(text, position)
-    assert found is not None
-    last = _LAST_BRACE.search(text, position, found.end())
-    end = last.start() + 1 if last is not None else text.rfind("}", position, found.end()) + 1
+    match = _PLAIN.match(text, position)
+    assert match is not None
+    last = _LAST_BRACE.search(text, position, match.end())
+    end = last.start() + 1 if last is not None else text.rfind("}", position, match.end()) + 1
     element_type = shape.element_type
     if not end or shape.is_unbounded or not _may_fit(shape.dimensions, end - position):
         return None
@@ -294,16 +296,16 @@ class _Scanner(CharacterScanner):
         if self.peek() in ("{", "("):
             self.fail(f"an element of type {element_type}", "literal.nesting")
         start = self.position
-        found = _TOKEN.match(self.text, start)
-        after = "" if found is None else self.text[found.end() : found.end() + 1]
-        if found is None or (found["number"] and (after.isalnum() or after in ("_", "."))):
+        match = _TOKEN.match(self.text, start)
+        after = "" if match is None else self.text[match.end() : match.end() + 1]
+        if match is None or (match["number"] and (after.isalnum() or after in ("_", "."))):
             self.fail(f"a number of type {element_type}", "literal.number")
-        self.position = found.end()
+        self.position = match.end()
         self.places.append(start)
         if element_type.is_floating:
-            self.values.append(self.floating(found, element_type))
+            self.values.append(self.floating(match, element_type))
         else:
-            self.values.append(self.integer(found, element_type))
+            self.values.append(self.integer(match, element_type))
 
     def floating(self, token: re.Match[str], element_type: ElementType) -> float:
         if token[0] in ("true", "false"):

@@ -111,10 +111,10 @@ def _formatted(elements: Array, element_type: ElementType) -> list[str]:
         few = f"%.{6 if element_type is F32 else 15}g"
         texts = [few % number for number in numbers]
         back = np.array(list(map(float, texts))).astype(elements.dtype)
-        for place in np.flatnonzero((back != elements) & ~np.isnan(values)).tolist():
-            texts[place] = f"{numbers[place]:.{most}g}"
-    for place in np.flatnonzero(np.isnan(values)).tolist():
-        texts[place] = _nan_text(elements[place : place + 1], element_type)
+        for position in np.flatnonzero((back != elements) & ~np.isnan(values)).tolist():
+            texts[position] = f"{numbers[position]:.{most}g}"
+    for position in np.flatnonzero(np.isnan(values)).tolist():
+        texts[position] = _nan_text(elements[position : position + 1], element_type)
     return texts
 
 

@@ -29,15 +29,15 @@ def bit_patterns(array: Array, element_type: ElementType) -> Array:
 def pack_elements(array: Array, element_type: ElementType, bits: int) -> bytes:
     """Pack a 1-D array into bytes at `bits` per element; `bits` is at least the width of the type."""
     patterns = bit_patterns(array, element_type)
-    whole = 8 * element_type.bytes
-    if bits == whole:
+    container_bits = 8 * element_type.bytes
+    if bits == container_bits:
         return patterns.astype(patterns.dtype.newbyteorder("<"), copy=False).tobytes()
     if bits in (1, 2, 4):
         return _pack_fractions(patterns, bits).tobytes()
     octets = patterns.astype(patterns.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-    stream = np.unpackbits(octets.reshape(len(array), whole // 8), axis=1, bitorder="little")
+    stream = np.unpackbits(octets.reshape(len(array), container_bits // 8), axis=1, bitorder="little")
     sized = np.zeros((len(array), bits), np.uint8)
-    sized[:, : min(bits, whole)] = stream[:, :bits]
+    sized[:, : min(bits, container_bits)] = stream[:, :bits]
     return np.packbits(sized.reshape(-1), bitorder="little").tobytes()
 
 
@@ -52,15 +52,15 @@ def unpack_elements(data: bytes, element_type: ElementType, bits: int, count: in
             f"{count} elements of {element_type}, {bits} bits each, take {expected} bytes, got {len(data)}",
             rule="literal.byte-size",
         )
-    whole = 8 * element_type.bytes
+    container_bits = 8 * element_type.bytes
     octets = np.frombuffer(data, np.uint8)
-    if bits != whole:
+    if bits != container_bits:
         if bits in (1, 2, 4):
             octets = _unpack_fractions(octets, bits, count)
         else:
             stream = np.unpackbits(octets, count=count * bits, bitorder="little").reshape(count, bits)
-            sized = np.zeros((count, whole), np.uint8)
-            sized[:, : min(bits, whole)] = stream[:, :whole]
+            sized = np.zeros((count, container_bits), np.uint8)
+            sized[:, : min(bits, container_bits)] = stream[:, :container_bits]
             octets = np.packbits(sized.reshape(-1), bitorder="little")
     return _elements_of(octets, element_type)
 

@@ -62,13 +62,13 @@ def parse_shape_at(text: str, position: int) -> tuple[Shape, int]:
 def _known_shape(text: str, position: int) -> tuple[Shape, int] | None:
     """Look up the shape at `position` by its text; return None if its extent or form needs the scanner."""
     array = _ARRAY.match(text, position)
-    found = array or _FLAT_TUPLE.match(text, position)
-    if found is None or len(found[0]) > _LONGEST_KEPT_TEXT:
+    match = array or _FLAT_TUPLE.match(text, position)
+    if match is None or len(match[0]) > _LONGEST_KEPT_TEXT:
         return None
     if array is not None and array[0][-1] == "]" and _LAYOUT_AHEAD.match(text, array.end()):
         return None
     try:
-        return _shape_of_text(found[0]), found.end()
+        return _shape_of_text(match[0]), match.end()
     except HloError:
         return None  # the scanner refuses it again, with the place in the whole text
 
@@ -118,13 +118,13 @@ class _Scanner(CharacterScanner):
 
     def integer(self) -> int:
         self.peek()
-        found = _INTEGER.match(self.text, self.position)
-        if found is None:
+        match = _INTEGER.match(self.text, self.position)
+        if match is None:
             self.fail("an integer", "shape.text-integer")
-        value = int(found[0]) if len(found[0]) < 21 else _INT64_END
+        value = int(match[0]) if len(match[0]) < 21 else _INT64_END
         if not -_INT64_END <= value < _INT64_END:
             self.fail("an integer of 64 bits", "shape.text-integer")
-        self.position = found.end()
+        self.position = match.end()
         return value
 
     def integers(self, close: str) -> tuple[int, ...]:
@@ -139,11 +139,11 @@ class _Scanner(CharacterScanner):
 
     def word(self) -> str:
         self.peek()
-        found = _WORD.match(self.text, self.position)
-        if found is None:
+        match = _WORD.match(self.text, self.position)
+        if match is None:
             self.fail("a shape", "shape.text-form")
-        self.position = found.end()
-        return found[0]
+        self.position = match.end()
+        return match[0]
 
     def read(self) -> tuple[Shape, int]:
         """Read the shape character by character; return it and the position after it."""
@@ -177,9 +177,9 @@ class _Scanner(CharacterScanner):
         start = self.position
         name = self.word()
         if name == "b" and self.take("("):
-            held = self.shape()
+            element_shape = self.shape()
             self.expect(")", "after the shape in a buffer")
-            return self.placed(start, lambda: Shape.buffer(held))
+            return self.placed(start, lambda: Shape.buffer(element_shape))
         if name.lower() in ("tuple", "buffer"):
             self.fail("an element type", "element-type.known", start)
         element_type: ElementType = self.placed(start, lambda: ElementType.parse(name))
@@ -273,18 +273,18 @@ class _Scanner(CharacterScanner):
             start = self.position
             word = self.word()
             if word.upper() not in PaddingValue.__members__:
-                known = ", ".join(value.name.lower() for value in PaddingValue)
-                self.fail(f"a padding value ({known})", "layout.padding-value", start)
+                words = ", ".join(value.name.lower() for value in PaddingValue)
+                self.fail(f"a padding value ({words})", "layout.padding-value", start)
             fields["padding_value"] = PaddingValue[word.upper()]
         self.expect(")", "after the padding")
 
     def letter(self, name: str) -> bool:
         """Consume the component name if it is the next word."""
         self.peek()
-        found = _WORD.match(self.text, self.position)
-        if found is None or found[0] != name:
+        match = _WORD.match(self.text, self.position)
+        if match is None or match[0] != name:
             return False
-        self.position = found.end()
+        self.position = match.end()
         return True
 
     def in_parentheses(self) -> int:
@@ -317,10 +317,10 @@ class _Scanner(CharacterScanner):
         self.expect(")", "after the dimension level types")
 
     def tiles(self) -> tuple[Tile, ...]:
-        found: list[Tile] = []
-        while self.peek() == "(" or not found:
-            found.append(self.tile())
-        return tuple(found)
+        parsed: list[Tile] = []
+        while self.peek() == "(" or not parsed:
+            parsed.append(self.tile())
+        return tuple(parsed)
 
     def tile(self) -> Tile:
         start = self.position
@@ -339,10 +339,10 @@ class _Scanner(CharacterScanner):
         return tuple(sizes)
 
     def split_configs(self) -> tuple[SplitConfig, ...]:
-        found: list[SplitConfig] = []
-        while self.peek() == "(" or not found:
+        configs: list[SplitConfig] = []
+        while self.peek() == "(" or not configs:
             self.expect("(", "before a split")
             dimension = self.integer()
             self.expect(":", "after the split dimension")
-            found.append(SplitConfig(dimension, self.integers(")")))
-        return tuple(found)
+            configs.append(SplitConfig(dimension, self.integers(")")))
+        return tuple(configs)

@@ -34,8 +34,8 @@ def _origin(cursor: Cursor, instruction: HloInstruction) -> None:
 
 
 def _statistics(cursor: Cursor, instruction: HloInstruction) -> None:
-    found = Statistics.parse(cursor)
-    instruction.statistics = found if found.values else None
+    statistics = Statistics.parse(cursor)
+    instruction.statistics = statistics if statistics.values else None
 
 
 READERS: Final[dict[str, Reader]] = {

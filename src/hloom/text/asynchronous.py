@@ -107,8 +107,8 @@ def wrap(
     """Replace an instruction, parsed with attributes of the wrapped operation, by an async-start of it."""
     start = REGISTRY[START]
     _check_form(parser, instruction, position)
-    own = {a.field for a in start.attributes} - {a.field for a in wrapped.attributes}
-    inner = read._replace(fields={f: v for f, v in read.fields.items() if f not in own})
+    start_fields = {a.field for a in start.attributes} - {a.field for a in wrapped.attributes}
+    inner = read._replace(fields={f: v for f, v in read.fields.items() if f not in start_fields})
     operation, called = parser.made(wrapped, inner, position)
     check_arity(wrapped, len(instruction.operands))
     computation = HloComputation("async_wrapped")
@@ -122,7 +122,7 @@ def wrap(
     root = HloInstruction(wrapped.opcode, operation, instruction.shape.tuple_shapes[1], parameters, called)
     computation.add(root, root=True)
     parser.computations.append(computation)
-    instruction.operation = start(**{f: v for f, v in read.fields.items() if f in own})
+    instruction.operation = start(**{f: v for f, v in read.fields.items() if f in start_fields})
     instruction.called_computations = (computation,)
 
 

@@ -103,27 +103,29 @@ class FastLines:
             about = self._metadata_of(metadata)
             if "#" in operands and not declaration.in_parentheses:
                 self._add_elements(computation, operands)
-            found = self._instruction(declaration, name, parse_shape(shape), operands, attributes + others)
+            instruction = self._instruction(
+                declaration, name, parse_shape(shape), operands, attributes + others
+            )
         except (HloError, KeyError):
             return None
-        if found is None:
+        if instruction is None:
             return None
         start = line.start(2)
-        found.position = start - (cursor.text[start - 1] == "%")
-        found.metadata = about
-        parser.names[name] = found
-        computation.add(found)
+        instruction.position = start - (cursor.text[start - 1] == "%")
+        instruction.metadata = about
+        parser.names[name] = instruction
+        computation.add(instruction)
         cursor.position = line.end()
-        return found, root is not None
+        return instruction, root is not None
 
     def _metadata_of(self, text: str | None) -> OpMetadata | None:
         if text is None:
             return None
-        known = self._metadata.get(text)
-        if known is None:
-            known = OpMetadata.parse_printed(text) or _whole(Cursor(text), OpMetadata.parse)
-            self._metadata[text] = known
-        return known
+        metadata = self._metadata.get(text)
+        if metadata is None:
+            metadata = OpMetadata.parse_printed(text) or _whole(Cursor(text), OpMetadata.parse)
+            self._metadata[text] = metadata
+        return metadata
 
     def _declaration(self, opcode: str) -> _Declaration | None:
         cls = REGISTRY.get(opcode)
@@ -131,7 +133,7 @@ class FastLines:
             return None
         names = cls.operand_names
         varies = bool(names) and names[-1].startswith("*")
-        made = _Declaration(
+        declaration = _Declaration(
             cls,
             len(names) - varies,
             1 << 62 if varies else len(names),
@@ -141,8 +143,8 @@ class FastLines:
             {role.name: role for role in cls.roles},
             cls.canonical is not Operation.canonical,
         )
-        self._declarations[opcode] = made
-        return made
+        self._declarations[opcode] = declaration
+        return declaration
 
     def _instruction(
         self, declaration: _Declaration, name: str, shape: Shape, operand_text: str, attribute_text: str
@@ -197,15 +199,15 @@ class FastLines:
         operands: list[HloInstruction] = []
         position = 0
         while position < len(text):
-            found = _SHAPED_OPERAND.match(text, position)
-            if found is None:
+            match = _SHAPED_OPERAND.match(text, position)
+            if match is None:
                 raise KeyError(text)
-            operand = names[found[2]]
-            stated = parse_shape(found[1])
-            if stated is not operand.shape and not stated.compatible(operand.shape):
+            operand = names[match[2]]
+            shape = parse_shape(match[1])
+            if shape is not operand.shape and not shape.compatible(operand.shape):
                 raise KeyError(text)
             operands.append(operand)
-            position = found.end()
+            position = match.end()
         if text.endswith(", "):
             raise KeyError(text)
         return operands

@@ -152,7 +152,7 @@ def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
     while not cursor.accept("}"):
         lost = OriginalArray.parse(cursor) or OriginalArray("")
         cursor.expect(":")
-        kept = OriginalArray.parse(cursor) or OriginalArray("")
+        recovered = OriginalArray.parse(cursor) or OriginalArray("")
         module = None
         if cursor.accept(","):
             start = cursor.position
@@ -162,7 +162,7 @@ def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
                 raise cursor.error(
                     f"in a recovery module: {error.message}", rule=error.rule, position=start
                 ) from None
-        config.recovery_table.setdefault(lost, (kept, module))
+        config.recovery_table.setdefault(lost, (recovered, module))
 
 
 _READERS: Final[dict[str, Reader]] = {
@@ -234,11 +234,11 @@ def _index_text(index: ShapeIndex) -> str:
 def _recovery_table_text(config: ModuleConfig) -> str:
     lines = ["{"]
     table = sorted(config.recovery_table.items(), key=lambda entry: (entry[0].instruction, entry[0].index))
-    for lost, (kept, module) in table:
+    for lost, (recovered, module) in table:
         if module is None:
-            lines.append(f"  {lost.text()} : {kept.text()}")
+            lines.append(f"  {lost.text()} : {recovered.text()}")
             continue
-        lines.append(f"  {lost.text()} : {kept.text()},")
+        lines.append(f"  {lost.text()} : {recovered.text()},")
         program = "\n".join("    " + line if line else "" for line in module.to_text().split("\n"))
         lines.append(f'  "\n{program}\n  "')
     return "\n".join([*lines, "}"]) + "\n"

@@ -294,7 +294,7 @@ class InstructionParser:
         The short form of an async-start takes the attributes of the wrapped operation in addition to its own.
         """
         cursor = self.cursor
-        known = {a.name: a for a in (*cls.attributes, *target.attributes) if a.field not in read.fields}
+        by_name = {a.name: a for a in (*cls.attributes, *target.attributes) if a.field not in read.fields}
         roles = {role.name: role for role in target.roles}
         chained = cls.opcode in asynchronous.CHAINED
         if chained and not short:
@@ -308,8 +308,8 @@ class InstructionParser:
                 message = f"attribute {key!r} is given twice"
                 raise cursor.error(message, rule="text.attribute-twice", position=start)
             seen.add(key)
-            if key in known:
-                read.fields[known[key].field] = known[key].codec.parse(cursor)
+            if key in by_name:
+                read.fields[by_name[key].field] = by_name[key].codec.parse(cursor)
             elif key in roles:
                 self._callee = self._signature(instruction, target)
                 read.called[key] = self._computations(many=roles[key].many)
@@ -320,7 +320,7 @@ class InstructionParser:
             elif chained and key == "async_execution_thread":
                 read = read._replace(thread=cursor.string())
             else:
-                allowed = sorted({*known, *roles, *NAMES})
+                allowed = sorted({*by_name, *roles, *NAMES})
                 message = (
                     f"unexpected attribute {key!r}; {cls.opcode} takes {', '.join(allowed)}"
                     f"{did_you_mean(key, allowed)}"
@@ -355,16 +355,16 @@ class InstructionParser:
         cursor = self.cursor
         if not many:
             return [self._computation()]
-        found: list[HloComputation] = []
+        computations: list[HloComputation] = []
         cursor.expect("{")
         if cursor.accept("}"):
-            return found
+            return computations
         while True:
-            found.append(self._computation())
+            computations.append(self._computation())
             if not cursor.accept(","):
                 break
         cursor.expect("}")
-        return found
+        return computations
 
     def _computation(self) -> HloComputation:
         """Parse the name of a computation that was defined before, or a body in braces."""

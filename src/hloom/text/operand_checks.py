@@ -43,10 +43,13 @@ def _broadcast(instruction: HloInstruction) -> Problem:
 
 
 def _tuple(instruction: HloInstruction) -> Problem:
-    stated, given = len(instruction.shape.tuple_shapes), len(instruction.operands)
-    if stated == given:
+    element_count, operand_count = len(instruction.shape.tuple_shapes), len(instruction.operands)
+    if element_count == operand_count:
         return None
-    return "instruction.shape-matches", f"the shape has {stated} elements, got {given} operands"
+    return (
+        "instruction.shape-matches",
+        f"the shape has {element_count} elements, got {operand_count} operands",
+    )
 
 
 def _pairs(instruction: HloInstruction) -> Problem:
@@ -74,8 +77,8 @@ def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
         packed = len(operands) == before + 1 and operands[before].shape.rank == 1
         if packed or len(operands) == before + rank:
             return None
-        given = len(operands) - before
-        return "start-indices-count", f"{rank} dimensions need {rank} start indices, got {given}"
+        count = len(operands) - before
+        return "start-indices-count", f"{rank} dimensions need {rank} start indices, got {count}"
 
     return check
 
@@ -88,13 +91,13 @@ def _one_dimension(instruction: HloInstruction) -> Problem:
 
 def _conditional(instruction: HloInstruction) -> Problem:
     index = instruction.operands[0].shape
-    branches, given = len(instruction.called_computations), len(instruction.operands) - 1
+    branches, argument_count = len(instruction.called_computations), len(instruction.operands) - 1
     if not index.is_scalar or index.element_type not in (PRED, S32):
         return "branch-index", f"the first operand of a conditional must be pred[] or s32[], got {index}"
     if not branches or (index.element_type is PRED and branches != 2):
         return "branch-count", f"{index} does not select one of {branches} branches"
-    if branches != given:
-        return "operand-count", f"{branches} branches need {branches} operands, got {given}"
+    if branches != argument_count:
+        return "operand-count", f"{branches} branches need {branches} operands, got {argument_count}"
     return None
 
 

@@ -136,9 +136,9 @@ class ModuleParser:
         start = cursor.position
         if _ENTRY.match(cursor.text, start):
             return True
-        found = cursor.match(_FIRST_WORD) is not None and cursor.peek("{")
+        opens = cursor.match(_FIRST_WORD) is not None and cursor.peek("{")
         cursor.position = start
-        return found
+        return opens
 
     # -- computations
 
@@ -223,12 +223,12 @@ class ModuleParser:
         module.name = "_"
         module.config.is_scheduled = True
         computation = HloComputation("_")
-        made: list[HloInstruction] = []
+        created: list[HloInstruction] = []
 
         def create_missing(name: str, shape: Shape) -> HloInstruction:
-            operation = REGISTRY["parameter"](parameter_number=len(made))  # type: ignore[call-arg]
-            parameter = HloInstruction(name or f"_{len(made)}", operation, shape)
-            made.append(parameter)
+            operation = REGISTRY["parameter"](parameter_number=len(created))  # type: ignore[call-arg]
+            parameter = HloInstruction(name or f"_{len(created)}", operation, shape)
+            created.append(parameter)
             parser.names[parameter.name] = parameter
             return computation.add(parameter)
 

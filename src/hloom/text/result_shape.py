@@ -76,8 +76,8 @@ def _with_layout_of(shape: Shape, source: Shape) -> Shape:
 
 def _transposed(layout: Layout, permutation: tuple[int, ...]) -> Layout:
     """Return the layout in which a transposition moves no element."""
-    place = {source: number for number, source in enumerate(permutation)}
-    return replace(layout, minor_to_major=tuple(place[d] for d in layout.minor_to_major))
+    result_dimension = {source: number for number, source in enumerate(permutation)}
+    return replace(layout, minor_to_major=tuple(result_dimension[d] for d in layout.minor_to_major))
 
 
 # -- operations whose shape follows from the operands even if the text states another

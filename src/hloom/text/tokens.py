@@ -141,17 +141,17 @@ class Scanner:
 def tokens(text: str, start: int, end: int, scanner: Scanner | None = None) -> Iterator[Token]:
     """Yield the tokens of ``text[start:end]``, which begins with a statement; ``scanner`` keeps the state."""
     scanner = scanner or Scanner()
-    for found in _LEXEME.finditer(text, start, end):
-        at = found.start()
-        match found.lastgroup:
+    for match in _LEXEME.finditer(text, start, end):
+        at = match.start()
+        match match.lastgroup:
             case "opaque":
-                yield Token(Kind.OPAQUE, at, found.end(), found[0], scanner.key)
+                yield Token(Kind.OPAQUE, at, match.end(), match[0], scanner.key)
             case "type":
-                yield Token(Kind.TYPE, at, found.end(), found[0], scanner.key)
+                yield Token(Kind.TYPE, at, match.end(), match[0], scanner.key)
             case "mark":
-                scanner.mark(found[0])
+                scanner.mark(match[0])
             case _:
-                word, after = found["word"], found["after"]
+                word, after = match["word"], match["after"]
                 begins_line = (
                     after.endswith("=")
                     and not text[text.rfind("\n", 0, at) + 1 : at].replace("ROOT", "").strip()
@@ -169,5 +169,5 @@ def statement_at(text: str, offset: int) -> tuple[int, int]:
     while start and STATEMENT.match(text, start) is None:
         start = text.rfind("\n", 0, start - 1) + 1
     line_end = text.find("\n", offset)
-    found = STATEMENT.search(text, line_end + 1) if line_end >= 0 else None
-    return start, found.start() if found else len(text)
+    match = STATEMENT.search(text, line_end + 1) if line_end >= 0 else None
+    return start, match.start() if match else len(text)

@@ -122,15 +122,15 @@ class _TolerantInstructions(InstructionParser):
         shape = None if head is None else _shape_at(cursor.text, head.end())
         name = head[1] if head is not None else ""
         fresh = bool(name) and name not in self.names
-        made = HloInstruction(name if fresh else f"_unread_{start}", UNFINISHED, shape or NO_SHAPE)
-        draft.stand_ins.add(made)
+        instruction = HloInstruction(name if fresh else f"_unread_{start}", UNFINISHED, shape or NO_SHAPE)
+        draft.stand_ins.add(instruction)
         if shape is None:
-            self._shapeless.add(made.name)
+            self._shapeless.add(instruction.name)
         if fresh and head is not None:
-            made.position = head.start(1) - (cursor.text[head.start(1) - 1] == "%")
-            self.names[name] = made
+            instruction.position = head.start(1) - (cursor.text[head.start(1) - 1] == "%")
+            self.names[name] = instruction
         is_root = ROOT.match(cursor.text, start) is not None and not has_root
-        return computation.add(made), is_root
+        return computation.add(instruction), is_root
 
 
 class _TolerantModule(ModuleParser):
@@ -179,9 +179,9 @@ class _TolerantModule(ModuleParser):
             super().computation()
         except HloError as error:
             self._draft.errors.append(error)
-            found = _FIRST_NAME.match(cursor.text, start)
-            if found:
-                self._lost.add(found[1])
+            match = _FIRST_NAME.match(cursor.text, start)
+            if match:
+                self._lost.add(match[1])
             cursor.position = _next(_NEXT_COMPUTATION, cursor.text, max(cursor.position, start + 1), start)
             if cursor.position >= cursor.end and not self.parser.computations:
                 raise ParseError(error.message) from error  # nothing can be assembled
@@ -197,9 +197,9 @@ class _TolerantModule(ModuleParser):
 
 def _next(pattern: re.Pattern[str], text: str, position: int, start: int) -> int:
     """Return the position of the pattern's next group ``next``, without blanks; the end if there is none."""
-    for found in pattern.finditer(text, position):
-        if found["next"] is not None:
-            at = found.end() - len(found[0].lstrip())
+    for match in pattern.finditer(text, position):
+        if match["next"] is not None:
+            at = match.end() - len(match[0].lstrip())
             if at > start or text[at] == "}":
                 return at
     return len(text)
@@ -208,8 +208,8 @@ def _next(pattern: re.Pattern[str], text: str, position: int, start: int) -> int
 def _is_header(text: str, position: int) -> bool:
     """Return whether a computation begins here, so that the one before it has no closing brace."""
     start = text.rfind("\n", 0, position) + 1
-    found = _NEXT_COMPUTATION.match(text, start)
-    return found is not None and found["next"] is not None and not text[start:position].strip()
+    match = _NEXT_COMPUTATION.match(text, start)
+    return match is not None and match["next"] is not None and not text[start:position].strip()
 
 
 def _shape_at(text: str, position: int) -> Shape | None:

@@ -179,12 +179,12 @@ class _Planner:
     # -- sizes
 
     def _refused(self) -> EvaluationError:
-        wanted = ", ".join(_notation(a) for a in self.routine.operands)
-        made = ", ".join(_notation(a) for a in self.routine.results)
+        operands = ", ".join(_notation(a) for a in self.routine.operands)
+        results = ", ".join(_notation(a) for a in self.routine.results)
         shapes = ", ".join(map(str, self.operands)), ", ".join(map(str, self.results))
         message = (
-            f"{self.prefix}{self.routine.name} maps ({wanted}) of type {self.types['t']} to ({made}), behind "
-            f"equal batch dimensions; got ({shapes[0]}) and ({shapes[1]})"
+            f"{self.prefix}{self.routine.name} maps ({operands}) of type {self.types['t']} to ({results}), "
+            f"behind equal batch dimensions; got ({shapes[0]}) and ({shapes[1]})"
         )
         return EvaluationError(message, rule="custom-call.operands")
 
@@ -212,12 +212,12 @@ class _Planner:
     def _check_sizes(self) -> None:
         """Check the sizes that follow from others, and add those that no array of the program has."""
         for letter, size in self.routine.sizes.items():
-            wanted = size(self.sizes, self.attributes)
-            if wanted is not None and self.sizes.setdefault(letter, wanted) != wanted:
+            expected = size(self.sizes, self.attributes)
+            if expected is not None and self.sizes.setdefault(letter, expected) != expected:
                 raise self._refused()
         if self.routine.columns_at_least is not None:
-            more, fewer = self.routine.columns_at_least
-            if self.sizes[more] < self.sizes[fewer]:
+            tall, fewer = self.routine.columns_at_least
+            if self.sizes[tall] < self.sizes[fewer]:
                 raise self._refused()
         if max((0, *self.sizes.values())) >= 1 << 31:
             raise self._refused()
@@ -250,22 +250,22 @@ class _Planner:
     def _query(self, words: Sequence[str], queried: Sequence[str]) -> None:
         """Add the workspaces, of the lengths that the routine wants."""
         kinds = {"work": "t", "rwork": "r", "iwork": "i"}
-        wanted = {word: np.zeros(1, self.types[kinds[word]]) for word in queried}
+        workspaces = {word: np.zeros(1, self.types[kinds[word]]) for word in queried}
         unused = np.zeros(8, np.complex128)
         pointers: list[int | None] = []
-        held: list[object] = [unused]
+        owners: list[object] = [unused]
         for word in words:
-            if word in wanted:
-                pointers.append(wanted[word].ctypes.data)
-            elif word[1:] in wanted:
-                pointers.append(_held(struct.pack("i", -1), held))
+            if word in workspaces:
+                pointers.append(workspaces[word].ctypes.data)
+            elif word[1:] in workspaces:
+                pointers.append(_held(struct.pack("i", -1), owners))
             elif word in self.rooms or "+" in word:
                 pointers.append(unused.ctypes.data)
             else:
                 argument = self._argument(word, {})
-                pointers.append(_held(argument, held) if isinstance(argument, bytes) else None)
+                pointers.append(_held(argument, owners) if isinstance(argument, bytes) else None)
         library_routine(self.prefix + self.routine.name, len(words))(*pointers)
-        for word, array in wanted.items():
+        for word, array in workspaces.items():
             self.rooms[word] = Room((max(1, int(array[0].real)),), array.dtype)
 
     def _argument(self, word: str, numbers: Mapping[str, int]) -> Argument:

@@ -53,8 +53,8 @@ def _run(call: LapackCall, arrays: Sequence[Array]) -> None:
         assert call.info is not None
         arrays[call.info][...] = INFO_NOT_FINITE
         return
-    held: list[object] = []
-    pointers = [_pointer(argument, arrays, held) for argument in call.arguments]
+    owners: list[object] = []
+    pointers = [_pointer(argument, arrays, owners) for argument in call.arguments]
     routine(call.routine, len(pointers))(*pointers)
     for pairs in call.pairs:
         _unpack(pairs, arrays)

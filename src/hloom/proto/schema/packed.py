@@ -17,20 +17,20 @@ def packed_bytes(message: Message, field: str) -> bytes:
     """Return the contiguous little-endian elements of a repeated float, double or bool field."""
     number = message.DESCRIPTOR.fields_by_name[field].number
     wire = message.SerializeToString()
-    position, found = 0, b""
+    position, encoded = 0, b""
     while position < len(wire):
         tag, position = _read_varint(wire, position)
         wire_type = tag & 7
         if wire_type == _LENGTH_DELIMITED:
             size, position = _read_varint(wire, position)
             if tag >> 3 == number:
-                found += wire[position : position + size]
+                encoded += wire[position : position + size]
             position += size
         elif wire_type in _FIXED_WIDTHS:
             position += _FIXED_WIDTHS[wire_type]
         else:
             _, position = _read_varint(wire, position)
-    return found
+    return encoded
 
 
 def append_packed_bytes(message: Message, field: str, elements: bytes) -> None:
