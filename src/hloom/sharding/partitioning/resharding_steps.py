@@ -69,7 +69,7 @@ class Resharder:
             if d is not None:
                 return self.collectives.reduce_scatter(value, Add(), d, want.groups([d], fixed))
             value = self.collectives.all_reduce(value, Add(), have.reduction_groups(fixed))
-            have = have.reduced()
+            return self.reshard(value, shape, have.reduced(), want, fixed)
         if placed := tiles_as_partial_sums(have, want):
             return _in_zeros(value, shape, have, placed)
         steps, _ = plan(dimensions, have.reduced(), want.reduced(), fixed)

@@ -76,7 +76,7 @@ def compile_ahead(
     ``aot.name``, ``aot.threads``, and by the rules that the program breaks.
     """
     module.verify()
-    chosen = _c_name(name or module.name, given=bool(name))
+    prefix = _c_name(name or module.name, given=bool(name))
     if not 1 <= threads <= MOST_THREADS:
         raise HloError(f"--threads is 1 to {MOST_THREADS}, got {threads}", rule="aot.threads")
     _check_shapes(module)
@@ -84,11 +84,11 @@ def compile_ahead(
     program = emit_program(optimize(module), machine, interruptible=False)
     if program.host_calls:
         described = ", ".join(f"%{i.name} ({i.opcode})" for i in program.host_calls[:8])
-        more = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
-        message = f"the program calls Python while it runs, for {described}{more}"
+        suffix = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
+        message = f"the program calls Python while it runs, for {described}{suffix}"
         raise HloError(message, rule="aot.host-call")
     threaded = threads > 1 and hloom_parallel.name in program.module.declarations
-    text = _object_text(program, chosen, threads, threaded)
+    text = _object_text(program, prefix, threads, threaded)
     check_intrinsics(program.module, machine)
     linked, linked_names = pool_code(machine) if threaded else ("", [])
     code = generate(
@@ -98,8 +98,8 @@ def compile_ahead(
         linked=linked,
         internal=(hloom_parallel.name, hloom_pool_stop.name) if threaded else (),
     )
-    header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)
-    return CompiledObject(chosen, code, header, program.temp_bytes)
+    header = header_text(module, machine, prefix, temp_bytes=program.temp_bytes, threads=threads)
+    return CompiledObject(prefix, code, header, program.temp_bytes)
 
 
 def _c_name(name: str, *, given: bool) -> str:
@@ -108,8 +108,12 @@ def _c_name(name: str, *, given: bool) -> str:
         return name
     if given:
         raise HloError(f"--name is a C identifier that is not reserved, got {name!r}", rule="aot.name")
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return made if re.match("[A-Za-z_]", made) and made not in _TAKEN else f"program_{made}"
+    identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return (
+        identifier
+        if re.match("[A-Za-z_]", identifier) and identifier not in _TAKEN
+        else f"program_{identifier}"
+    )
 
 
 def _check_shapes(module: HloModule) -> None:

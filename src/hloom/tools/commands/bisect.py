@@ -30,10 +30,20 @@ if TYPE_CHECKING:
     "--program", default="", metavar="REGEX", help="Of a folder of dumps: only programs of matching names."
 )
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
-              help="Draw the arguments from this seed. Default: those of a snapshot, else 0.")  # fmt: skip
-@click.option("--tolerance", default="analysis", show_default=True, metavar="HOW",
-              help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.")  # fmt: skip
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Draw the arguments from this seed. Default: those of a snapshot, else 0.",
+)
+@click.option(
+    "--tolerance",
+    default="analysis",
+    show_default=True,
+    metavar="HOW",
+    help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def bisect(file: str, **options: Any) -> None:
     """Find the smallest step of a compilation that changes the result of a program.
@@ -63,18 +73,18 @@ def bisect(file: str, **options: Any) -> None:
     try:
         tolerance = Tolerance.parse(options["tolerance"])
         search = _dumps if Path(file).is_dir() else _program
-        found = search(file, tolerance, options)
+        bisections = search(file, tolerance, options)
     except HloError as error:
         echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
         sys.exit(2)
     finally:
         progress.done()
     if options["as_json"]:
-        echo(json.dumps({name: _json(each) for name, each in found.items()}, indent=1))
+        echo(json.dumps({name: _json(each) for name, each in bisections.items()}, indent=1))
     else:
-        for name, each in found.items():
+        for name, each in bisections.items():
             echo(report(name, each))
-    sys.exit(any(each is not None for each in found.values()))
+    sys.exit(any(each is not None for each in bisections.values()))
 
 
 def _program(file: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[str, Bisection | None]:
@@ -84,10 +94,10 @@ def _program(file: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[s
 
     snapshot = load_snapshot(file)
     arguments = chosen_arguments(snapshot, options["inputs"], options["seed"])
-    found = searched(
+    bisection = searched(
         snapshot.module, arguments, backend=options["backend"], tolerance=tolerance, progress=progress
     )
-    return {snapshot.module.name: found}
+    return {snapshot.module.name: bisection}
 
 
 def _dumps(folder: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[str, Bisection | None]:

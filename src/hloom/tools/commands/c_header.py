@@ -93,12 +93,12 @@ def _place(name: str, index: tuple[int, ...]) -> str:
 
 def _described(which: str, arrays: Sequence[tuple[str, Shape]]) -> Iterator[str]:
     """Return a comment line for every array."""
-    for number, (place, shape) in enumerate(arrays):
+    for number, (path, shape) in enumerate(arrays):
         form = shape.to_string(layout=False)
         what = (
             f"{form} of {c_type(shape.element_type)}; {leaf_bytes(shape)} bytes" if shape.is_array else form
         )
-        label = f"{_in_comment(place)}: " if place else ""
+        label = f"{_in_comment(path)}: " if path else ""
         yield f" *   {which}[{number}]  {label}{what}"
 
 
@@ -114,9 +114,9 @@ def _in_comment(text: str) -> str:
 
 def c_type(element_type: ElementType) -> str:
     """Return the C type of the elements of an array."""
-    known = _C_TYPES.get(element_type.name)
-    if known is not None:
-        return known
+    name = _C_TYPES.get(element_type.name)
+    if name is not None:
+        return name
     bits = max(8, element_type.bits)
     if element_type.is_integer:
         return f"{'u' if element_type.is_unsigned else ''}int{bits}_t"

@@ -37,12 +37,27 @@ _MOST_LINES: Final = 12
     help="The backend that is right. Default: the result stored in a snapshot, else evaluator.",
 )
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option("--random", "seeds", multiple=True, type=click.IntRange(0), metavar="SEED",
-              help="Draw the arguments from this seed; may be repeated. Default: 0.")  # fmt: skip
-@click.option("--repeat", type=click.IntRange(1), metavar="N",
-              help="Draw N arguments, every second one with edge values.")  # fmt: skip
-@click.option("--tolerance", default="analysis", show_default=True, metavar="HOW",
-              help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.")  # fmt: skip
+@click.option(
+    "--random",
+    "seeds",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Draw the arguments from this seed; may be repeated. Default: 0.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Draw N arguments, every second one with edge values.",
+)
+@click.option(
+    "--tolerance",
+    default="analysis",
+    show_default=True,
+    metavar="HOW",
+    help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.",
+)
 @click.option("--no-locate", is_flag=True, help="Do not search for the first instruction that differs.")
 @click.option("--all", "every", is_flag=True, help="List every result, also those that agree.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -75,18 +90,18 @@ def check(file: str, **options: Any) -> None:
 
     try:
         tolerance = Tolerance.parse(options["tolerance"])
-        found = list(_checks(load_snapshot(file), tolerance, options))
+        checks = list(_checks(load_snapshot(file), tolerance, options))
     except HloError as error:
         echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
         sys.exit(2)
     finally:
         progress.done()
     if options["as_json"]:
-        echo(json.dumps({"file": file, "checks": [_json(c) for c in found]}, indent=1))
+        echo(json.dumps({"file": file, "checks": [_json(c) for c in checks]}, indent=1))
     else:
-        for each in found:
+        for each in checks:
             echo(report(each, every=options["every"]))
-    sys.exit(1 if any(c.is_wrong for c in found) else 0 if all(c.agrees for c in found) else 2)
+    sys.exit(1 if any(c.is_wrong for c in checks) else 0 if all(c.agrees for c in checks) else 2)
 
 
 def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -> Iterator[Check]:
@@ -103,11 +118,15 @@ def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -
         return
     for inputs, arguments in _inputs(snapshot, options):
         progress(f"{module.name}: {inputs}")
-        found = checking.check(
-            module, arguments, backend=options["backend"], against=against or "evaluator",
-            tolerance=tolerance, locate=not options["no_locate"],
-        )  # fmt: skip
-        yield replace(found, inputs=inputs)
+        outcome = checking.check(
+            module,
+            arguments,
+            backend=options["backend"],
+            against=against or "evaluator",
+            tolerance=tolerance,
+            locate=not options["no_locate"],
+        )
+        yield replace(outcome, inputs=inputs)
 
 
 def _replayed(snapshot: Snapshot, tolerance: Tolerance, backend: str) -> Check:
@@ -134,8 +153,8 @@ def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, 
         if options["seeds"] or options["repeat"]:
             message = "--input is given with --random or --repeat; use one of them"
             raise HloError(message, rule="run.argument-source")
-        given = shaped(read_arguments(options["inputs"]), module)
-        yield "given", given if devices == 1 else [given] * devices
+        arguments = shaped(read_arguments(options["inputs"]), module)
+        yield "given", arguments if devices == 1 else [arguments] * devices
         return
     if snapshot.runs and not options["seeds"] and not options["repeat"]:
         runs = [[literal.numpy() for literal in run] for run in snapshot.runs]
@@ -153,24 +172,26 @@ def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, 
 # -- output
 
 
-def report(found: Check, *, every: bool = False) -> str:
+def report(outcome: Check, *, every: bool = False) -> str:
     """Return the text about one comparison: a summary, the results that differ, the first wrong instruction.
 
     Results that agree are listed if there are at most 12, or if `every` says so.
     """
-    listed = [c for c in found.comparisons if every or len(found.comparisons) <= _MOST_LINES or not c.agrees]
-    lines = [_summary(found), *map(comparison_line, listed)]
-    if found.undecided:
-        lines.append(f"  no tolerance can be derived: {found.undecided}; state one with --tolerance")
-    if found.culprit is not None:
-        lines += ["", *culprit_lines(found.culprit)]
+    listed = [
+        c for c in outcome.comparisons if every or len(outcome.comparisons) <= _MOST_LINES or not c.agrees
+    ]
+    lines = [_summary(outcome), *map(comparison_line, listed)]
+    if outcome.undecided:
+        lines.append(f"  no tolerance can be derived: {outcome.undecided}; state one with --tolerance")
+    if outcome.culprit is not None:
+        lines += ["", *culprit_lines(outcome.culprit)]
     return "\n".join(lines)
 
 
-def _summary(found: Check) -> str:
+def _summary(outcome: Check) -> str:
     """Return the line that tells what was compared and how many results agree."""
-    results = found.comparisons
-    title = styled(f"{found.backend} against {found.against}, {found.inputs}", "title")
+    results = outcome.comparisons
+    title = styled(f"{outcome.backend} against {outcome.against}, {outcome.inputs}", "title")
     if not results:
         return title
     agree, equal = sum(c.agrees for c in results), sum(not c.unequal for c in results)
@@ -202,11 +223,11 @@ def culprit_lines(culprit: Culprit) -> list[str]:
     return [*lines, *map(comparison_line, culprit.comparisons)]
 
 
-def _json(found: Check) -> dict[str, Any]:
-    data = asdict(found)
-    data["agrees"] = found.agrees
-    for comparison, made in zip(data["comparisons"], found.comparisons, strict=True):
-        comparison["agrees"] = made.agrees
+def _json(outcome: Check) -> dict[str, Any]:
+    data = asdict(outcome)
+    data["agrees"] = outcome.agrees
+    for comparison, compared in zip(data["comparisons"], outcome.comparisons, strict=True):
+        comparison["agrees"] = compared.agrees
     return _plain(data)
 
 

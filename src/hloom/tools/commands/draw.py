@@ -15,8 +15,13 @@ from hloom.tools.console.terminal import echo
 @click.option("--out", type=click.Path(dir_okay=False), default="graph.svg", show_default=True)
 @click.option("--full", is_flag=True, help="Draw small constants and scalar computations too.")
 @click.option("--around", metavar="NAME", default="", help="Draw only what is near this instruction.")
-@click.option("--depth", type=click.IntRange(0), default=2, show_default=True,
-              help="With --around: the number of edges from it.")  # fmt: skip
+@click.option(
+    "--depth",
+    type=click.IntRange(0),
+    default=2,
+    show_default=True,
+    help="With --around: the number of edges from it.",
+)
 def draw(file: str, out: str, full: bool, around: str, depth: int) -> None:
     """Draw a program: .svg, .png, .html (to move, scale and search in) or .dot for Graphviz.
 

@@ -22,10 +22,21 @@ if TYPE_CHECKING:
 @click.command(short_help="Run passes by name.")
 @click.argument("file", type=FILE_OR_FOLDER, required=False)
 @program_option
-@click.option("--passes", "names", type=PASSES, default="", metavar="NAMES",
-              help="Passes or parts of the pipeline, separated by commas. Default: all.")  # fmt: skip
-@click.option("--pipeline", default="cpu", show_default=True, metavar="BACKEND",
-              help="The backend whose pipeline states the passes and their options.")  # fmt: skip
+@click.option(
+    "--passes",
+    "names",
+    type=PASSES,
+    default="",
+    metavar="NAMES",
+    help="Passes or parts of the pipeline, separated by commas. Default: all.",
+)
+@click.option(
+    "--pipeline",
+    default="cpu",
+    show_default=True,
+    metavar="BACKEND",
+    help="The backend whose pipeline states the passes and their options.",
+)
 @click.option("--print-after-all", is_flag=True, help="Print the program after every pass that changed it.")
 @click.option("--diff", "as_diff", is_flag=True, help="Print what changed instead of the program.")
 @click.option("--list", "as_list", is_flag=True, help="List the pipeline and all passes.")

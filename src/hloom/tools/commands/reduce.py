@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Shrink a program that shows a fault.")
 @program_argument
-@click.option("--test", "test_command", metavar="COMMAND",
-              help="The fault: this command has exit status 0; {} is the program's file.")  # fmt: skip
+@click.option(
+    "--test",
+    "test_command",
+    metavar="COMMAND",
+    help="The fault: this command has exit status 0; {} is the program's file.",
+)
 @click.option("--differs", is_flag=True, help="The fault: --backend and --against differ (the default).")
 @click.option("--fails", "rule", metavar="RULE", help="The fault: compiling or running breaks this rule.")
 @click.option(
@@ -34,13 +38,27 @@ if TYPE_CHECKING:
     show_default=True,
     help="The backend that is right.",
 )
-@click.option("--tolerance", default="analysis", show_default=True, metavar="HOW",
-              help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.")  # fmt: skip
+@click.option(
+    "--tolerance",
+    default="analysis",
+    show_default=True,
+    metavar="HOW",
+    help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.",
+)
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
-              help="Draw the arguments from this seed. Default: those of a snapshot, else 0.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(dir_okay=False),
-              help="Write the program to this file, and its arguments beside it as .npz.")  # fmt: skip
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Draw the arguments from this seed. Default: those of a snapshot, else 0.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Write the program to this file, and its arguments beside it as .npz.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @XLA_VERSION
 def reduce(file: str, **options: Any) -> None:
@@ -68,10 +86,10 @@ def reduce(file: str, **options: Any) -> None:
     snapshot = load_snapshot(file)
     arguments = chosen_arguments(snapshot, options["inputs"], options["seed"])
     try:
-        found = reduced(snapshot.module, arguments, _condition(options), progress=progress)
+        reduction = reduced(snapshot.module, arguments, _condition(options), progress=progress)
     finally:
         progress.done()
-    _print(found, options)
+    _print(reduction, options)
 
 
 def _condition(options: dict[str, Any]) -> Condition:
@@ -86,25 +104,25 @@ def _condition(options: dict[str, Any]) -> Condition:
     return conditions.two_backends_differ(options["backend"], options["against"], tolerance)
 
 
-def _print(found: Reduction, options: dict[str, Any]) -> None:
+def _print(reduction: Reduction, options: dict[str, Any]) -> None:
     import numpy as np
 
     from hloom.debug.statistics import flat, summary
     from hloom.files import save
     from hloom.ir.print_options import PrintOptions
 
-    parameters = found.module.entry.parameters
-    values = {p.name: summary(a) for p, a in zip(parameters, found.arguments, strict=True)}
-    counts = {"before": found.before, "after": found.after, "tests": found.tests}
+    parameters = reduction.module.entry.parameters
+    values = {p.name: summary(a) for p, a in zip(parameters, reduction.arguments, strict=True)}
+    counts = {"before": reduction.before, "after": reduction.after, "tests": reduction.tests}
     path = Path(options["output"] or "")
-    text = found.module.to_text(PrintOptions.dump(options["xla_version"]))
+    text = reduction.module.to_text(PrintOptions.dump(options["xla_version"]))
     if options["output"]:
-        save(found.module, path)
-        np.savez(path.with_suffix(".npz"), *flat(tuple(found.arguments)))
+        save(reduction.module, path)
+        np.savez(path.with_suffix(".npz"), *flat(tuple(reduction.arguments)))
     if options["as_json"]:
         echo(json.dumps({**counts, "program": text, "arguments": values}))
         return
-    echo(f"// {found.before} -> {found.after} instructions, {found.tests} programs tried")
+    echo(f"// {reduction.before} -> {reduction.after} instructions, {reduction.tests} programs tried")
     for name, value in values.items():
         echo(styled(f"// %{name} = {value}", "dim"))
     if options["output"]:

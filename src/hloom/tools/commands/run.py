@@ -65,12 +65,16 @@ def run(
         message = "only programs with shardings have results in tiles; add --partition or --mesh"
         raise HloError(message, rule="run.tiles")
     start = time.perf_counter()
-    given = [arguments[0] if is_whole else arguments[n] for n in numbers]
-    results = program.run(arguments[0] if is_whole else given)
+    local_arguments = [arguments[0] if is_whole else arguments[n] for n in numbers]
+    results = program.run(arguments[0] if is_whole else local_arguments)
     elapsed = time.perf_counter() - start
     times = None
     if profile:
-        times = program.profile(*given[0]) if is_whole or len(given) == 1 else program.profile(given)
+        times = (
+            program.profile(*local_arguments[0])
+            if is_whole or len(local_arguments) == 1
+            else program.profile(local_arguments)
+        )
     written: list[Path] = []
     if output_tiles is not None and is_whole:
         written += program.store(output_tiles, results)
@@ -114,8 +118,8 @@ def _arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None, devi
         return stored if len(stored) == devices else [stored[0]] * devices
     parameters = module.entry.parameters
     if parameters:
-        wanted = "\n".join(f"  {p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
-        message = f"the program takes arguments; give --input FILE.npy ... or --random SEED:\n{wanted}"
+        expected = "\n".join(f"  {p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
+        message = f"the program takes arguments; give --input FILE.npy ... or --random SEED:\n{expected}"
         raise HloError(message, rule="run.argument-count")
     return [[]] * devices
 

@@ -52,14 +52,23 @@ def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion)
 @click.command(short_help="Collectives, bytes and memory of a sharded program.")
 @program_argument
 @click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
-@click.option("--topology", default="tpu-v5p", show_default=True, metavar="NAME",
-              help="tpu-v5p, tpu-v5e, nvlink-a100, nvlink-h100, nvlink-h200, ethernet, or a "
-              "JSON file.")  # fmt: skip
-@click.option("--memory", default="", metavar="BYTES",
-              help="Memory of a device, such as 16GiB. Default: that of the topology.")  # fmt: skip
+@click.option(
+    "--topology",
+    default="tpu-v5p",
+    show_default=True,
+    metavar="NAME",
+    help="tpu-v5p, tpu-v5e, nvlink-a100, nvlink-h100, nvlink-h200, ethernet, or a JSON file.",
+)
+@click.option(
+    "--memory",
+    default="",
+    metavar="BYTES",
+    help="Memory of a device, such as 16GiB. Default: that of the topology.",
+)
 @click.option("--suggest", is_flag=True, help="Try other shardings; each takes as long as the report itself.")
-@click.option("--tries", default=24, show_default=True, type=click.IntRange(1),
-              help="Number of shardings to try.")  # fmt: skip
+@click.option(
+    "--tries", default=24, show_default=True, type=click.IntRange(1), help="Number of shardings to try."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Print long lists to the end.")
 def shard(
@@ -96,7 +105,7 @@ def shard(
     from hloom.tools.reports.shard_text import report_text
 
     capacity = parse_memory(memory) if memory else None
-    found = report(
+    summary = report(
         load_program(file),
         parse_mesh(mesh) if mesh else None,
         _topology(topology),
@@ -105,8 +114,8 @@ def shard(
         progress,
     )
     progress.done()
-    echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
-    if found.fits is False:
+    echo(json.dumps(summary.to_json(), indent=2) if as_json else report_text(summary, everything))
+    if summary.fits is False:
         sys.exit(DOES_NOT_FIT)
 
 

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 @click.option("--save", type=click.Path(file_okay=False), help="Write every value to this directory as .npy.")
 @click.option("--diff", "other", type=FILE, help="Another program: show where values of equal names differ.")
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
-              help="Draw the arguments from this seed. Default: those of a snapshot, else 0.")  # fmt: skip
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Draw the arguments from this seed. Default: those of a snapshot, else 0.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each value, a line each.")
 def trace(file: str, **options: Any) -> None:
     """Run a program on the evaluator and show every value it computes, in the order of computation.
@@ -59,12 +64,12 @@ def trace(file: str, **options: Any) -> None:
     elif options["other"]:
         _differences(snapshot.module, load(options["other"]), arguments)
     else:
-        found = _traced(snapshot.module, arguments, options["save"])
+        events = _traced(snapshot.module, arguments, options["save"])
         if options["as_json"]:
-            for event in found:
+            for event in events:
                 echo(json.dumps(_json(event)))
         elif not options["save"] or options["stats"]:
-            echo(_statistics(found))
+            echo(_statistics(events))
 
 
 def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> Trace:
@@ -89,17 +94,17 @@ def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> T
             for leaf, array in leaves_of(event.value, f"{count:06d}.{where}"):
                 np.save(folder / f"{leaf}.npy", np.asarray(array))
 
-    found = traced(module, arguments, keep_values=False, observe=observe)
+    events = traced(module, arguments, keep_values=False, observe=observe)
     progress.done()
     if folder is not None:
         echo(styled(f"wrote {count} values to {folder}", "dim"))
-    return found
+    return events
 
 
-def _statistics(found: Trace) -> str:
+def _statistics(events: Trace) -> str:
     """Return the table of statistics."""
     rows: list[tuple[str, ...]] = [("value", "shape", "min", "max", "mean", "NaN", "inf", "origin")]
-    for event in found:
+    for event in events:
         origin = ", ".join(part for part in (event.op_name, event.source_line) if part)
         for number, s in enumerate(event.statistics):
             name = f"{event.loop}%{event.instruction.name}"
@@ -158,16 +163,16 @@ def _differences(module: HloModule, other: HloModule, arguments: list[Any]) -> N
     def observe(event: Event) -> None:
         nonlocal both
         name = event.instruction.name
-        wanted = values.get((event.loop, name))
-        if wanted is None or event.value is None:
+        expected = values.get((event.loop, name))
+        if expected is None or event.value is None:
             return
         both += 1
         try:
-            found = compare(event.value, wanted, 0.0, f"{event.loop}%{name}")
+            comparisons = compare(event.value, expected, 0.0, f"{event.loop}%{name}")
         except ValueError as error:
             lines.append(f"  {styled('differs', 'removed')} {error}")
             return
-        lines.extend(comparison_line(c) for c in found if not c.agrees)
+        lines.extend(comparison_line(c) for c in comparisons if not c.agrees)
 
     traced(other, arguments, keep_values=False, observe=observe)
     echo("\n".join([*lines, f"{len(lines)} values differ; {both} values have names of both programs"]))

@@ -28,14 +28,27 @@ _TRIES: Final = 24
 @click.command(short_help="Show programs in one HTML page.")
 @click.argument("files", type=FILE_OR_FOLDER, nargs=-1, required=True)
 @click.option("-o", "--output", default="page.html", show_default=True, type=click.Path(dir_okay=False))
-@click.option("--compile/--no-compile", "compiled", default=None,
-              help="Show the passes, memory and code of the cpu backend. Default: for a single program of up "
-              f"to {_COMPILED} instructions.")  # fmt: skip
-@click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
-              help="Run on random arguments, and show the time of each instruction.")  # fmt: skip
+@click.option(
+    "--compile/--no-compile",
+    "compiled",
+    default=None,
+    help="Show the passes, memory and code of the cpu backend. Default: for a single program of up "
+    f"to {_COMPILED} instructions.",
+)
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Run on random arguments, and show the time of each instruction.",
+)
 @click.option("--input", "inputs", multiple=True, type=FILE, help="Run on the arrays of a .npy or .npz file.")
-@click.option("--mesh", default="", metavar="AXES",
-              help="Sizes of axes for the tab of sharding, such as x=4,y=2. Default: its own.")  # fmt: skip
+@click.option(
+    "--mesh",
+    default="",
+    metavar="AXES",
+    help="Sizes of axes for the tab of sharding, such as x=4,y=2. Default: its own.",
+)
 @click.option("--suggest", is_flag=True, help="Try other shardings, and show those that cost less.")
 @click.option(
     "--program",
@@ -77,18 +90,18 @@ def view(
     if single is None and (compiled or run):
         raise click.UsageError("one program is compiled and run, not several")
     sharding: dict[str, Any] = {}
-    more: dict[str, Any] = {}
+    tabs: dict[str, Any] = {}
     parts: Partitioned | None = None
     if single is not None:
         parts, sharding = _sharding(single, stages, mesh, suggest)
     if single is not None and compiled is not False:
-        more = _compiled(single if parts is None else parts.module, stages, must=bool(compiled) or run)
+        tabs = _compiled(single if parts is None else parts.module, stages, must=bool(compiled) or run)
     if single is not None and run:
-        more |= _timed(single, parts, seed, inputs)
-    more |= sharding
+        tabs |= _timed(single, parts, seed, inputs)
+    tabs |= sharding
     progress.done()
-    Path(output).write_text(html_page(page_parts(stages, more)), encoding="utf-8")
-    shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *more]
+    Path(output).write_text(html_page(page_parts(stages, tabs)), encoding="utf-8")
+    shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *tabs]
     echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
 
 
@@ -177,8 +190,8 @@ def _timed(
     devices = range(config.replica_count * config.num_partitions)
     if len(devices) > _MOST_DEVICES:
         raise click.UsageError(f"{len(devices)} devices: programs run on at most {_MOST_DEVICES} here")
-    given = shaped(read_arguments(inputs), module) if inputs else None
+    arguments = shaped(read_arguments(inputs), module) if inputs else None
     if parts is not None:
-        whole = given or random_arguments(module, seed or 0)
-        return time_part(parts.module, [cut(tuple(whole), parts.parameters, n) for n in devices])
-    return time_part(module, [given or random_arguments(module, (seed or 0) + n) for n in devices])
+        global_arguments = arguments or random_arguments(module, seed or 0)
+        return time_part(parts.module, [cut(tuple(global_arguments), parts.parameters, n) for n in devices])
+    return time_part(module, [arguments or random_arguments(module, (seed or 0) + n) for n in devices])

@@ -63,8 +63,8 @@ class WholeProgram:
 
     def whole(self, results: Sequence[Any]) -> Any:
         """Return the whole result, in all processes, from those of this process's devices."""
-        found = [results] if self._processes is None else self._processes.all_gather(results)
-        tiles = [result for part in found for result in part]
+        results_by_process = [results] if self._processes is None else self._processes.all_gather(results)
+        tiles = [result for part in results_by_process for result in part]
         return joined(tiles, self._partitioned.results, self._result)
 
     def store(self, directory: Path, results: Sequence[Any]) -> list[Path]:

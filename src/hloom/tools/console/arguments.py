@@ -51,25 +51,25 @@ def shaped(arrays: Sequence[Any], module: HloModule) -> list[Any]:
     Raises HloError for another number of arrays than the parameters have leaves.
     """
     parameters = [p.shape for p in module.entry.parameters]
-    wanted = sum(len(_arrays(shape)) for shape in parameters)
-    if wanted != len(arrays):
+    count = sum(len(_arrays(shape)) for shape in parameters)
+    if count != len(arrays):
         names = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in module.entry.parameters)
-        message = f"the program takes {wanted} arrays ({names}), got {len(arrays)}"
+        message = f"the program takes {count} arrays ({names}), got {len(arrays)}"
         raise HloError(message, rule="run.argument-count")
-    rest = list(arrays)
-    return [_taken(shape, rest) for shape in parameters]
+    unused = list(arrays)
+    return [_taken(shape, unused) for shape in parameters]
 
 
 def _arrays(shape: Shape) -> list[Shape]:
     return [leaf for _, leaf in shape.leaves() if leaf.is_array]
 
 
-def _taken(shape: Shape, rest: list[Any]) -> Any:
+def _taken(shape: Shape, unused: list[Any]) -> Any:
     if shape.is_tuple:
-        return tuple(_taken(element, rest) for element in shape.tuple_shapes)
+        return tuple(_taken(element, unused) for element in shape.tuple_shapes)
     if not shape.is_array:
         return None
-    array = rest.pop(0)
+    array = unused.pop(0)
     dtype = shape.element_type.numpy_dtype
     # numpy stores bf16 and similar types as raw bytes (|V2) or as integers of their width
     if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and array.dtype.kind in "Vu":

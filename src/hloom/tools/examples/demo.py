@@ -90,19 +90,19 @@ def _train(executable: Executable, arguments: Sequence[Array], steps: int, shown
     state = list(arguments)
     batch, first_step = state[-2], float(state[-1])
     first: list[Array] = []
-    start_loss, taken = 0.0, 0.0
+    start_loss, seconds = 0.0, 0.0
     for step in range(1, steps + 1):
         start = time.perf_counter()
         result = executable(*state)
-        taken += time.perf_counter() - start
+        seconds += time.perf_counter() - start
         loss = float(result[0])
         first = first or [np.asarray(r) for r in result]
         start_loss = start_loss or loss
         if step % shown == 0 or step == 1:
             steps_here = 1 if step == 1 else shown - (step == shown)
             bar = "█" * round(40 * loss / start_loss)
-            print(f"  step {step:3}   loss {loss:7.4f}   {taken / steps_here * 1e3:6.1f} ms   {bar}")
-            taken = 0.0
+            print(f"  step {step:3}   loss {loss:7.4f}   {seconds / steps_here * 1e3:6.1f} ms   {bar}")
+            seconds = 0.0
         state = [*(np.asarray(r) for r in result[1:]), batch, np.float32(first_step + step)]
     return first
 
@@ -149,11 +149,11 @@ def _medians(*calls: Callable[[], Any]) -> list[float]:
     """Return the median seconds of each function; their calls alternate."""
     samples: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
-        for call, found in zip(calls, samples, strict=True):
+        for call, times in zip(calls, samples, strict=True):
             start = time.perf_counter()
             call()
-            found.append(time.perf_counter() - start)
-    return [statistics.median(found) for found in samples]
+            times.append(time.perf_counter() - start)
+    return [statistics.median(times) for times in samples]
 
 
 if __name__ == "__main__":

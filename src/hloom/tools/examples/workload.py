@@ -19,12 +19,12 @@ from hloom.errors import HloError
 
 def examples() -> Path:
     """Return the directory of example programs of this checkout; raises HloError if it does not exist."""
-    found = Path(__file__).resolve().parents[4] / "examples" / "workloads"
-    if not found.is_dir():
+    directory = Path(__file__).resolve().parents[4] / "examples" / "workloads"
+    if not directory.is_dir():
         raise HloError(
-            f"the example programs are not at {found}: run from a checkout", rule="workload.directory"
+            f"the example programs are not at {directory}: run from a checkout", rule="workload.directory"
         )
-    return found
+    return directory
 
 
 def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:

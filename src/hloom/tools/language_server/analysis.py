@@ -86,8 +86,8 @@ class Analysis:
 
     def name_at(self, offset: int) -> str:
         """Return the name at an offset without its ``%``; an empty text if there is none."""
-        found = _NAME.match(self.source.text, offset) if offset >= 0 else None
-        return found[1] if found else ""
+        name = _NAME.match(self.source.text, offset) if offset >= 0 else None
+        return name[1] if name else ""
 
     def name_of(self, instruction: HloInstruction) -> str:
         """Return the name of an instruction in the text; names of modules are made unique."""
@@ -107,12 +107,12 @@ class Analysis:
 
     def _problems(self, errors: list[HloError]) -> list[Problem]:
         places = {i.name: i.position for scope in self.scopes for i in scope.instructions} if errors else {}
-        found: list[Problem] = []
+        problems: list[Problem] = []
         for error in errors[:MOST_PROBLEMS]:
             if error.line is not None and error.column is not None:
                 at = self.source.start_of(error.line - 1) + error.column - 1
             else:
                 at = max(places.get(error.instruction or "", 0), 0)
             end = _PART.match(self.source.text, at)
-            found.append(Problem(Span(at, end.end() if end else at), error.message, error.rule))
-        return sorted(found, key=lambda problem: problem.span)
+            problems.append(Problem(Span(at, end.end() if end else at), error.message, error.rule))
+        return sorted(problems, key=lambda problem: problem.span)

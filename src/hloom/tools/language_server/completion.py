@@ -43,14 +43,14 @@ def complete(view: View, offset: int) -> Completion:
         start -= 1
     written = text[start:offset]
     fitting: list[Proposal] = []
-    more = False
+    is_incomplete = False
     for proposal in _proposals(view, start, written.startswith("%")):
         if proposal.text.startswith(written):
-            more = len(fitting) == MOST_PROPOSALS
-            if more:
+            is_incomplete = len(fitting) == MOST_PROPOSALS
+            if is_incomplete:
                 break
             fitting.append(proposal)
-    return Completion(Span(start, offset), fitting, more)
+    return Completion(Span(start, offset), fitting, is_incomplete)
 
 
 def _proposals(view: View, offset: int, percent: bool) -> Iterator[Proposal]:
@@ -100,20 +100,20 @@ def _attributes(opcode: str, before: list[Token]) -> Iterator[Proposal]:
     cls = REGISTRY.get(opcode)
     if cls is None:
         return
-    given = {token.name for token in before if token.kind is Kind.KEY}
-    own = [(a.name, "required" if a.default is REQUIRED else "") for a in cls.attributes]
-    own += [(r.name, "computations" if r.many else "computation") for r in cls.roles]
-    for name, detail in (*own, *((name, "") for name in sorted(NAMES))):
-        if name not in given:
+    written = {token.name for token in before if token.kind is Kind.KEY}
+    declared = [(a.name, "required" if a.default is REQUIRED else "") for a in cls.attributes]
+    declared += [(r.name, "computations" if r.many else "computation") for r in cls.roles]
+    for name, detail in (*declared, *((name, "") for name in sorted(NAMES))):
+        if name not in written:
             yield Proposal(name + "=", detail, "attribute")
 
 
 def _values(opcode: str, key: str) -> Iterator[Proposal]:
     cls = REGISTRY.get(opcode)
-    found: Attribute | None = next((a for a in cls.attributes if a.name == key), None) if cls else None
-    if found is None:
+    attribute: Attribute | None = next((a for a in cls.attributes if a.name == key), None) if cls else None
+    if attribute is None:
         return
-    if isinstance(found.codec, EnumCodec):
-        yield from (Proposal(word, "", "value") for word in found.codec.words)
-    elif isinstance(found.default, bool):
+    if isinstance(attribute.codec, EnumCodec):
+        yield from (Proposal(word, "", "value") for word in attribute.codec.words)
+    elif isinstance(attribute.default, bool):
         yield from (Proposal(word, "", "value") for word in ("true", "false"))

@@ -29,7 +29,7 @@ _MEANING: Final = PrintOptions.canonical().replace(
 
 def formatted(text: str) -> str:
     """Return the program of a text as the printer writes it; raise HloError if it cannot be formatted."""
-    comment = next((found for found in _COMMENT.finditer(text) if found["comment"]), None)
+    comment = next((token for token in _COMMENT.finditer(text) if token["comment"]), None)
     if comment is not None:
         line = text.count("\n", 0, comment.start()) + 1
         raise broken("format.comments", f"line {line} has a comment, which formatting would remove")

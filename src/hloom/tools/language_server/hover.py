@@ -54,8 +54,8 @@ def _name_text(view: View, offset: int) -> str:
     if symbol is None:
         return ""
     if symbol.scope is None:
-        known = view.analysis.computations.get(symbol.name)
-        return _computation_text(known) if known is not None else ""
+        scope = view.analysis.computations.get(symbol.name)
+        return _computation_text(scope) if scope is not None else ""
     instruction = view.instruction(symbol)
     return _instruction_text(view, instruction) if instruction is not None else ""
 

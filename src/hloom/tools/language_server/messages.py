@@ -45,18 +45,18 @@ def renaming(source: Source, uri: str, found: Iterable[Token], name: str) -> Mes
 
 def symbols(source: Source, entries: Iterable[Entry]) -> list[Message]:
     """Return a ``DocumentSymbol`` for each entry of the outline."""
-    found: list[Message] = []
+    messages: list[Message] = []
     for entry in entries:
-        whole = range_of(source, entry.span)
-        named = whole if entry.name_span is entry.span else range_of(source, entry.name_span)
+        full_range = range_of(source, entry.span)
+        named = full_range if entry.name_span is entry.span else range_of(source, entry.name_span)
         message: Message = {
             "name": entry.name,
             "detail": entry.detail,
             "kind": _SYMBOL_KINDS.get(entry.kind, _VARIABLE),
-            "range": whole,
+            "range": full_range,
             "selectionRange": named,
         }
         if entry.children:
             message["children"] = symbols(source, entry.children)
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages

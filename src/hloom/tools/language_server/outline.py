@@ -31,16 +31,16 @@ def outline(view: View) -> list[Entry]:
     brief = total + len(scopes) > MOST_ENTRIES
     entries: list[Entry] = []
     shapes: dict[Shape, str] = {}
-    left = MOST_ENTRIES - len(scopes)
+    budget = MOST_ENTRIES - len(scopes)
     for scope in scopes[:MOST_ENTRIES]:
         children: list[Entry] = []
         for instruction in scope.instructions:
             important = (
                 instruction.is_root or instruction.called_computations or instruction.opcode == "parameter"
             )
-            if left <= 0 or (brief and not important):
+            if budget <= 0 or (brief and not important):
                 continue
-            left -= 1
+            budget -= 1
             name = view.analysis.name_of(instruction)
             at = view.changes.forward(instruction.position)
             span = Span(at, at + len(name) + 1)
@@ -49,8 +49,8 @@ def outline(view: View) -> list[Entry]:
                 shape = shapes[instruction.shape] = instruction.shape.to_string(layout=False)
             detail = f"{instruction.opcode} {shape}"
             children.append(Entry(name, detail, instruction.opcode, span, span))
-        whole = view.span_of(scope)
-        name_span = Span(whole.start, whole.start + len(scope.name) + 1)
+        scope_span = view.span_of(scope)
+        name_span = Span(scope_span.start, scope_span.start + len(scope.name) + 1)
         detail = f"{'ENTRY, ' if scope.is_entry else ''}{len(scope.instructions)} instructions"
-        entries.append(Entry(scope.name, detail, "computation", whole, name_span, children))
+        entries.append(Entry(scope.name, detail, "computation", scope_span, name_span, children))
     return entries

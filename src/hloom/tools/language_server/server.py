@@ -89,9 +89,7 @@ class _Protocol(LanguageServerProtocol):
 def _converter() -> Any:
     """Return the converter of messages; results that are plain dictionaries are sent as they are."""
     converter = default_converter()
-    for response in (
-        lsp.ReferencesResponse, lsp.RenameResponse, lsp.DocumentSymbolResponse,
-    ):  # fmt: skip
+    for response in (lsp.ReferencesResponse, lsp.RenameResponse, lsp.DocumentSymbolResponse):
         converter.register_unstructure_hook(
             response, lambda m: {"id": m.id, "jsonrpc": m.jsonrpc, "result": m.result}
         )
@@ -153,11 +151,11 @@ def _add_names(server: HloServer) -> None:
         symbol = view.symbol_at(offset)
         if symbol is None:
             return []
-        found = view.occurrences(symbol)
+        occurrences = view.occurrences(symbol)
         if not params.context.include_declaration:
             defined = view.definition(symbol)
-            found = (token for token in found if defined != (token.start, token.end))
-        return locations(view.source, params.text_document.uri, found)
+            occurrences = (token for token in occurrences if defined != (token.start, token.end))
+        return locations(view.source, params.text_document.uri, occurrences)
 
     @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
     async def _(params: lsp.PrepareRenameParams) -> lsp.Range | None:
@@ -187,19 +185,20 @@ def _add_words(server: HloServer) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     async def _(params: lsp.HoverParams) -> lsp.Hover | None:
         view, offset = await server.view(params)
-        found = hover(view, offset)
-        if found is None:
+        explained = hover(view, offset)
+        if explained is None:
             return None
-        content = lsp.MarkupContent(lsp.MarkupKind.Markdown, found[0])
-        return lsp.Hover(content, _range(view.source, found[1]))
+        markdown, span = explained
+        content = lsp.MarkupContent(lsp.MarkupKind.Markdown, markdown)
+        return lsp.Hover(content, _range(view.source, span))
 
     @server.feature(
         lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=["%", "(", "=", ",", " "])
     )
     async def _(params: lsp.CompletionParams) -> lsp.CompletionList:
         view, offset = await server.view(params)
-        found = complete(view, offset)
-        where = _range(view.source, found.span)
+        completion = complete(view, offset)
+        where = _range(view.source, completion.span)
         items = [
             lsp.CompletionItem(
                 label=proposal.text,
@@ -208,9 +207,9 @@ def _add_words(server: HloServer) -> None:
                 sort_text=f"{number:03}",
                 text_edit=lsp.TextEdit(where, proposal.text),
             )
-            for number, proposal in enumerate(found.proposals)
+            for number, proposal in enumerate(completion.proposals)
         ]
-        return lsp.CompletionList(found.is_incomplete, items)
+        return lsp.CompletionList(completion.is_incomplete, items)
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
     async def _(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:

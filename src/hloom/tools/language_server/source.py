@@ -36,7 +36,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+        return [0, *(line_end.end() for line_end in _LINE_END.finditer(self.text))]
 
     def edited(self, start: Place, end: Place, new: str, version: int) -> Source:
         """Return the text with a part replaced; the lines around it are not read again."""
@@ -44,7 +44,7 @@ class Source:
         source = Source(self.text[:first] + new + self.text[last:], version, self.encoding)
         before, behind = bisect_right(self._starts, first), bisect_right(self._starts, last)
         shift = first + len(new) - last
-        inside = [first + found.end() for found in _LINE_END.finditer(new)]
+        inside = [first + line_end.end() for line_end in _LINE_END.finditer(new)]
         after = self._starts[behind:]
         source._starts = [*self._starts[:before], *inside, *([x + shift for x in after] if shift else after)]
         return source

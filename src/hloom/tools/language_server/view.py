@@ -53,9 +53,9 @@ class View:
     def scope_at(self, offset: int) -> Scope | None:
         """Return the computation at an offset, also if it is in the signature."""
         old = self.changes.backward(offset)
-        found = self.analysis.scope_at(old)
-        if found is not None:
-            return found
+        scope = self.analysis.scope_at(old)
+        if scope is not None:
+            return scope
         headers = (scope for scope in self.analysis.scopes if scope.at <= old < scope.body.start)
         return next(headers, None)
 
@@ -82,14 +82,14 @@ class View:
 
     def definition(self, symbol: Symbol) -> Span | None:
         """Return where a name is defined."""
-        place = -1
+        position = -1
         if symbol.scope is None:
-            known = self.analysis.computations.get(symbol.name)
-            place = known.at if known is not None else -1
+            scope = self.analysis.computations.get(symbol.name)
+            position = scope.at if scope is not None else -1
         elif (instruction := symbol.scope.names.get(symbol.name)) is not None:
-            place = instruction.position
-        if place >= 0:
-            at = self.changes.forward(place)
+            position = instruction.position
+        if position >= 0:
+            at = self.changes.forward(position)
             name = self.source.text[at : at + len(symbol.name) + 1]
             if name.startswith("%" + symbol.name):
                 return Span(at, at + len(symbol.name) + 1)
@@ -137,8 +137,8 @@ class View:
         name = name.removeprefix("%")
         if not name or sanitized(name) != name or name in KEYWORDS or name in TYPE_NAMES:
             raise broken("rename.well-formed", f"{name!r} is not a name; names are words such as add.1")
-        taken = self.analysis.computations if symbol.scope is None else symbol.scope.names
-        if name in taken and name != symbol.name:
+        names = self.analysis.computations if symbol.scope is None else symbol.scope.names
+        if name in names and name != symbol.name:
             kind = "computation" if symbol.scope is None else "instruction"
             raise broken("rename.unique", f"there is another {kind} {name!r}")
         return name

@@ -29,19 +29,19 @@ def pages() -> dict[str, str]:
     for family in sorted(families):
         links = ", ".join(f"[{opcode}]({opcode}.md)" for opcode in families[family])
         index.append(f"- **{family}**: {links}")
-    found = {"README.md": "\n".join(index) + "\n"}
-    found.update({f"{opcode}.md": op_markdown(opcode).rstrip() + "\n" for opcode in sorted(REGISTRY)})
-    return found
+    texts = {"README.md": "\n".join(index) + "\n"}
+    texts.update({f"{opcode}.md": op_markdown(opcode).rstrip() + "\n" for opcode in sorted(REGISTRY)})
+    return texts
 
 
 def write(directory: Path) -> None:
     """Write every page, and remove those of operations that are no more."""
     directory.mkdir(parents=True, exist_ok=True)
-    wanted = pages()
+    texts = pages()
     for old in directory.glob("*.md"):
-        if old.name not in wanted:
+        if old.name not in texts:
             old.unlink()
-    for name, text in wanted.items():
+    for name, text in texts.items():
         (directory / name).write_text(text)
 
 

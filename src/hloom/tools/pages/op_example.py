@@ -38,9 +38,9 @@ _FLOATS: Final = {
     "is-finite": "{1, inf, nan}",
 }
 _OF_INTEGERS: Final = (
-    "and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical", "mulhi", "popcnt",
-    "not", "count-leading-zeros",
-)  # fmt: skip
+    *("and", "or", "xor", "not", "shift-left", "shift-right-arithmetic", "shift-right-logical"),
+    *("mulhi", "popcnt", "count-leading-zeros"),
+)
 
 
 @dataclass
@@ -74,8 +74,8 @@ class Example:
 
 def example_of(opcode: str) -> Example | None:
     """Return the example of an operation."""
-    found = _stored().get(opcode)
-    return found if found is not None else _elementwise(opcode)
+    example = _stored().get(opcode)
+    return example if example is not None else _elementwise(opcode)
 
 
 @cache
@@ -159,9 +159,9 @@ def _registered() -> Generator[None]:
 
 
 def _literal(text: str) -> Literal:
-    found = _VALUE.fullmatch(text)
-    assert found is not None, text
-    return Literal.parse(found[2], Shape.parse(found[1]))
+    parts = _VALUE.fullmatch(text)
+    assert parts is not None, text
+    return Literal.parse(parts[2], Shape.parse(parts[1]))
 
 
 def value_text(value: Any, shape: Shape) -> str:

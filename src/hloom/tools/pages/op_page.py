@@ -120,8 +120,8 @@ def _shape_rule(cls: type[Operation], style: Style) -> str:
     words = inspect.getdoc(method) or ""
     if not words or method in (Operation.infer, Operation.check):
         return ""
-    stated = "" if cls.infers else " The result's shape must be stated."
-    return style("Result", "title") + "\n" + textwrap.indent(words.replace("``", "`") + stated, "  ")
+    note = "" if cls.infers else " The result's shape must be stated."
+    return style("Result", "title") + "\n" + textwrap.indent(words.replace("``", "`") + note, "  ")
 
 
 def _rules(name: str, style: Style) -> str:

@@ -52,10 +52,10 @@ def rules_of(opcode: str) -> list[Rule]:
     walk = _Walk(REGISTRY[opcode])
     for name in _ENTRANCES:
         walk.method(name, {})
-    own = {rule.name: rule for rule in walk.found if rule.name.split(".")[0] not in _BELOW}
+    rules = {rule.name: rule for rule in walk.rules if rule.name.split(".")[0] not in _BELOW}
     if REGISTRY[opcode].arity() == 1:
-        own = {name: rule for name, rule in own.items() if ".same-" not in name}
-    return list(own.values())
+        rules = {name: rule for name, rule in rules.items() if ".same-" not in name}
+    return list(rules.values())
 
 
 def named_in_source(path: Path) -> Iterator[tuple[str, int]]:
@@ -75,7 +75,7 @@ class _Walk:
     """The functions reached from one operation, each once for each set of known arguments."""
 
     operation: type[Operation]
-    found: list[Rule] = field(default_factory=list[Rule])
+    rules: list[Rule] = field(default_factory=list[Rule])
     seen: set[Any] = field(default_factory=set[Any])
 
     def method(self, name: str, known: Known, above: type | None = None) -> None:
@@ -114,7 +114,7 @@ class _Walk:
             others = [argument for argument in node.args if argument is not name]
             message = others[0] if others else name
             for text in sorted(scope.texts(name)):
-                self.found.append(Rule(text, scope.words(message), where))
+                self.rules.append(Rule(text, scope.words(message), where))
         target = scope.target(node.func)
         if target is None:
             return
@@ -132,18 +132,18 @@ class _Scope:
     operation: type[Operation]
     module: ModuleType
     owner: type | None
-    known: dict[str, frozenset[str]]
+    values: dict[str, frozenset[str]]
     messages: dict[str, ast.expr] = field(default_factory=dict[str, ast.expr])
 
     def assign(self, name: str, value: ast.expr) -> None:
         self.messages[name] = value
         texts = self.texts(value)
         if texts:
-            self.known[name] = texts
+            self.values[name] = texts
 
     def loop(self, name: str, over: ast.expr) -> None:
         if isinstance(over, ast.Tuple | ast.List):
-            self.known[name] = frozenset(text for element in over.elts for text in self.texts(element))
+            self.values[name] = frozenset(text for element in over.elts for text in self.texts(element))
 
     def texts(self, node: ast.expr) -> frozenset[str]:
         """Return the strings that an expression may have, as far as they are known."""
@@ -153,7 +153,7 @@ class _Scope:
             return (
                 frozenset((self.operation.opcode,))
                 if node.id == "opcode"
-                else self.known.get(node.id, frozenset())
+                else self.values.get(node.id, frozenset())
             )
         if isinstance(node, ast.IfExp):
             return self.texts(node.body) | self.texts(node.orelse)
@@ -164,14 +164,14 @@ class _Scope:
             return frozenset((value,)) if isinstance(value, str) else frozenset()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 2:
             old, new = (a.value if isinstance(a, ast.Constant) else "" for a in node.args)
-            whole = self.texts(node.func.value) if node.func.attr == "replace" else ()
-            return frozenset(text.replace(str(old), str(new)) for text in whole)
+            replaced = self.texts(node.func.value) if node.func.attr == "replace" else ()
+            return frozenset(text.replace(str(old), str(new)) for text in replaced)
         if isinstance(node, ast.JoinedStr):
-            found = {""}
+            prefixes = {""}
             for part in node.values:
                 inner = self.texts(part.value if isinstance(part, ast.FormattedValue) else part)
-                found = {left + right for left in found for right in inner}
-            return frozenset(found)
+                prefixes = {prefix + suffix for prefix in prefixes for suffix in inner}
+            return frozenset(prefixes)
         return frozenset()
 
     def live(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -190,7 +190,7 @@ class _Scope:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             return any(self.never(value) for value in test.values)
         if isinstance(test, ast.Name):
-            return self.known.get(test.id) == frozenset(("False",))
+            return self.values.get(test.id) == frozenset(("False",))
         if isinstance(test, ast.Attribute):
             return getattr(self.operation, test.attr, None) is False
         if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "getattr":

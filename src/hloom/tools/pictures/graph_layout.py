@@ -128,9 +128,9 @@ def _ordered(
         numbers = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
         for number in numbers:
             beside = layers[number - 1 if down else number + 1]
-            place = {node: float(i) for i, node in enumerate(beside)}
+            position = {node: float(i) for i, node in enumerate(beside)}
             neighbours = above if down else below
-            layers[number] = _by_median(layers[number], neighbours, place)
+            layers[number] = _by_median(layers[number], neighbours, position)
         count = _crossings(layers, below)
         if count < fewest:
             best, fewest = [list(layer) for layer in layers], count
@@ -156,10 +156,10 @@ def _crossings(layers: Sequence[Sequence[Key]], below: Mapping[Key, list[Key]]) 
     """Count the crossings of edges as inversions between adjacent layers."""
     total = 0
     for upper, lower in pairwise(layers):
-        place = {node: i for i, node in enumerate(lower)}
+        position = {node: i for i, node in enumerate(lower)}
         seen: list[int] = []
         for node in upper:
-            targets = sorted(place[n] for n in below.get(node, ()))
+            targets = sorted(position[n] for n in below.get(node, ()))
             for target in targets:
                 total += len(seen) - bisect_left(seen, target + 1)
             for target in targets:
@@ -181,14 +181,14 @@ def _placed(
     offsets = [_offsets(layer, widths) for layer in layers]
     for layer, offset in zip(layers, offsets, strict=True):
         middle = offset[-1] / 2 if offset else 0.0
-        x |= {node: place - middle for node, place in zip(layer, offset, strict=True)}
+        x |= {node: position - middle for node, position in zip(layer, offset, strict=True)}
     for sweep in range(_PLACE_SWEEPS):
         down = sweep % 2 == 0
         numbers = range(len(layers)) if down else range(len(layers) - 1, -1, -1)
         last = sweep >= _PLACE_SWEEPS - 4
         for number in numbers:
             layer, offset = layers[number], offsets[number]
-            wanted: list[float] = []
+            targets: list[float] = []
             weights: list[float] = []
             for node in layer:
                 near = (above if down else below).get(node, [])
@@ -196,9 +196,9 @@ def _placed(
                     near = [*above.get(node, ()), *below.get(node, ())]
                 pulls = [(x[n], _pull(node, n)) for n in near]
                 weight = sum(w for _, w in pulls)
-                wanted.append(sum(p * w for p, w in pulls) / weight if pulls else x[node])
+                targets.append(sum(p * w for p, w in pulls) / weight if pulls else x[node])
                 weights.append(weight if pulls else 0.05)
-            x.update(zip(layer, isotonic(wanted, weights, offset), strict=True))
+            x.update(zip(layer, isotonic(targets, weights, offset), strict=True))
     _straightened(layers, x, above, below, widths)
     return x
 
@@ -216,28 +216,28 @@ def _offsets(layer: Sequence[Key], widths: Mapping[Key, float]) -> list[float]:
         if i == 0:
             places.append(0.0)
             continue
-        left = layer[i - 1]
-        bends = isinstance(node, _Bend) or isinstance(left, _Bend)
+        previous = layer[i - 1]
+        bends = isinstance(node, _Bend) or isinstance(previous, _Bend)
         gap = BEND_GAP if bends else NODE_GAP
-        places.append(places[-1] + (widths.get(left, 0.0) + widths.get(node, 0.0)) / 2 + gap)
+        places.append(places[-1] + (widths.get(previous, 0.0) + widths.get(node, 0.0)) / 2 + gap)
     return places
 
 
-def isotonic(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
+def isotonic(targets: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
     """Return the weighted least-squares positions nearest to the wanted ones that keep the offsets.
 
     Without offsets this is isotonic regression: adjacent values out of order are pooled.
     """
     pools: list[tuple[float, float, int]] = []
-    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
-        mean, total, count = want - offset, weight, 1
+    for target, weight, offset in zip(targets, weights, offsets, strict=True):
+        mean, total, count = target - offset, weight, 1
         while pools and pools[-1][0] > mean:
             other, amount, members = pools.pop()
             mean = (mean * total + other * amount) / (total + amount)
             total, count = total + amount, count + members
         pools.append((mean, total, count))
     flat = [mean for mean, _, count in pools for _ in range(count)]
-    return [place + offset for place, offset in zip(flat, offsets, strict=True)]
+    return [position + offset for position, offset in zip(flat, offsets, strict=True)]
 
 
 def _straightened(
@@ -257,11 +257,11 @@ def _straightened(
         for run in runs:
             low, high = float("-inf"), float("inf")
             for node in run:
-                left, right = beside[node]
-                if left is not None:
-                    low = max(low, x[left] + _offsets([left, node], widths)[1])
-                if right is not None:
-                    high = min(high, x[right] - _offsets([node, right], widths)[1])
+                previous, following = beside[node]
+                if previous is not None:
+                    low = max(low, x[previous] + _offsets([previous, node], widths)[1])
+                if following is not None:
+                    high = min(high, x[following] - _offsets([node, following], widths)[1])
             if low <= high:
                 middle = sum(x[node] for node in run) / len(run)
                 x.update(dict.fromkeys(run, min(max(middle, low), high)))
@@ -295,28 +295,28 @@ def _assembled(
     sizes: Mapping[Key, tuple[float, float]],
     chains: Sequence[Sequence[Key]],
 ) -> GraphLayout:
-    sides = [place - (sizes[node][0] / 2 if node in sizes else 0.0) for node, place in x.items()]
-    left = min(sides, default=0.0)
-    found = GraphLayout()
+    sides = [center - (sizes[node][0] / 2 if node in sizes else 0.0) for node, center in x.items()]
+    left_edge = min(sides, default=0.0)
+    layout = GraphLayout()
     bands: list[tuple[float, float]] = []
     bottom = 0.0
     for layer in layers:
         height = max((sizes[node][1] for node in layer if node in sizes), default=0.0)
         bands.append((bottom, bottom + height))
         bottom += height + LAYER_GAP
-    found.height = max(0.0, bottom - LAYER_GAP)
+    layout.height = max(0.0, bottom - LAYER_GAP)
     layer_of = {node: number for number, layer in enumerate(layers) for node in layer}
     for node, number in layer_of.items():
         width = sizes[node][0] if node in sizes else 0.0
-        found.width = max(found.width, x[node] - left + width / 2)
+        layout.width = max(layout.width, x[node] - left_edge + width / 2)
         if node in sizes:
-            found.centres[node] = (x[node] - left, sum(bands[number]) / 2)
+            layout.centres[node] = (x[node] - left_edge, sum(bands[number]) / 2)
     entries = _entry_places(chains, x)
     for chain in chains:
         source, target = chain[0], chain[-1]
         reach = entries[(source, target)] * min(0.7 * sizes[target][0], 60.0)
-        found.paths[(source, target)] = _path(chain, x, left, reach, found, bands, layer_of, sizes)
-    return found
+        layout.paths[(source, target)] = _path(chain, x, left_edge, reach, layout, bands, layer_of, sizes)
+    return layout
 
 
 def _path(

@@ -55,29 +55,29 @@ def _box(box: Box, shift: Point) -> Iterator[Mark]:
 
 
 def _contents(box: Box, shift: Point) -> Iterator[Mark]:
-    left, top = (a + b for a, b in zip(origin(box), shift, strict=True))
+    x0, y0 = (a + b for a, b in zip(origin(box), shift, strict=True))
     for (source, target), points in box.layout.paths.items():
         assert isinstance(target, HloInstruction)
         color = "#9aa0b0" if source in target.operands else "#d0565b"
-        yield from _arrow([(x + left, y + top) for x, y in points], color)
+        yield from _arrow([(x + x0, y + y0) for x, y in points], color)
     for node in box.nodes.values():
-        yield from _node(node, left + node.x, top + node.y)
+        yield from _node(node, x0 + node.x, y0 + node.y)
 
 
 def _node(node: Node, x: float, y: float) -> Iterator[Mark]:
     fill, line = FAMILIES[node.family]
-    left, top = x - node.width / 2, y - node.height / 2
+    x0, y0 = x - node.width / 2, y - node.height / 2
     thickness = 2.6 if node.is_root else 1.2
-    yield Rectangle(left, top, node.width, node.height, fill, line, thickness, 7)
-    yield Text(x, top + PADDING + 9, node.title, TITLE_SIZE * _CAP, "#22252e", "middle", bold=True)
+    yield Rectangle(x0, y0, node.width, node.height, fill, line, thickness, 7)
+    yield Text(x, y0 + PADDING + 9, node.title, TITLE_SIZE * _CAP, "#22252e", "middle", bold=True)
     for number, detail in enumerate(node.details):
-        baseline = top + PADDING + 9 + LINE * (number + 1)
+        baseline = y0 + PADDING + 9 + LINE * (number + 1)
         yield Text(x, baseline, detail, DETAIL_SIZE * _CAP, "#565b6b", "middle")
 
 
 def _call(box: Box, node: Node, called: Box, shift: Point) -> Iterator[Mark]:
-    left, top = origin(box)
-    start = (left + node.x + node.width / 2 + shift[0], top + node.y + shift[1])
+    x0, y0 = origin(box)
+    start = (x0 + node.x + node.width / 2 + shift[0], y0 + node.y + shift[1])
     end = (called.x + shift[0], called.y + 20 + shift[1])
     bend = max(40.0, (end[0] - start[0]) * 0.5)
     controls = (start[0] + bend, start[1]), (end[0] - bend, end[1])

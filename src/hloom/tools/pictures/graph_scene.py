@@ -176,21 +176,21 @@ def scene_around(module: HloModule, name: str, depth: int, *, full: bool = False
 
     Raises HloError by the rules ``draw.instruction`` if no instruction has the name, and ``draw.size``.
     """
-    wanted = name.removeprefix("%")
-    middle = next((i for i in module.instructions() if i.name == wanted), None)
+    target = name.removeprefix("%")
+    middle = next((i for i in module.instructions() if i.name == target), None)
     if middle is None or middle.parent is None:
-        close = difflib.get_close_matches(wanted, [i.name for i in module.instructions()], 3)
+        close = difflib.get_close_matches(target, [i.name for i in module.instructions()], 3)
         hint = f"; did you mean {', '.join(close)}?" if close else ""
-        raise HloError(f"{module.name} has no instruction %{wanted}{hint}", rule="draw.instruction")
-    kept = {middle}
+        raise HloError(f"{module.name} has no instruction %{target}{hint}", rule="draw.instruction")
+    members = {middle}
     edge = [middle]
     for _ in range(depth):
-        near = dict.fromkeys(n for i in edge for n in _neighbours(i) if n not in kept)
-        kept.update(near)
+        near = dict.fromkeys(n for i in edge for n in _neighbours(i) if n not in members)
+        members.update(near)
         edge = list(near)
-    _check_size(f"the neighbourhood of %{wanted}", len(kept), most)
-    scene = Scene(f"{module.name}: around %{wanted}, depth {depth}")
-    scene.boxes.append(_box(middle.parent, full, middle.parent is module.entry, kept))
+    _check_size(f"the neighbourhood of %{target}", len(members), most)
+    scene = Scene(f"{module.name}: around %{target}, depth {depth}")
+    scene.boxes.append(_box(middle.parent, full, middle.parent is module.entry, members))
     _arrange(scene)
     return scene
 
@@ -334,8 +334,8 @@ def _stack(boxes: Sequence[Box], wanted: dict[int, float]) -> None:
         offsets.append(at)
         at += box.height + BOX_GAP
     targets = [max(0.0, wanted[id(box)]) for box in ordered]
-    for box, place in zip(ordered, isotonic(targets, [1.0] * len(ordered), offsets), strict=True):
-        box.y = place
+    for box, y in zip(ordered, isotonic(targets, [1.0] * len(ordered), offsets), strict=True):
+        box.y = y
     highest = min(box.y for box in ordered)
     for box in ordered:
         box.y -= min(0.0, highest)

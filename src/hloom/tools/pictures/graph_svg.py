@@ -72,23 +72,23 @@ def box_fill(box: Box) -> str:
 
 
 def _box(box: Box) -> str:
-    place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
+    bounds = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
     title = f'x="{box.x + BOX_PADDING:.1f}" y="{box.y + 24:.1f}" font-size="{TITLE_SIZE}" font-weight="700"'
     return (
-        f'<g class="box"><rect {place} rx="12" fill="{box_fill(box)}" stroke="#c9cdda" stroke-width="1.2"/>'
+        f'<g class="box"><rect {bounds} rx="12" fill="{box_fill(box)}" stroke="#c9cdda" stroke-width="1.2"/>'
         f'<text {title} fill="#5b6072">{markup(box.title)}</text></g>'
     )
 
 
 def _contents(box: Box) -> Iterator[str]:
-    left, top = origin(box)
+    x0, y0 = origin(box)
     for (source, target), points in box.layout.paths.items():
         assert isinstance(source, HloInstruction)
         assert isinstance(target, HloInstruction)
-        moved = [(x + left, y + top) for x, y in points]
+        moved = [(x + x0, y + y0) for x, y in points]
         yield _edge(source, target, curve(moved))
     for node in box.nodes.values():
-        yield _node(node, left + node.x, top + node.y)
+        yield _node(node, x0 + node.x, y0 + node.y)
 
 
 def _edge(source: HloInstruction, target: HloInstruction, path: str) -> str:
@@ -108,20 +108,20 @@ def origin(box: Box) -> Point:
 
 def _node(node: Node, x: float, y: float) -> str:
     fill, line = FAMILIES[node.family]
-    left, top = x - node.width / 2, y - node.height / 2
+    x0, y0 = x - node.width / 2, y - node.height / 2
     width = 2.6 if node.is_root else 1.2
     texts = [
-        f'<text x="{x:.1f}" y="{top + PADDING + 9:.1f}" font-size="{TITLE_SIZE}" font-weight="700" '
+        f'<text x="{x:.1f}" y="{y0 + PADDING + 9:.1f}" font-size="{TITLE_SIZE}" font-weight="700" '
         f'text-anchor="middle" fill="#22252e">{markup(node.title)}</text>'
     ]
     for i, detail in enumerate(node.details):
         texts.append(
-            f'<text x="{x:.1f}" y="{top + PADDING + 9 + LINE * (i + 1):.1f}" font-size="{DETAIL_SIZE}" '
+            f'<text x="{x:.1f}" y="{y0 + PADDING + 9 + LINE * (i + 1):.1f}" font-size="{DETAIL_SIZE}" '
             f'text-anchor="middle" fill="#565b6b">{markup(detail)}</text>'
         )
     return (
         f'<g class="node" data-name="{markup(node.instruction.name)}"><title>{markup(node.tooltip)}</title>'
-        f'<rect x="{left:.1f}" y="{top:.1f}" width="{node.width:.1f}" height="{node.height:.1f}" rx="7" '
+        f'<rect x="{x0:.1f}" y="{y0:.1f}" width="{node.width:.1f}" height="{node.height:.1f}" rx="7" '
         f'fill="{fill}" stroke="{line}" stroke-width="{width}"/>' + "".join(texts) + "</g>"
     )
 
@@ -142,8 +142,8 @@ def curve(points: Sequence[Point]) -> str:
 
 
 def _call(box: Box, node: Node, called: Box, role: str) -> str:
-    left, top = origin(box)
-    x, y = left + node.x + node.width / 2, top + node.y
+    x0, y0 = origin(box)
+    x, y = x0 + node.x + node.width / 2, y0 + node.y
     u, v = called.x, called.y + 20
     bend = max(40.0, (u - x) * 0.5)
     path = f"M{x:.1f},{y:.1f} C{x + bend:.1f},{y:.1f} {u - bend:.1f},{v:.1f} {u:.1f},{v:.1f}"

@@ -55,11 +55,11 @@ class Axis:
 
     def split(self, index: Any) -> list[Any]:
         """Return the index in each dimension; the most major one may lie in the padding, beyond its size."""
-        found: list[Any] = []
+        indices: list[Any] = []
         for size in reversed(self.sizes[1:]):
-            found.append(index % size)
+            indices.append(index % size)
             index = index // size
-        return [index, *reversed(found)]
+        return [index, *reversed(indices)]
 
     def label(self, index: int) -> str:
         """Return the index as text, that of joined dimensions with commas."""
@@ -98,16 +98,16 @@ def layout_grid(
     added, joined = _joined(form)
     rows = _axis(shape, form, added, joined[-2], most_rows, _tile_of(form, 2))
     columns = _axis(shape, form, added, joined[-1], most_columns, _tile_of(form, 1))
-    chosen = at or {}
-    index: list[Any] = [0] * added + [chosen.get(dimension, 0) for dimension in form.major_to_minor]
+    fixed = at or {}
+    index: list[Any] = [0] * added + [fixed.get(dimension, 0) for dimension in form.major_to_minor]
     padding: Any = False
     for axis, places, values in (
         (rows, joined[-2], np.array(rows.indices, np.int64)[:, None]),
         (columns, joined[-1], np.array(columns.indices, np.int64)[None, :]),
     ):
-        for place, part in zip(places, axis.split(values), strict=True):
-            index[place] = part
-            padding = padding | (part >= (form.bounds[place - added] if place >= added else 1))
+        for position, part in zip(places, axis.split(values), strict=True):
+            index[position] = part
+            padding = padding | (part >= (form.bounds[position - added] if position >= added else 1))
     stages = _stages(form, index)
     size = (len(rows.indices), len(columns.indices))
     return LayoutGrid(
@@ -144,15 +144,15 @@ def slice_words(shape: Shape, at: Mapping[int, int]) -> str:
 def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None, int]]:
     """For the first `count` positions in memory return the index, None for padding, and the tile's color."""
     form = physical_form(shape)
-    found: list[tuple[tuple[int, ...] | None, int]] = []
+    cells: list[tuple[tuple[int, ...] | None, int]] = []
     for position in range(min(count, form.element_count)):
         index = multi_index(shape, position)
         color = PADDING
         if index is not None:
             ordered: list[Any] = [index[dimension] for dimension in form.major_to_minor]
             color = int(_color(form, _stages(form, [0] * max(0, 2 - len(ordered)) + ordered)))
-        found.append((index, color))
-    return found
+        cells.append((index, color))
+    return cells
 
 
 def _joined(form: PhysicalForm) -> tuple[int, list[list[int]]]:
@@ -160,12 +160,12 @@ def _joined(form: PhysicalForm) -> tuple[int, list[list[int]]]:
     groups = form.tilings[0].groups if form.tilings else ((1,),) * len(form.bounds)
     tiled = sum(map(len, groups))
     added = max(0, tiled - len(form.bounds))
-    joined = [[place] for place in range(added + len(form.bounds) - tiled)]
+    joined = [[position] for position in range(added + len(form.bounds) - tiled)]
     for group in groups:
         start = joined[-1][-1] + 1 if joined else 0
         joined.append(list(range(start, start + len(group))))
     while len(joined) < 2:
-        joined = [[0], *([place + 1 for place in places] for places in joined)]
+        joined = [[0], *([position + 1 for position in positions] for positions in joined)]
         added += 1
     return added, joined
 
@@ -176,14 +176,16 @@ def _tile_of(form: PhysicalForm, from_end: int) -> int:
     return tile[-from_end] if from_end <= len(tile) else 0
 
 
-def _axis(shape: Shape, form: PhysicalForm, added: int, places: Sequence[int], most: int, tile: int) -> Axis:
-    own = [place - added for place in places if place >= added]
-    dimensions = tuple(form.major_to_minor[place] for place in own)
-    sizes = tuple(form.padded[place - added] if place >= added else 1 for place in places)
+def _axis(
+    shape: Shape, form: PhysicalForm, added: int, positions: Sequence[int], most: int, tile: int
+) -> Axis:
+    physical = [position - added for position in positions if position >= added]
+    dimensions = tuple(form.major_to_minor[position] for position in physical)
+    sizes = tuple(form.padded[position - added] if position >= added else 1 for position in positions)
     names = axis_names(shape.rank)
-    bounds = [form.bounds[place] for place in own]
+    bounds = [form.bounds[position] for position in physical]
     extent = math.prod(sizes)
-    bound = math.prod(bounds) if len(own) < 2 or form.bounds == form.padded else extent
+    bound = math.prod(bounds) if len(physical) < 2 or form.bounds == form.padded else extent
     if tile and extent:
         extent = -(-extent // tile) * tile
     name = "·".join(names[dimension] for dimension in dimensions)
@@ -195,15 +197,15 @@ def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:
     if extent <= most:
         return tuple(range(extent))
     end = min(extent, bound + 1)
-    wanted = set(range(end - 4, end)) | set(range(most - 8))
+    selected = set(range(end - 4, end)) | set(range(most - 8))
     if 0 < tile < bound:
-        wanted |= set(range(tile - 2, tile + 2))
+        selected |= set(range(tile - 2, tile + 2))
     else:
-        wanted |= set(range(most - 4))
-    inside = sorted(index for index in wanted if 0 <= index < extent)
+        selected |= set(range(most - 4))
+    inside = sorted(index for index in selected if 0 <= index < extent)
     shown: list[int] = []
     for index in inside:
-        if index and index - 1 not in wanted:
+        if index and index - 1 not in selected:
             shown.append(GAP)
         shown.append(index)
     return (*shown, GAP) if shown[-1] < extent - 1 else tuple(shown)
@@ -232,11 +234,11 @@ def _color(form: PhysicalForm, stages: list[list[Any]]) -> Any:
 
 def _inner_tiles(form: PhysicalForm, stages: list[list[Any]]) -> list[Any]:
     """Return the number of the tile of an element, for each tiling after the first."""
-    found: list[Any] = []
+    numbers: list[Any] = []
     for tiling, stage in zip(form.tilings[1:], stages[2:], strict=True):
         outer = tiling.untouched + len(tiling.counts)
-        found.append(ravel(stage[:outer], tiling.result[:outer]))
-    return found
+        numbers.append(ravel(stage[:outer], tiling.result[:outer]))
+    return numbers
 
 
 def _spread(values: Any, size: tuple[int, int]) -> Grid:

@@ -62,14 +62,14 @@ def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture
     picture = Picture(0, 0, str(shape))
     picture.marks.append(Text(_MARGIN, _MARGIN + 12, str(shape), 12, bold=True))
     bottom = _MARGIN + 12
-    given = {d: at.get(d, 0) for d in other_dimensions(grid)} if at else {}
-    chosen = [given] if at else list(itertools.islice(slices(grid), _MOST_SLICES))
-    for indices in chosen:
+    fixed = {d: at.get(d, 0) for d in other_dimensions(grid)} if at else {}
+    drawn = [fixed] if at else list(itertools.islice(slices(grid), _MOST_SLICES))
+    for indices in drawn:
         shown = layout_grid(shape, _MOST_ROWS, _MOST_COLUMNS, indices)
         panel = _ArrayPanel(picture, shown, bottom + 30, slice_words(shape, indices))
         panel.draw()
         bottom = panel.bottom
-    left_out = math.prod(shape.dimensions[d] for d in other_dimensions(grid)) - len(chosen)
+    left_out = math.prod(shape.dimensions[d] for d in other_dimensions(grid)) - len(drawn)
     if left_out and not at:
         text = f"… {left_out:,} more slices; --at {_example(grid)} draws one"
         picture.marks.append(Text(_MARGIN, bottom + 18, text, _LABEL, _GREY))
@@ -117,7 +117,7 @@ class _ArrayPanel:
     grid: LayoutGrid
     top: float
     where: str
-    left: float = 0.0
+    x0: float = 0.0
     cell: float = 0.0
     bottom: float = 0.0
 
@@ -129,10 +129,10 @@ class _ArrayPanel:
         self.cell = _cell_width("0" * widest, len(grid.inner))
         labels = [grid.rows.label(index) for index in grid.rows.indices]
         name = grid.rows.name
-        self.left = _whole(_MARGIN + text_width(max(labels, key=len), _LABEL) + 10 + (16 if name else 0))
+        self.x0 = _whole(_MARGIN + text_width(max(labels, key=len), _LABEL) + 10 + (16 if name else 0))
         self.heading()
         columns, rows = (
-            self.places(grid.columns, self.left, self.cell),
+            self.places(grid.columns, self.x0, self.cell),
             self.places(grid.rows, self.top + 30, _CELL_HEIGHT),
         )
         self.labels(columns, rows)
@@ -146,11 +146,11 @@ class _ArrayPanel:
 
     def places(self, axis: Axis, start: float, size: float) -> list[tuple[int, float]]:
         """Return each shown index, or `GAP`, with its coordinate."""
-        found: list[tuple[int, float]] = []
+        coordinates: list[tuple[int, float]] = []
         for index in axis.shown:
-            found.append((index, start))
+            coordinates.append((index, start))
             start += _GAP if index == GAP else size
-        return found
+        return coordinates
 
     def heading(self) -> None:
         rows, columns = self.grid.rows, self.grid.columns
@@ -158,7 +158,7 @@ class _ArrayPanel:
         text = f"array: the position in memory of each element{others}"
         self.picture.marks.append(Text(_MARGIN, self.top, text, _LABEL, _GREY))
         self.top += 20 if columns.name else -14
-        x = self.left
+        x = self.x0
         for axis, way in ((columns, "across"), (rows, "down")):
             if axis.name:
                 text = f"{axis.name} {way}: {_axis_words(axis)}"
@@ -184,7 +184,7 @@ class _ArrayPanel:
                 color = _GREY if index < self.grid.rows.bound else _PADDING_LINE
                 middle = y + _CELL_HEIGHT / 2 + _LABEL / 2
                 text = self.grid.rows.label(index)
-                self.picture.marks.append(Text(self.left - 10, middle, text, _LABEL, color, "end"))
+                self.picture.marks.append(Text(self.x0 - 10, middle, text, _LABEL, color, "end"))
 
     def cells(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
         grid, untiled = self.grid, _untiled_end(self.grid.shape)
@@ -214,12 +214,12 @@ class _ArrayPanel:
 
     def gaps(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
         """Draw three dots in every row or column at omitted indices."""
-        for _, x in (place for place in columns if place[0] == GAP):
-            for _, y in (place for place in rows if place[0] != GAP):
+        for _, x in (column for column in columns if column[0] == GAP):
+            for _, y in (row for row in rows if row[0] != GAP):
                 for step in (-5.0, 0.0, 5.0):
                     self.dot(x + _GAP / 2 + step, y + _CELL_HEIGHT / 2)
-        for _, y in (place for place in rows if place[0] == GAP):
-            for _, x in (place for place in columns if place[0] != GAP):
+        for _, y in (row for row in rows if row[0] == GAP):
+            for _, x in (column for column in columns if column[0] != GAP):
                 for step in (-5.0, 0.0, 5.0):
                     self.dot(x + self.cell / 2, y + _GAP / 2 + step)
 
@@ -244,27 +244,27 @@ def _blocks(tiles: list[list[int]], rows: list[int], columns: list[int]) -> list
     for row, (index, row_run) in enumerate(row_runs):
         for column, (other, column_run) in enumerate(column_runs):
             cells.setdefault((tiles[row][column], row_run, column_run), []).append((index, other))
-    found: list[tuple[list[int], list[int]]] = []
-    for places in cells.values():
-        ys, xs = sorted({place[0] for place in places}), sorted({place[1] for place in places})
+    blocks: list[tuple[list[int], list[int]]] = []
+    for members in cells.values():
+        ys, xs = sorted({y for y, _ in members}), sorted({x for _, x in members})
         adjacent = ys[-1] - ys[0] < len(ys) and xs[-1] - xs[0] < len(xs)
-        if adjacent and len(ys) * len(xs) == len(places):
-            found.append((ys, xs))
+        if adjacent and len(ys) * len(xs) == len(members):
+            blocks.append((ys, xs))
         else:
-            found += [([y], [x]) for y, x in places]
-    return found
+            blocks += [([y], [x]) for y, x in members]
+    return blocks
 
 
 def _runs(indices: list[int]) -> list[tuple[int, int]]:
     """Return each index with the number of the stretch between gaps that contains it."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     run = 0
     for index in indices:
         if index == GAP:
             run += 1
         else:
-            found.append((index, run))
-    return found
+            runs.append((index, run))
+    return runs
 
 
 def _cell_width(text: str, frames: int) -> float:
@@ -302,7 +302,7 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
     cells = memory_order(shape, line * lines)
     texts = ["" if index is None else ",".join(map(str, index)) for index, _ in cells]
     width = _cell_width(max(texts, key=len), 1)
-    left = _whole(_MARGIN + text_width(str(line * (lines - 1)), _LABEL) + 10)
+    x0 = _whole(_MARGIN + text_width(str(line * (lines - 1)), _LABEL) + 10)
     names = ",".join(axis_names(shape.rank))
     heading = "memory, from position 0 on" + (f": the index {names} of each element" if names else "")
     picture.marks.append(Text(_MARGIN, top + _LABEL, heading, _LABEL, _GREY))
@@ -311,21 +311,21 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
     for padding in (False, True):
         for number, ((index, color), text) in enumerate(zip(cells, texts, strict=True)):
             if (index is None) is padding:
-                x, y = left + width * (number % line), start + (_CELL_HEIGHT + 6) * (number // line)
+                x, y = x0 + width * (number % line), start + (_CELL_HEIGHT + 6) * (number // line)
                 _draw_cell(picture, x, y, width, _fill(color, untiled), text, padding)
     for number in range(lines):
         y = start + (_CELL_HEIGHT + 6) * number
-        label = Text(left - 10, y + _CELL_HEIGHT / 2 + _LABEL / 2, str(line * number), _LABEL, _GREY, "end")
+        label = Text(x0 - 10, y + _CELL_HEIGHT / 2 + _LABEL / 2, str(line * number), _LABEL, _GREY, "end")
         picture.marks.append(label)
         count = len(cells[line * number :][:line])
-        _outline_memory(picture, shape, (left, y, width), line * number, count)
-        _outline_bytes(picture, shape, (left, y, width), line * number, count)
+        _outline_memory(picture, shape, (x0, y, width), line * number, count)
+        _outline_bytes(picture, shape, (x0, y, width), line * number, count)
     bottom = start + (_CELL_HEIGHT + 6) * lines - 6
     if len(cells) < form.element_count:
         text = f"… {form.element_count - len(cells):,} more"
-        picture.marks.append(Text(left, bottom + 16, text, _LABEL, _GREY))
+        picture.marks.append(Text(x0, bottom + 16, text, _LABEL, _GREY))
         bottom += 16
-    picture.width = max(picture.width, left + width * min(line, len(cells)))
+    picture.width = max(picture.width, x0 + width * min(line, len(cells)))
     return bottom
 
 
@@ -340,12 +340,14 @@ def _memory_line(shape: Shape) -> int:
         if size <= _MEMORY_LINE:
             unit = max(unit, size)
     lengths = [unit * count for count in range(_MEMORY_LINE // unit, 0, -1)]
-    whole = [length for length in lengths if form.element_count % length == 0 and length * 2 > _MEMORY_LINE]
-    return (whole or lengths)[0]
+    divisors = [
+        length for length in lengths if form.element_count % length == 0 and length * 2 > _MEMORY_LINE
+    ]
+    return (divisors or lengths)[0]
 
 
 def _outline_memory(
-    picture: Picture, shape: Shape, place: tuple[float, float, float], first: int, count: int
+    picture: Picture, shape: Shape, line: tuple[float, float, float], first: int, count: int
 ) -> None:
     """Draw frames around runs of memory of one innermost tile, in a line of `count` positions."""
     tilings = physical_form(shape).tilings
@@ -353,26 +355,26 @@ def _outline_memory(
     size = math.prod(tilings[-1].tile) if len(tilings) > 1 else 0
     if not size or first % size:
         return
-    left, y, width = place
+    x0, y, width = line
     color = OUTLINE_COLORS[(len(tilings) - 2) % len(OUTLINE_COLORS)]
     for start in range(0, count - size + 1, size):
-        frame = _outline(left + width * start, y, width * size, _CELL_HEIGHT, 2.5, color)
+        frame = _outline(x0 + width * start, y, width * size, _CELL_HEIGHT, 2.5, color)
         picture.marks.append(frame)
 
 
 def _outline_bytes(
-    picture: Picture, shape: Shape, place: tuple[float, float, float], first: int, count: int
+    picture: Picture, shape: Shape, line: tuple[float, float, float], first: int, count: int
 ) -> None:
     """Draw a box around the elements of each byte, if elements are smaller than bytes."""
     bits = shape.element_bits
     if bits >= 8 or 8 % bits:
         return
-    left, y, width = place
+    x0, y, width = line
     per_byte = 8 // bits
     start = first
     while start < first + count:
         end = min(first + count, start - start % per_byte + per_byte)
-        x = left + width * (start - first)
+        x = x0 + width * (start - first)
         picture.marks.append(
             Rectangle(x, y - 2, width * (end - start), _CELL_HEIGHT + 4, "", _BYTE_LINE, 1.5, 4)
         )

@@ -58,8 +58,8 @@ def _paint_text(draw: ImageDraw.ImageDraw, mark: Text, scale: float) -> None:
     if length > room:
         size *= room / length
     bold = round(size / 24) if mark.bold else 0
-    place = mark.x * scale, round(mark.y * scale)
-    draw.text(place, mark.text, mark.color, _font(size), anchor=_ANCHORS[mark.anchor], stroke_width=bold)
+    baseline = mark.x * scale, round(mark.y * scale)
+    draw.text(baseline, mark.text, mark.color, _font(size), anchor=_ANCHORS[mark.anchor], stroke_width=bold)
 
 
 @lru_cache(maxsize=64)
@@ -73,22 +73,22 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
 
 def _paint_rectangle(draw: ImageDraw.ImageDraw, mark: Rectangle, scale: float) -> None:
     """Paint a rectangle with edges between pixels; its border is centered on them."""
-    left, top = round(mark.x * scale), round(mark.y * scale)
-    right, bottom = round((mark.x + mark.width) * scale), round((mark.y + mark.height) * scale)
-    if mark.fill and right > left and bottom > top:
-        draw.rectangle((left, top, right - 1, bottom - 1), mark.fill)
+    x0, y0 = round(mark.x * scale), round(mark.y * scale)
+    x1, y1 = round((mark.x + mark.width) * scale), round((mark.y + mark.height) * scale)
+    if mark.fill and x1 > x0 and y1 > y0:
+        draw.rectangle((x0, y0, x1 - 1, y1 - 1), mark.fill)
     half = round(mark.stroke_width * scale / 2)
     if mark.stroke and half:
-        box = left - half, top - half, right + half - 1, bottom + half - 1
+        box = x0 - half, y0 - half, x1 + half - 1, y1 + half - 1
         draw.rectangle(box, outline=mark.stroke, width=2 * half)
 
 
 def _paint_round_rectangle(image: Image.Image, mark: Rectangle, scale: float) -> None:
     half = mark.stroke_width * scale / 2 if mark.stroke else 0.0
-    left, top = int(mark.x * scale - half) - 1, int(mark.y * scale - half) - 1
+    x0, y0 = int(mark.x * scale - half) - 1, int(mark.y * scale - half) - 1
     size = int(mark.width * scale + 2 * half) + 4, int(mark.height * scale + 2 * half) + 4
     large = scale * _OVERSAMPLING
-    x, y = mark.x * large - left * _OVERSAMPLING, mark.y * large - top * _OVERSAMPLING
+    x, y = mark.x * large - x0 * _OVERSAMPLING, mark.y * large - y0 * _OVERSAMPLING
     half *= _OVERSAMPLING
 
     def painted(grow: float, color: str, width: float = 0.0) -> None:
@@ -101,7 +101,7 @@ def _paint_round_rectangle(image: Image.Image, mark: Rectangle, scale: float) ->
             ImageDraw.Draw(mask).rounded_rectangle(box, radius, outline=255, width=round(width))
         else:
             ImageDraw.Draw(mask).rounded_rectangle(box, radius, fill=255)
-        image.paste(color, (left, top), mask.reduce(_OVERSAMPLING))
+        image.paste(color, (x0, y0), mask.reduce(_OVERSAMPLING))
 
     if mark.fill:
         painted(0.0, mark.fill)
@@ -113,14 +113,14 @@ def _paint_line(image: Image.Image, mark: Line, scale: float) -> None:
     from PIL import Image, ImageDraw
 
     pen = mark.width * scale
-    left, top = (int(min(ends) * scale - pen) - 1 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
-    right, bottom = (int(max(ends) * scale + pen) + 2 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
-    mask = Image.new("L", ((right - left) * _OVERSAMPLING, (bottom - top) * _OVERSAMPLING))
+    x0, y0 = (int(min(ends) * scale - pen) - 1 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
+    x3, y3 = (int(max(ends) * scale + pen) + 2 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
+    mask = Image.new("L", ((x3 - x0) * _OVERSAMPLING, (y3 - y0) * _OVERSAMPLING))
     length = math.hypot(mark.x2 - mark.x1, mark.y2 - mark.y1) or 1.0
     dx, dy = (d / length * pen / 2 for d in (mark.x2 - mark.x1, mark.y2 - mark.y1))
     (x1, x2), (y1, y2) = (mark.x1 * scale, mark.x2 * scale), (mark.y1 * scale, mark.y2 * scale)
     corners = (x1 - dy, y1 + dx), (x2 - dy, y2 + dx), (x2 + dy, y2 - dx), (x1 + dy, y1 - dx)
     # Pillow's coordinates are of pixel centres, those of a picture are of edges.
-    places = [((x - left) * _OVERSAMPLING - 0.5, (y - top) * _OVERSAMPLING - 0.5) for x, y in corners]
+    places = [((x - x0) * _OVERSAMPLING - 0.5, (y - y0) * _OVERSAMPLING - 0.5) for x, y in corners]
     ImageDraw.Draw(mask).polygon(places, fill=255)
-    image.paste(mark.color, (left, top), mask.reduce(_OVERSAMPLING))
+    image.paste(mark.color, (x0, y0), mask.reduce(_OVERSAMPLING))

@@ -25,31 +25,31 @@ def diff_text(left: HloModule, right: HloModule, style: Style, context: int = 2)
     lines: list[str] = []
     for what, ours, theirs in header_differences(left, right):
         lines += [style(what, "title"), *_changed(ours, theirs, style)]
-    found = differences(left, right)
-    for difference in found:
+    changes = differences(left, right)
+    for difference in changes:
         if not difference.is_equal:
             lines += [*([""] if lines else []), *_computation(difference, style, context)]
     if not lines:
         return ""
-    return "\n".join([*lines, "", _summary(found)]) + "\n"
+    return "\n".join([*lines, "", _summary(changes)]) + "\n"
 
 
-def _summary(found: list[ComputationDifference]) -> str:
-    changed = sum(len(d.changed) for d in found)
-    removed = sum(len(d.removed) if d.right is not None else len(d.left or ()) for d in found)
-    added = sum(len(d.added) if d.left is not None else len(d.right or ()) for d in found)
-    equal = sum(len(d.pairs) - len(d.changed) for d in found)
+def _summary(changes: list[ComputationDifference]) -> str:
+    changed = sum(len(d.changed) for d in changes)
+    removed = sum(len(d.removed) if d.right is not None else len(d.left or ()) for d in changes)
+    added = sum(len(d.added) if d.left is not None else len(d.right or ()) for d in changes)
+    equal = sum(len(d.pairs) - len(d.changed) for d in changes)
     return f"{changed} changed, {removed} removed, {added} added, {equal} equal instructions"
 
 
 def _computation(difference: ComputationDifference, style: Style, context: int) -> Iterator[str]:
     left, right = difference.left, difference.right
     if left is None or right is None:
-        whole = left or right
-        assert whole is not None
+        computation = left or right
+        assert computation is not None
         role, sign = ("added", "+") if left is None else ("removed", "-")
-        yield style(f"%{whole.name}: computation {role}", "title")
-        for instruction in whole.post_order():
+        yield style(f"%{computation.name}: computation {role}", "title")
+        for instruction in computation.post_order():
             yield style(f"{sign} {_text(instruction)}", role)
         return
     renamed = f" (was %{left.name})" if left.name != right.name else ""
@@ -65,16 +65,16 @@ def _lines(
     gone = set(difference.removed)
     assert difference.left is not None
     before = difference.left.post_order()
-    place = {instruction: i for i, instruction in enumerate(before)}
+    position = {instruction: i for i, instruction in enumerate(before)}
     at = 0
     for instruction in right.post_order():
         partner = difference.pairs.get(instruction)
         if partner is not None:
-            for old in before[at : place[partner]]:
+            for old in before[at : position[partner]]:
                 if old in gone:
                     gone.discard(old)
                     yield True, [style(f"- {_text(old)}", "removed")]
-            at = max(at, place[partner])
+            at = max(at, position[partner])
         if partner is None:
             yield True, [style(f"+ {_text(instruction)}", "added")]
         elif instruction in changed:
@@ -86,8 +86,8 @@ def _lines(
             yield True, [style(f"- {_text(old)}", "removed")]
 
 
-def _with_context(found: Iterator[tuple[bool, list[str]]], context: int, style: Style) -> Iterator[str]:
-    items = list(found)
+def _with_context(entries: Iterator[tuple[bool, list[str]]], context: int, style: Style) -> Iterator[str]:
+    items = list(entries)
     differing = [i for i, (differs, _) in enumerate(items) if differs]
     shown = {j for i in differing for j in range(i - context, i + context + 1)}
     skipped = 0

@@ -17,8 +17,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 
 _HEADER: Final = (
-    "entry_layout", "is_scheduled", "aliases", "buffer_donors", "replica_count", "num_partitions",
-)  # fmt: skip
+    "entry_layout",
+    "is_scheduled",
+    "aliases",
+    "buffer_donors",
+    "replica_count",
+    "num_partitions",
+)
 
 
 @dataclass
@@ -58,14 +63,7 @@ def differences(left: HloModule, right: HloModule) -> list[ComputationDifference
 
 def header_differences(left: HloModule, right: HloModule) -> Iterator[tuple[str, str, str]]:
     """Return (property, left, right) for the differing properties of the modules themselves."""
-    for name in (
-        "entry_layout",
-        "is_scheduled",
-        "aliases",
-        "buffer_donors",
-        "replica_count",
-        "num_partitions",
-    ):
+    for name in _HEADER:
         ours, theirs = getattr(left.config, name), getattr(right.config, name)
         if ours != theirs:
             yield name.replace("_", " "), str(ours), str(theirs)
@@ -82,21 +80,21 @@ class _Comparison:
     def all(self) -> list[ComputationDifference]:
         order = self.right.post_order()
         self.match_computations()
-        found = [self.compare(self.partners.get(c), c) for c in order]
+        compared = [self.compare(self.partners.get(c), c) for c in order]
         matched = set(self.partners.values())
-        found += [ComputationDifference(c, None) for c in self.left.post_order() if c not in matched]
-        return found
+        compared += [ComputationDifference(c, None) for c in self.left.post_order() if c not in matched]
+        return compared
 
     def match_computations(self) -> None:
         """Map right computations to left ones: the entries, those of equal name, those of equal content."""
         self.partners[self.right.entry] = self.left.entry
         free = [c for c in self.left.post_order() if c is not self.left.entry]
-        rest = [c for c in self.right.post_order() if c is not self.right.entry]
+        unmatched = [c for c in self.right.post_order() if c is not self.right.entry]
         by_name = {c.name: c for c in free}
         by_content: dict[int, list[HloComputation]] = {}
         for computation in free:
             by_content.setdefault(self.content(computation), []).append(computation)
-        for computation in rest:
+        for computation in unmatched:
             named = by_name.get(computation.name)
             equal = by_content.get(self.content(computation), [])
             partner = named if named in equal else next((c for c in equal if c in free), named)
@@ -106,19 +104,19 @@ class _Comparison:
 
     def content(self, computation: HloComputation) -> int:
         """Return a hash that does not depend on names."""
-        known = self.hashes.get(computation)
-        if known is None:
+        value = self.hashes.get(computation)
+        if value is None:
             self.hashes[computation] = 0
-            known = self.hashes[computation] = hash(self.graph_hashes(computation)[computation.root])
-        return known
+            value = self.hashes[computation] = hash(self.graph_hashes(computation)[computation.root])
+        return value
 
     def graph_hashes(self, computation: HloComputation) -> dict[HloInstruction, int]:
         """Return a hash of the graph above each instruction."""
-        found: dict[HloInstruction, int] = {}
+        hashes: dict[HloInstruction, int] = {}
         for instruction in computation.post_order():
-            operands = tuple(found[operand] for operand in instruction.operands)
-            found[instruction] = hash((self.own(instruction), operands))
-        return found
+            operands = tuple(hashes[operand] for operand in instruction.operands)
+            hashes[instruction] = hash((self.own(instruction), operands))
+        return hashes
 
     def own(self, instruction: HloInstruction) -> Hashable:
         """Return an instruction's operation, shape and called computations, without its name and operands."""
@@ -126,19 +124,19 @@ class _Comparison:
         return (_operation_key(instruction), instruction.shape, called)
 
     def compare(self, left: HloComputation | None, right: HloComputation) -> ComputationDifference:
-        found = ComputationDifference(left, right)
+        difference = ComputationDifference(left, right)
         if left is None:
-            return found
-        self.match_instructions(left, right, found.pairs)
+            return difference
+        self.match_instructions(left, right, difference.pairs)
         for instruction in right.post_order():
-            partner = found.pairs.get(instruction)
+            partner = difference.pairs.get(instruction)
             if partner is None:
-                found.added.append(instruction)
-            elif not self.same(partner, instruction, found.pairs):
-                found.changed.append((partner, instruction))
-        taken = set(found.pairs.values())
-        found.removed = [i for i in left.post_order() if i not in taken]
-        return found
+                difference.added.append(instruction)
+            elif not self.same(partner, instruction, difference.pairs):
+                difference.changed.append((partner, instruction))
+        matched = set(difference.pairs.values())
+        difference.removed = [i for i in left.post_order() if i not in matched]
+        return difference
 
     def same(
         self, left: HloInstruction, right: HloInstruction, pairs: dict[HloInstruction, HloInstruction]
@@ -186,12 +184,15 @@ def _kind_key(instruction: HloInstruction) -> Hashable:
 
 
 def _pair_in_order(
-    left: list[HloInstruction], right: list[HloInstruction], left_key: Any, right_key: Any,
+    left: list[HloInstruction],
+    right: list[HloInstruction],
+    left_key: Any,
+    right_key: Any,
     pairs: dict[HloInstruction, HloInstruction],
-) -> None:  # fmt: skip
+) -> None:
     """Pair free instructions with equal keys, keeping their common order."""
-    taken = set(pairs.values())
-    ours = [i for i in left if i not in taken]
+    matched = set(pairs.values())
+    ours = [i for i in left if i not in matched]
     theirs = [i for i in right if i not in pairs]
     numbers: dict[Hashable, int] = {}
     a = [numbers.setdefault(left_key(i), len(numbers)) for i in ours]
@@ -201,9 +202,9 @@ def _pair_in_order(
             zip(theirs[block.b : block.b + block.size], ours[block.a : block.a + block.size], strict=True)
         )
     free: dict[int, list[HloInstruction]] = {}
-    taken = set(pairs.values())
+    matched = set(pairs.values())
     for instruction, key in zip(ours, a, strict=True):
-        if instruction not in taken:
+        if instruction not in matched:
             free.setdefault(key, []).append(instruction)
     for instruction, key in zip(theirs, b, strict=True):
         if instruction not in pairs and free.get(key):

@@ -58,7 +58,7 @@ def slice_at(shape: Shape, text: str) -> dict[int, int]:
     Raises HloError by the rule ``layout.at`` for anything else than indices of the array's dimensions.
     """
     names = axis_names(shape.rank)
-    chosen: dict[int, int] = {}
+    indices: dict[int, int] = {}
     for part in text.split(",") if text else []:
         name, _, number = part.strip().partition("=")
         if name not in names or not number.isdecimal():
@@ -69,8 +69,8 @@ def slice_at(shape: Shape, text: str) -> dict[int, int]:
         if int(number) >= shape.dimensions[dimension]:
             message = f"--at {part.strip()}: the size of dimension {name} is {shape.dimensions[dimension]}"
             raise HloError(message, rule="layout.at")
-        chosen[dimension] = int(number)
-    return chosen
+        indices[dimension] = int(number)
+    return indices
 
 
 def draw_layout(shape: Shape, out_path: str | Path, at: Mapping[int, int] | None = None) -> None:
@@ -263,10 +263,10 @@ def terminal_drawing(
     if not shape.is_array or shape.is_unbounded or shape.element_count == 0:
         return ""
     first = _fitting_grid(shape, columns, {})
-    given = {d: at.get(d, 0) for d in other_dimensions(first)} if at else {}
-    chosen = [given] if at else list(itertools.islice(slices(first), _MOST_SLICES))
-    drawn = [_slice_drawing(_fitting_grid(shape, columns, where), where, color) for where in chosen]
-    left_out = math.prod(shape.dimensions[d] for d in other_dimensions(first)) - len(chosen)
+    fixed = {d: at.get(d, 0) for d in other_dimensions(first)} if at else {}
+    slice_indices = [fixed] if at else list(itertools.islice(slices(first), _MOST_SLICES))
+    drawn = [_slice_drawing(_fitting_grid(shape, columns, where), where, color) for where in slice_indices]
+    left_out = math.prod(shape.dimensions[d] for d in other_dimensions(first)) - len(slice_indices)
     if left_out and not at:
         drawn.append(f"… {left_out:,} more slices; --at chooses one")
     return "\n\n".join(drawn)
@@ -281,11 +281,11 @@ def _slice_drawing(grid: LayoutGrid, where: Mapping[int, int], color: bool) -> s
         labels = [grid.columns.label(index) for index in grid.columns.indices]
         lines.append(" " * (label + 2) + _row(labels, grid, width))
     row = 0
-    for place, index in enumerate(grid.rows.shown):
+    for number, index in enumerate(grid.rows.shown):
         if index == GAP:
             lines.append(" " * (label + 2) + "⋮".rjust(width))
             continue
-        if place and not color and _starts_tile(grid.rows.tile, index):
+        if number and not color and _starts_tile(grid.rows.tile, index):
             lines.append(_rule(grid, width, label))
         name = grid.rows.label(index) if grid.rows.name else ""
         lines.append(f"{name:>{label}}  " + _cells(grid, row, width, color))
@@ -332,12 +332,12 @@ def _starts_tile(tile: int, index: int) -> bool:
 def _row(texts: list[str], grid: LayoutGrid, width: int, bar: str = " ") -> str:
     """Return texts in their columns, with `bar` where a tile starts and an ellipsis at gaps."""
     line = ""
-    found = iter(texts)
+    remaining = iter(texts)
     for index in grid.columns.shown:
         if index == GAP:
             line += " … "
         else:
-            line += (bar if _starts_tile(grid.columns.tile, index) else " ") + next(found).rjust(width)
+            line += (bar if _starts_tile(grid.columns.tile, index) else " ") + next(remaining).rjust(width)
     return line
 
 

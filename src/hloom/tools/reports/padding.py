@@ -35,7 +35,7 @@ def padded_arrays(module: HloModule) -> list[PaddedArray]:
     of arrays that count already.
     """
     inside = _inside(module)
-    found = [
+    arrays = [
         PaddedArray(i.name, shape, size, size - dense)
         for c in module.computations
         if c not in inside
@@ -45,7 +45,7 @@ def padded_arrays(module: HloModule) -> list[PaddedArray]:
         for size, dense in [(shape.byte_size, shape.unpadded_byte_size)]
         if size > dense
     ]
-    return sorted(found, key=lambda array: -array.padding)
+    return sorted(arrays, key=lambda array: -array.padding)
 
 
 def _is_view(i: HloInstruction) -> bool:

@@ -14,46 +14,46 @@ if TYPE_CHECKING:
     from hloom.sharding.reporting.report import Report, Row
 
 _MOST: Final = 12
-"""Number of entries of a list that are shown unless all are asked for."""
+"""Number of entries of a list that are shown by default."""
 
 
-def report_text(found: Report, everything: bool = False) -> str:
-    """Return a report as text; long lists are cut unless everything is asked for."""
-    mesh = ", ".join(f"{axis}={size}" for axis, size in found.mesh.items())
-    lines = [styled(f"{found.devices} devices" + (f" ({mesh})" if mesh else ""), "title")]
-    groups = _groups(found.collectives)
+def report_text(report: Report, everything: bool = False) -> str:
+    """Return a report as text; unless ``everything``, with truncated lists."""
+    mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items())
+    lines = [styled(f"{report.devices} devices" + (f" ({mesh})" if mesh else ""), "title")]
+    groups = _groups(report.collectives)
     most = len(groups) if everything else _MOST
     if groups:
         lines += [_table(groups[:most]), *_more(len(groups) - most, "kinds of collectives")]
-    total = f"{byte_text(found.bytes_per_step)} sent by each device in a step"
-    lines.append(f"{total}, about {found.seconds * 1e6:.1f} us (estimate)")
-    if found.unknown_loops:
-        lines.append(f"{found.unknown_loops} loops of unknown length count as one iteration")
+    total = f"{byte_text(report.bytes_per_step)} sent by each device in a step"
+    lines.append(f"{total}, about {report.seconds * 1e6:.1f} us (estimate)")
+    if report.unknown_loops:
+        lines.append(f"{report.unknown_loops} loops of unknown length count as one iteration")
     if groups:
         lines += ["", styled("why", "title")]
         lines += [line for n, rows in enumerate(groups[:most], 1) for line in _why(n, rows[0])]
-    if found.conflicts:
+    if report.conflicts:
         lines += ["", styled("conflicts: incompatible shardings", "title")]
-        lines += [_conflict(conflict) for conflict in found.conflicts[:most]]
-        lines += _more(len(found.conflicts) - most, "conflicts")
-    lines += ["", *_memory(found, most if everything else _MOST)]
-    lines += _whole(found, most if everything else _MOST)
-    lines += _suggestions(found, most if everything else _MOST)
+        lines += [_conflict(conflict) for conflict in report.conflicts[:most]]
+        lines += _more(len(report.conflicts) - most, "conflicts")
+    lines += ["", *_memory(report, most if everything else _MOST)]
+    lines += _replicated(report, most if everything else _MOST)
+    lines += _suggestions(report, most if everything else _MOST)
     return "\n".join(lines)
 
 
-def _memory(found: Report, most: int) -> list[str]:
-    """Return what lives at the peak, by op_name and source line, and whether it fits."""
-    memory = found.memory
+def _memory(report: Report, most: int) -> list[str]:
+    """Return the lines about memory: the live arrays at the peak, and whether they fit."""
+    memory = report.memory
     parts = f"{byte_text(memory.argument_bytes)} arguments, {byte_text(memory.result_bytes)} results"
     if memory.donated_bytes:
         parts += f" ({byte_text(memory.donated_bytes)} in the memory of donated arguments)"
     lines = [styled("memory of a device", "title"), f"{parts}, {byte_text(memory.peak_bytes)} at the peak"]
     if memory.padding_bytes:
         lines[-1] += f", {byte_text(memory.padding_bytes)} of it padding of tiled layouts"
-    if found.capacity is not None:
-        words = "fits into" if found.fits else "does not fit into"
-        lines.append(styled(f"{words} {byte_text(found.capacity)}", "value" if found.fits else "error"))
+    if report.capacity is not None:
+        words = "fits into" if report.fits else "does not fit into"
+        lines.append(styled(f"{words} {byte_text(report.capacity)}", "value" if report.fits else "error"))
     if memory.peak:
         lines.append(f"live during %{memory.at}:")
         groups: dict[tuple[str, ...], list[LiveArray]] = {}
@@ -75,30 +75,31 @@ def _memory(found: Report, most: int) -> list[str]:
     return lines
 
 
-def _whole(found: Report, most: int) -> list[str]:
-    """Return the large arrays that every device has whole."""
-    if not found.replicated_arrays:
+def _replicated(report: Report, most: int) -> list[str]:
+    """Return the lines about large replicated arrays."""
+    if not report.replicated_arrays:
         return []
     lines = ["", styled("replicated", "title")]
-    for array in found.replicated_arrays[:most]:
-        place = ", ".join(part for part in (array.op_name, array.source) if part)
+    for array in report.replicated_arrays[:most]:
+        origin = ", ".join(part for part in (array.op_name, array.source) if part)
         words = f"  %{array.name} {array.shape}: {byte_text(array.bytes)}"
         words += ", annotated" if array.is_annotated else ", not annotated"
         if array.saved:
             words += f"; dimension {array.dimension} over {array.axis} saves {byte_text(array.saved)}"
-        lines.append(words + (f" ({place})" if place else ""))
-    return [*lines, *_more(len(found.replicated_arrays) - most, "arrays")]
+        lines.append(words + (f" ({origin})" if origin else ""))
+    return [*lines, *_more(len(report.replicated_arrays) - most, "arrays")]
 
 
-def _suggestions(found: Report, most: int) -> list[str]:
-    """Return the replacements to consider, with what they save."""
-    if not found.suggestions:
+def _suggestions(report: Report, most: int) -> list[str]:
+    """Return the lines about suggestions, with what they save."""
+    if not report.suggestions:
         return []
     lines = ["", styled("to consider, each by itself", "title")]
-    for one in found.suggestions[:most]:
-        saved = f"{_saved(one.saved_bytes)} in a step, {_saved(one.saved_memory)} at the peak of memory"
-        lines += [f"  {one.text}", f"    {saved} ({one.verified})"]
-    return [*lines, *_more(len(found.suggestions) - most, "suggestions")]
+    for suggestion in report.suggestions[:most]:
+        traffic, memory = _saved(suggestion.saved_bytes), _saved(suggestion.saved_memory)
+        lines += [f"  {suggestion.text}"]
+        lines += [f"    {traffic} in a step, {memory} at the peak of memory ({suggestion.verified})"]
+    return [*lines, *_more(len(report.suggestions) - most, "suggestions")]
 
 
 def _saved(count: int) -> str:
@@ -106,7 +107,7 @@ def _saved(count: int) -> str:
 
 
 def byte_text(count: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes in a suitable unit."""
     value, unit = float(count), "B"
     for larger in ("KB", "MB", "GB", "TB"):
         if value < 1000:
@@ -126,7 +127,7 @@ def _key(row: Row) -> tuple[object, ...]:
 
 
 def _groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return collectives of the same size, origin and purpose together; those that send most in all first."""
+    """Group collectives of the same size, origin and purpose; groups that send most first."""
     groups = [list(group) for _, group in groupby(sorted(rows, key=_key), key=_key)]
     return sorted(groups, key=lambda group: -sum(row.bytes_per_step for row in group))
 
@@ -153,13 +154,13 @@ def _table(groups: Sequence[Sequence[Row]]) -> str:
 
 
 def _origin(row: Row) -> tuple[str, str]:
-    """Return the operation and the source line of a collective, or else of what needs it."""
-    own = row.op_name, row.source
-    return own if any(own) else (row.why.op_name, row.why.source)
+    """Return the operation and source line of a collective, or of the instruction that needs it."""
+    location = row.op_name, row.source
+    return location if any(location) else (row.why.op_name, row.why.source)
 
 
 def _why(number: int, row: Row) -> list[str]:
-    """Return what needs a collective: the change of tiles, the reason, where cuts come from."""
+    """Return the lines on why a collective is needed: tilings, reason, origins of shardings."""
     why = row.why
     by = f" by {why.opcode} %{why.instruction}" if why.instruction else ""
     change = f"%{why.value} {why.before} to {why.after}" if why.before else f"{why.kind}{by}"
@@ -173,10 +174,10 @@ def _why(number: int, row: Row) -> list[str]:
 
 
 def _conflict(conflict: Conflict) -> str:
-    place = ", ".join(part for part in (conflict.op_name, conflict.source) if part)
-    kept = "; ".join(conflict.kept) or "nothing"
+    origin = ", ".join(part for part in (conflict.op_name, conflict.source) if part)
+    used = "; ".join(conflict.kept) or "nothing"
     costs = f"{byte_text(conflict.bytes)}"
     if conflict.other_bytes >= 0:
         costs += f", the second cheapest assignment {byte_text(conflict.other_bytes)}"
-    where = f" ({place})" if place else ""
-    return f"  %{conflict.instruction}{where}: kept {kept}; not {'; '.join(conflict.lost)}: sends {costs}"
+    where = f" ({origin})" if origin else ""
+    return f"  %{conflict.instruction}{where}: kept {used}; not {'; '.join(conflict.lost)}: sends {costs}"

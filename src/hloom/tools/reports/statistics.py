@@ -40,11 +40,11 @@ class ModuleStatistics:
 
     def by_scope(self, depth: int = 3) -> dict[str, Cost]:
         """Return the costs by op_name scope, of at most `depth` parts; the empty text is the rest."""
-        found: dict[str, Cost] = {}
+        costs: dict[str, Cost] = {}
         for op_name, cost in self.breakdown.by_op_name.items():
             scope = "/".join(scope_parts(op_name)[:depth])
-            found[scope] = found.get(scope, Cost()) + cost
-        return found
+            costs[scope] = costs.get(scope, Cost()) + cost
+        return costs
 
 
 def statistics_of(module: HloModule) -> ModuleStatistics:

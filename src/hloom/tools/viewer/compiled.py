@@ -29,7 +29,7 @@ def compiled_parts(
     """
     stages: list[Stage] = []
     module.verify()
-    given = static_module(module) if is_dynamic(module) else module
+    static = static_module(module) if is_dynamic(module) else module
 
     def observe(item: Pass, program: HloModule) -> None:
         progress(f"after {item.name}")
@@ -37,7 +37,7 @@ def compiled_parts(
         rewrites.clear()
 
     with recorded() as rewrites:
-        optimized = optimize(given, observe)
+        optimized = optimize(static, observe)
     plans = plan_program(optimized, KERNELS, host())
     assignment = assign_program(optimized, plans)
     program = emit_program(optimized, host())

@@ -47,13 +47,13 @@ def memory_data(assignment: Assignment) -> dict[str, Any]:
 
 def _disjoint(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return ascending spans with those that overlap joined; the values of a merged buffer may hand over."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for first, last in spans:
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(last, found[-1][1])
+        if joined and first <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
         else:
-            found.append((first, last))
-    return found
+            joined.append((first, last))
+    return joined
 
 
 _FIXED: Final = ("argument", "result", "constant", "stack")

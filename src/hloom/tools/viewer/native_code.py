@@ -30,13 +30,13 @@ def _parts(
 ) -> dict[str, Any]:
     """Return the lines of a text, and for each function its first line and the one after its last."""
     lines = text.split("\n")
-    found: dict[str, tuple[int, int]] = {}
+    ranges: dict[str, tuple[int, int]] = {}
     name, first = "", 0
     for number, line in enumerate(lines):
         match = opens(line)
         if match is not None and match[1] in functions:
             name, first = match[1], number
         elif name and line.startswith(end):
-            found[name] = (first, number + 1)
+            ranges[name] = (first, number + 1)
             name = ""
-    return {"lines": lines, "kernels": found}
+    return {"lines": lines, "kernels": ranges}

@@ -59,8 +59,8 @@ def html_page(parts: Mapping[str, Any]) -> str:
         "<!-- licence -->": folder.joinpath("dagre/LICENSE").read_text("utf-8").replace("--", ""),
     }
     page = folder.joinpath("page.html").read_text("utf-8")
-    for place, text in replacements.items():
-        page = page.replace(place, text, 1)
+    for marker, text in replacements.items():
+        page = page.replace(marker, text, 1)
     return page
 
 

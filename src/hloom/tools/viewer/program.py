@@ -106,17 +106,17 @@ def _trip_counts(module: HloModule) -> Generator[None]:
     are taken away again: passes may still change the loops.
     """
     loops = [i for i in module.instructions() if isinstance(i.operation, While)]
-    found: dict[str, TripCount] = {}
+    trip_counts: dict[str, TripCount] = {}
     if loops:
         copy = clone_module(module)
         WhileLoopTripCountAnnotator().run(copy)
         counts = ((i.name, i.annotation(TripCount)) for i in copy.instructions())
-        found = {name: count for name, count in counts if count is not None}
+        trip_counts = {name: count for name, count in counts if count is not None}
     before = {loop: loop.annotations for loop in loops}
     try:
         for loop in loops:
-            if loop.name in found:
-                loop.annotate(found[loop.name])
+            if loop.name in trip_counts:
+                loop.annotate(trip_counts[loop.name])
         yield
     finally:
         for loop, annotations in before.items():

@@ -60,9 +60,9 @@ def _copy_rate(size: int) -> float:
 
 
 def _least(work: Callable[[], object]) -> float:
-    found: list[float] = []
+    times: list[float] = []
     for _ in range(_TIMES):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return min(found)
+        times.append(time.perf_counter() - start)
+    return min(times)
