@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.machine import Machine
 from benchmarks.row import Row, geometric_mean
-from hloom.tools.pictures.marks import Line, Rectangle, Text, text_width
+from hloom.tools.pictures.marks import Line, Rectangle, TextMark, text_width
 from hloom.tools.pictures.picture import Picture
 
 FASTER, SLOWER, INK, FAINT, GRID = "#1a7f4b", "#c5372c", "#202124", "#6b7075", "#dde1e6"
@@ -72,7 +72,7 @@ def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
     mean = geometric_mean(faster for faster, _ in known)
     if mean is not None:
         heading += f"; geometric mean {mean:.2f}"
-    picture.marks.append(Text(MARGIN, top + 10, heading, 10, INK, bold=True))
+    picture.marks.append(TextMark(MARGIN, top + 10, heading, 10, INK, bold=True))
     if not known:
         return top + 30
     left = MARGIN + max(text_width(name, LETTER) for _, name in known) + 12
@@ -81,14 +81,14 @@ def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
     last = first + BAR * len(known)
     for tick in scale.ticks():
         picture.marks.append(Line(scale(tick), first - 6, scale(tick), last, GRID))
-        picture.marks.append(Text(scale(tick), first - 11, f"{number(tick)}x", LETTER, FAINT, "middle"))
+        picture.marks.append(TextMark(scale(tick), first - 11, f"{number(tick)}x", LETTER, FAINT, "middle"))
     for place, (faster, name) in enumerate(known):
         y, x = first + BAR * place, scale(faster)
         color = FASTER if faster >= 1 else SLOWER
         begin, end = sorted((scale(1.0), x))
-        picture.marks.append(Text(left - 8, y + 11, name, LETTER, INK, "end"))
+        picture.marks.append(TextMark(left - 8, y + 11, name, LETTER, INK, "end"))
         picture.marks.append(Rectangle(begin, y + 2, max(end - begin, 1), BAR - 5, color, radius=2))
-        picture.marks.append(Text(max(x, scale(1.0)) + 5, y + 11, f"{faster:.2f}", LETTER, color))
+        picture.marks.append(TextMark(max(x, scale(1.0)) + 5, y + 11, f"{faster:.2f}", LETTER, color))
     picture.marks.append(Line(scale(1.0), first - 6, scale(1.0), last, INK, 1.5))
     return last
 
@@ -99,7 +99,7 @@ def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
 def draw_roofline(picture: Picture, rows: Sequence[Row], machine: Machine, top: float) -> float:
     """Draw operations per second over operations per byte, under the machine's limits; return its end."""
     heading = "operations a second, over operations for each byte moved"
-    picture.marks.append(Text(MARGIN, top + 10, heading, 10, INK, bold=True))
+    picture.marks.append(TextMark(MARGIN, top + 10, heading, 10, INK, bold=True))
     points = [(r.flops / r.moved, r) for r in rows if r.flops and r.moved and r.run]
     if not points:
         return top + 30
@@ -120,10 +120,10 @@ def draw_roofline(picture: Picture, rows: Sequence[Row], machine: Machine, top: 
 def _draw_grid(picture: Picture, x: Scale, y: Scale) -> None:
     for tick in x.ticks():
         picture.marks.append(Line(x(tick), y.start, x(tick), y.end, GRID))
-        picture.marks.append(Text(x(tick), y.start + 15, number(tick), LETTER, FAINT, "middle"))
+        picture.marks.append(TextMark(x(tick), y.start + 15, number(tick), LETTER, FAINT, "middle"))
     for tick in y.ticks():
         picture.marks.append(Line(x.start, y(tick), x.end, y(tick), GRID))
-        picture.marks.append(Text(x.start - 6, y(tick) + 4, rate(tick), LETTER, FAINT, "end"))
+        picture.marks.append(TextMark(x.start - 6, y(tick) + 4, rate(tick), LETTER, FAINT, "end"))
 
 
 def _draw_roof(picture: Picture, machine: Machine, x: Scale, y: Scale) -> None:
@@ -139,9 +139,9 @@ def _draw_roof(picture: Picture, machine: Machine, x: Scale, y: Scale) -> None:
     if corner < high:
         picture.marks.append(Line(*knee, x(high), y(machine.flops), INK, 1.5))
         words = f"{machine.flops / 1e9:.0f} GFLOP/s"
-        picture.marks.append(Text(x(high) - 4, y(machine.flops) + LETTER + 4, words, LETTER, INK, "end"))
+        picture.marks.append(TextMark(x(high) - 4, y(machine.flops) + LETTER + 4, words, LETTER, INK, "end"))
     words = f"{machine.bandwidth / 1e9:.0f} GB/s from and to memory"
-    picture.marks.append(Text(start[0] + 4, start[1] + 16, words, LETTER, INK))
+    picture.marks.append(TextMark(start[0] + 4, start[1] + 16, words, LETTER, INK))
 
 
 def _draw_point(
@@ -168,7 +168,7 @@ def _draw_point(
         box = (left, ours + dy - size, left + width, ours + dy + 1)
         if left >= 0 and box[2] <= WIDTH and not any(_overlap(box, other) for other in labels):
             labels.append(box)
-            picture.marks.append(Text(x + dx, ours + dy, row.name, size, INK, anchor))
+            picture.marks.append(TextMark(x + dx, ours + dy, row.name, size, INK, anchor))
             return
 
 
@@ -182,8 +182,8 @@ def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float,
 
 def _draw_legend(picture: Picture, y: float) -> None:
     picture.marks.append(Rectangle(MARGIN + 52, y - 7, 7, 7, FASTER))
-    picture.marks.append(Text(MARGIN + 64, y, "hloom", LETTER, INK))
+    picture.marks.append(TextMark(MARGIN + 64, y, "hloom", LETTER, INK))
     picture.marks.append(Rectangle(MARGIN + 121, y - 6, 5, 5, "#ffffff", XLA))
-    picture.marks.append(Text(MARGIN + 132, y, "XLA:CPU", LETTER, INK))
+    picture.marks.append(TextMark(MARGIN + 132, y, "XLA:CPU", LETTER, INK))
     words = "above the line where caches hold the data"
-    picture.marks.append(Text(MARGIN + 210, y, words, LETTER, FAINT))
+    picture.marks.append(TextMark(MARGIN + 210, y, words, LETTER, FAINT))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.plots import FAINT, FASTER, GRID, INK, SLOWER, XLA, Scale, number
-from hloom.tools.pictures.marks import Line, Text
+from hloom.tools.pictures.marks import Line, TextMark
 from hloom.tools.pictures.picture import Picture
 
 BEGIN: Final = "<!-- large programs: written by python -m benchmarks.large_programs --plot -->"
@@ -78,7 +78,7 @@ def save_plot(rows: Sequence[Measured], path: Path) -> None:
     height = 40 + (_PANEL_HEIGHT + 40) * -(-len(kinds) // _COLUMNS)
     picture = Picture(_COLUMNS * _PANEL_WIDTH + 30, height, "Compile times of large programs")
     words = "CPU seconds of compiling, by instructions; dashed: in proportion to the size"
-    picture.marks.append(Text(12, 20, words, 10, INK, bold=True))
+    picture.marks.append(TextMark(12, 20, words, 10, INK, bold=True))
     sizes = [row.size for row in rows]
     times = [t for row in rows for side in (row.hloom, row.xla) if (t := seconds(side)) is not None]
     for place, kind in enumerate(kinds):
@@ -95,13 +95,13 @@ def _draw_panel(picture: Picture, rows: Sequence[Measured], x: Scale, y: Scale) 
     factor = growth(sorted(rows, key=lambda row: row.size))
     color = SLOWER if factor is not None and factor > GROWTH_BAR else FASTER
     title = rows[0].kind + (f", {factor:.2f} x" if factor is not None else "")
-    picture.marks.append(Text(x.start, y.end - 4, title, _LETTER + 0.5, INK, bold=True))
+    picture.marks.append(TextMark(x.start, y.end - 4, title, _LETTER + 0.5, INK, bold=True))
     for tick in x.ticks():
         picture.marks.append(Line(x(tick), y.start, x(tick), y.end, GRID))
-        picture.marks.append(Text(x(tick), y.start + 12, number(tick), _LETTER, FAINT, "middle"))
+        picture.marks.append(TextMark(x(tick), y.start + 12, number(tick), _LETTER, FAINT, "middle"))
     for tick in y.ticks():
         picture.marks.append(Line(x.start, y(tick), x.end, y(tick), GRID))
-        picture.marks.append(Text(x.start - 4, y(tick) + 3, number(tick), _LETTER, FAINT, "end"))
+        picture.marks.append(TextMark(x.start - 4, y(tick) + 3, number(tick), _LETTER, FAINT, "end"))
     for name, ink in (("xla", XLA), ("hloom", color)):
         points = sorted((row.size, t) for row in rows if (t := seconds(getattr(row, name))) is not None)
         places = [(x(size), y(taken)) for size, taken in points]

@@ -11,7 +11,7 @@ from hloom.ir.cursor import Cursor, escape, is_json_dictionary, unescape
 from hloom.ir.metadata import (
     OpMetadata,
     OriginalValue,
-    Statistics,
+    ViewerStatistics,
     frontend_attributes_text,
     parse_frontend_attributes,
 )
@@ -85,11 +85,11 @@ def test_escapes_can_be_undone(text: str) -> None:
 def test_statistics(text: str) -> None:
     from hloom.proto.schema.xla_data_pb2 import StatisticsViz
 
-    statistics = Statistics.parse(Cursor(text))
+    statistics = ViewerStatistics.parse(Cursor(text))
     message = StatisticsViz()
     statistics.write(message)
     assert statistics.text() == text
-    assert Statistics.read(message) == statistics
+    assert ViewerStatistics.read(message) == statistics
 
 
 @pytest.mark.parametrize(

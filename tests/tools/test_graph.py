@@ -20,7 +20,7 @@ from hloom.tools.pictures.graph_marks import scene_picture
 from hloom.tools.pictures.graph_picture import save_picture
 from hloom.tools.pictures.graph_scene import scene_around, scene_of
 from hloom.tools.pictures.graph_svg import to_html, to_svg
-from hloom.tools.pictures.marks import Line, Rectangle, Text
+from hloom.tools.pictures.marks import Line, Rectangle, TextMark
 from tests import agreement
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
@@ -204,7 +204,7 @@ def test_the_pixels_show_what_the_svg_shows(name: str) -> None:
     size = [int(drawn.get("width")), int(drawn.get("height"))]
     assert [round(picture.width), round(picture.height)] == size
     rectangles, texts, paths = svg_marks(drawn, 0, 0)
-    marks = [(m.text, m.color, m.x, m.y) for m in picture.marks if isinstance(m, Text)]
+    marks = [(m.text, m.color, m.x, m.y) for m in picture.marks if isinstance(m, TextMark)]
     assert_near(sorted(marks), sorted(texts))
     outlines = [
         (m.fill, m.stroke, m.x, m.y, m.width, m.height) for m in picture.marks if isinstance(m, Rectangle)

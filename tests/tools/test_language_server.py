@@ -18,7 +18,7 @@ from hloom.tools.language_server.hover import hover
 from hloom.tools.language_server.messages import locations, symbols
 from hloom.tools.language_server.outline import MOST_ENTRIES, outline
 from hloom.tools.language_server.source import Changes, Place, Source
-from hloom.tools.language_server.view import View
+from hloom.tools.language_server.view import DocumentView
 
 TEXT = """HloModule m
 
@@ -37,8 +37,8 @@ ENTRY %main (x: f32[4,8]) -> f32[4] {
 """
 
 
-def view(text: str = TEXT, analysed: str | None = None) -> View:
-    return View(Source(text), Analysis(Source(text if analysed is None else analysed)))
+def view(text: str = TEXT, analysed: str | None = None) -> DocumentView:
+    return DocumentView(Source(text), Analysis(Source(text if analysed is None else analysed)))
 
 
 def at(marked: str, text: str = TEXT) -> int:
@@ -48,7 +48,7 @@ def at(marked: str, text: str = TEXT) -> int:
     return text.index(part) + marked.index("«")
 
 
-def places(found: View, marked: str) -> list[int]:
+def places(found: DocumentView, marked: str) -> list[int]:
     symbol = found.symbol_at(at(marked))
     assert symbol is not None
     return [token.start for token in found.occurrences(symbol)]
@@ -192,7 +192,7 @@ def test_answers_on_30000_lines_are_quick() -> None:
     used = text.index("negate(x.29000)") + len("negate(")
 
     def answer() -> None:
-        found = View(Source(text), analysis)
+        found = DocumentView(Source(text), analysis)
         assert found.source.offset(*found.source.place(used)) == used
         symbol = found.symbol_at(used)
         assert symbol is not None

@@ -21,7 +21,7 @@ from hloom.shape.index import linear_index, multi_index
 from hloom.shape.shape import Shape
 from hloom.tools.pictures.layout_grid import GAP, layout_grid, memory_order, other_dimensions
 from hloom.tools.pictures.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
-from hloom.tools.pictures.marks import ADVANCE, Line, Rectangle, Text
+from hloom.tools.pictures.marks import ADVANCE, Line, Rectangle, TextMark
 from hloom.tools.pictures.picture import Picture
 from hloom.tools.reports.layout import draw_layout, explain_layout, slice_at, terminal_drawing
 from tests.shape.shapes import array_shapes
@@ -219,7 +219,7 @@ def test_letters_without_a_glyph_are_noticed() -> None:
 def test_text_stays_within_the_width_that_is_reserved_for_it() -> None:
     for text in ("0", "1234567", "WWWWWW", "padding"):
         picture = Picture(100, 20)
-        picture.marks.append(Text(50, 15, text, 7, "#000000", "middle"))
+        picture.marks.append(TextMark(50, 15, text, 7, "#000000", "middle"))
         dark = np.argwhere(decoded(picture.to_png(2)).max(axis=2) < 128)[:, 1] / 2
         width = 1.1 * len(text) * ADVANCE * 7
         assert 50 - width / 2 - 1 <= dark.min() and dark.max() <= 50 + width / 2 + 1
@@ -228,7 +228,7 @@ def test_text_stays_within_the_width_that_is_reserved_for_it() -> None:
 def test_rectangles_and_letters_land_where_they_should() -> None:
     picture = Picture(40, 20)
     picture.marks += [Rectangle(10, 5, 20, 10, "#ff0000"), Rectangle(2.5, 2.5, 4, 4, "", "#0000ff", 1, 1)]
-    picture.marks.append(Text(35, 15, "1", 7, "#000000", "middle"))
+    picture.marks.append(TextMark(35, 15, "1", 7, "#000000", "middle"))
     pixels = decoded(picture.to_png(2))
     assert pixels.shape == (40, 80, 3)
     assert (pixels[10:30, 20:60] == (255, 0, 0)).all()
@@ -250,13 +250,13 @@ def test_lines_run_from_point_to_point() -> None:
 
 def test_marks_over_the_edge_are_cut_off() -> None:
     picture = Picture(10, 10)
-    picture.marks += [Rectangle(-5, -5, 8, 8, "#00ff00", "#0000ff", 2, 2), Text(-3, 30, "8", 9)]
+    picture.marks += [Rectangle(-5, -5, 8, 8, "#00ff00", "#0000ff", 2, 2), TextMark(-3, 30, "8", 9)]
     assert decoded(picture.to_png(1))[0, 0].tolist() == [0, 255, 0]
 
 
 def test_figure_1_is_coloured_as_its_tiles_are(tmp_path: Path) -> None:
     picture = layout_picture(FIGURE_1)
-    fills = {mark.text: mark for mark in picture.marks if isinstance(mark, Text)}
+    fills = {mark.text: mark for mark in picture.marks if isinstance(mark, TextMark)}
     assert {str(position) for position in range(24)} <= set(fills)
     draw_layout(FIGURE_1, tmp_path / "figure.png")
     pixels = decoded((tmp_path / "figure.png").read_bytes())
@@ -305,7 +305,7 @@ def test_outlines_surround_all_cells_of_an_inner_tile() -> None:
 def test_pictures_are_whole(shape: Shape, tmp_path: Path) -> None:
     picture = layout_picture(shape)
     for mark in picture.marks:
-        if isinstance(mark, Text):
+        if isinstance(mark, TextMark):
             assert not missing(mark.text)
         else:
             assert mark.x >= 0 and mark.x + mark.width <= picture.width
@@ -313,7 +313,7 @@ def test_pictures_are_whole(shape: Shape, tmp_path: Path) -> None:
     draw_layout(shape, tmp_path / "layout.svg")
     root = ElementTree.parse(tmp_path / "layout.svg").getroot()
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts == [mark.text for mark in picture.marks if isinstance(mark, Text)]
+    assert texts == [mark.text for mark in picture.marks if isinstance(mark, TextMark)]
     draw_layout(shape, tmp_path / "layout.PNG")
     pixels = decoded((tmp_path / "layout.PNG").read_bytes())
     assert pixels.shape == (round(2 * picture.height), round(2 * picture.width), 3)
@@ -343,7 +343,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
 
 
 def texts_of(shape: Shape, at: dict[int, int] | None = None) -> list[str]:
-    return [mark.text for mark in layout_picture(shape, at).marks if isinstance(mark, Text)]
+    return [mark.text for mark in layout_picture(shape, at).marks if isinstance(mark, TextMark)]
 
 
 @given(array_shapes(), st.data())

@@ -23,7 +23,7 @@ from hloom.builder.embedding import embed
 from hloom.builder.enumerations import enumerated, is_flag
 from hloom.builder.operators import Operators
 from hloom.errors import HloError, did_you_mean
-from hloom.ir.codec import FLAG, REQUIRED, Attribute, EnumCodec
+from hloom.ir.codec import FLAG, REQUIRED, DeclaredAttribute, EnumCodec
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OpMetadata
@@ -295,7 +295,7 @@ def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
     return cls(**given)
 
 
-def _checked(opcode: str, declared: Attribute, value: Any) -> Any:
+def _checked(opcode: str, declared: DeclaredAttribute, value: Any) -> Any:
     """Check an attribute's value; return enumerated words in HLO's spelling, flags as bool.
 
     Raises HloError for a word that is none of the enumeration and for a flag that is not a bool.

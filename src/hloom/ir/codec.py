@@ -43,7 +43,7 @@ class Codec(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Attribute:
+class DeclaredAttribute:
     """One declared attribute of an operation.
 
     Attributes:
@@ -107,15 +107,17 @@ def attribute(
     return dataclasses.field(default=default, metadata={"hlo": spec})
 
 
-def attributes_of(cls: type) -> tuple[Attribute, ...]:
+def attributes_of(cls: type) -> tuple[DeclaredAttribute, ...]:
     """Return the declared attributes of an operation class in the order of their declaration."""
-    attributes: list[Attribute] = []
+    attributes: list[DeclaredAttribute] = []
     for field in dataclasses.fields(cls):
         codec, default, name, proto, *printing = field.metadata["hlo"]
         path = field.name if proto is None else proto
         always, after, since, until = printing
         attributes.append(
-            Attribute(field.name, name or field.name, codec, default, always, path, after, since, until)
+            DeclaredAttribute(
+                field.name, name or field.name, codec, default, always, path, after, since, until
+            )
         )
     return tuple(attributes)
 

@@ -45,7 +45,7 @@ def arrived(value: Passed) -> Any:
     return value.wait() if isinstance(value, Pending) else value
 
 
-class Device(Protocol):
+class VirtualDevice(Protocol):
     """A virtual device: one replica and partition of a running program."""
 
     @property

@@ -13,7 +13,7 @@ from hloom.shape.shape import Shape
 if TYPE_CHECKING:
     from hloom.ir.annotations import Annotation
     from hloom.ir.computation import HloComputation
-    from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
+    from hloom.ir.metadata import OpMetadata, OriginalValue, ViewerStatistics
     from hloom.ir.sharding import Sharding
 
 A = TypeVar("A", bound="Annotation")
@@ -68,7 +68,7 @@ class HloInstruction:
         self.backend_config: str = ""
         self.annotations: tuple[Annotation, ...] = ()
         self.original_value: OriginalValue | None = None
-        self.statistics: Statistics | None = None
+        self.statistics: ViewerStatistics | None = None
         self.parent: HloComputation | None = None
         self.unique_id: int = -1
         self.position: int = -1

@@ -241,18 +241,18 @@ _STATISTIC: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class ViewerStatistics:
     """Named numbers for viewers; ``visualizing_index`` selects the one to show first."""
 
     visualizing_index: int
     values: tuple[tuple[str, float], ...]
 
     @staticmethod
-    def parse(cursor: Cursor) -> Statistics:
+    def parse(cursor: Cursor) -> ViewerStatistics:
         """Parse ``{visualizing_index=0,flops=3,bytes=4.5}``."""
         cursor.expect("{")
         if cursor.accept("}"):
-            return Statistics(0, ())
+            return ViewerStatistics(0, ())
         cursor.key("visualizing_index=")
         index = cursor.integer()
         values: list[tuple[str, float]] = []
@@ -260,7 +260,7 @@ class Statistics:
             key = cursor.key("the name of a statistic")
             values.append((key, cursor.number()))
         cursor.expect("}")
-        return Statistics(index, tuple(values))
+        return ViewerStatistics(index, tuple(values))
 
     def text(self) -> str:
         """Return the text ``{visualizing_index=0,flops=3}``."""
@@ -275,10 +275,10 @@ class Statistics:
             message.statistics.add(stat_name=name, stat_val=value)
 
     @staticmethod
-    def read(message: Message) -> Statistics:
+    def read(message: Message) -> ViewerStatistics:
         """Return the statistics of a StatisticsViz message."""
         values = tuple((s.stat_name, s.stat_val) for s in message.statistics)
-        return Statistics(message.stat_index_to_visualize, values)
+        return ViewerStatistics(message.stat_index_to_visualize, values)
 
 
 def _statistic_name(name: str) -> str:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, datacl
 from hloom.errors import HloError, NoBound, ShapeError
 from hloom.ir.codec import (
     REQUIRED,
-    Attribute,
+    DeclaredAttribute,
     attribute,
     attributes_of,
     dims,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hloom.ir.affine import Indices
     from hloom.ir.computation import HloComputation
     from hloom.ir.cursor import Cursor
-    from hloom.ir.device import Device
+    from hloom.ir.device import VirtualDevice
     from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Steps
     from hloom.ir.instruction import HloInstruction
 
@@ -108,7 +108,7 @@ class Run(Protocol):
         ...
 
     @property
-    def device(self) -> Device:
+    def device(self) -> VirtualDevice:
         """The virtual device that runs the program: ids, collectives, infeed, outfeed, channels."""
         ...
 
@@ -177,7 +177,7 @@ class Operation(Traits):
     opcode: ClassVar[str]
     operand_names: ClassVar[tuple[str, ...]] = ()
     """Names of the operands; a last name with a star takes any number of them."""
-    attributes: ClassVar[tuple[Attribute, ...]] = ()
+    attributes: ClassVar[tuple[DeclaredAttribute, ...]] = ()
     roles: ClassVar[tuple[Role, ...]] = ()
     ended_by: ClassVar[str] = ""
     """The only operation that may use the result, which is a context and no value; empty for all others.

@@ -13,7 +13,7 @@ from hloom.errors import HloError, ParseError
 from hloom.ir.collector import collector_paused
 from hloom.ir.computation import LOCAL_ID, HloComputation
 from hloom.ir.instruction import HloInstruction, check_arity
-from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
+from hloom.ir.metadata import OpMetadata, OriginalValue, ViewerStatistics
 from hloom.ir.module import HloModule
 from hloom.ir.naming import sanitized
 from hloom.ir.operation import REGISTRY, Operation
@@ -201,7 +201,7 @@ class _ModuleReader:
             instruction.frontend_attributes = dict(message.frontend_attributes.map)
         instruction.backend_config = self.backend_config(message).decode("utf-8", "surrogateescape")
         if message.statistics_viz.statistics:
-            instruction.statistics = Statistics.read(message.statistics_viz)
+            instruction.statistics = ViewerStatistics.read(message.statistics_viz)
         if message.HasField("original_value"):
             instruction.original_value = OriginalValue.read(message.original_value)
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics, parse_frontend_attributes
+from hloom.ir.metadata import OpMetadata, OriginalValue, ViewerStatistics, parse_frontend_attributes
 from hloom.ir.sharding import Sharding
 
 Reader: TypeAlias = Callable[[Cursor, HloInstruction], None]
@@ -34,7 +34,7 @@ def _origin(cursor: Cursor, instruction: HloInstruction) -> None:
 
 
 def _statistics(cursor: Cursor, instruction: HloInstruction) -> None:
-    statistics = Statistics.parse(cursor)
+    statistics = ViewerStatistics.parse(cursor)
     instruction.statistics = statistics if statistics.values else None
 
 

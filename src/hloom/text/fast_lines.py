@@ -11,7 +11,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from hloom.errors import HloError
-from hloom.ir.codec import REQUIRED, Attribute
+from hloom.ir.codec import REQUIRED, DeclaredAttribute
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import KEYWORDS, TYPE_NAMES, Cursor
 from hloom.ir.instruction import HloInstruction
@@ -60,7 +60,7 @@ class _Declaration(NamedTuple):
     least: int
     most: int
     in_parentheses: bool
-    attributes: dict[str, Attribute]
+    attributes: dict[str, DeclaredAttribute]
     roles: dict[str, Role]
     has_canonical_form: bool
 

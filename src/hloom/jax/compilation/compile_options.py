@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from hloom.jax.devices.client import Client, Device
+from hloom.jax.devices.client import Client, ClientDevice
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.pjrt.messages import assigned_devices
 from hloom.jaxlib import private
@@ -58,7 +58,7 @@ class Options:
             tuple(build.allow_spmd_sharding_propagation_to_parameters) if build.num_partitions > 1 else (),
         )
 
-    def devices(self, client: Client) -> list[Device]:
+    def devices(self, client: Client) -> list[ClientDevice]:
         """Return the devices of the assignment, replica-major. Raises PjrtError."""
         ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
         if self.assignment is not None:

@@ -33,10 +33,10 @@ _STRING, _INTEGER, _INTEGERS, _FLOAT, _BOOLEAN = range(5)
 _FLAG: Final = re.compile(r"--?xla_force_host_platform_device_count=(\d+)")
 
 
-class Memory(Handle):
+class ClientMemory(Handle):
     """A memory of a device."""
 
-    def __init__(self, device: Device, number: int) -> None:
+    def __init__(self, device: ClientDevice, number: int) -> None:
         super().__init__(MEMORY)
         self.id = len(MEMORY_KINDS) * device.id + number
         self.kind = MEMORY_KINDS[number]
@@ -50,7 +50,7 @@ class Memory(Handle):
         )
 
 
-class Device(Handle):
+class ClientDevice(Handle):
     """A virtual device.
 
     Attributes:
@@ -63,7 +63,7 @@ class Device(Handle):
         super().__init__(DEVICE)
         self.id = number
         self.process = process
-        self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))]
+        self.memories = [ClientMemory(self, kind) for kind in range(len(MEMORY_KINDS))]
         self.description = Handle(DESCRIPTION)
         self.description.set(
             id=number,
@@ -96,7 +96,7 @@ class Client(Handle):
         self.processes = processes
         numbers = itertools.count()
         self.devices = [
-            Device(next(numbers), platform, process, local_id, is_own=process == processes.rank)
+            ClientDevice(next(numbers), platform, process, local_id, is_own=process == processes.rank)
             for process, count in enumerate(processes.devices)
             for local_id in range(count)
         ]
@@ -114,7 +114,7 @@ class Client(Handle):
         clients.append(self)
         keep_for_ever(self)  # its workers' threads use their structs until the process has ended
 
-    def own(self, devices: Sequence[Device]) -> list[Device]:
+    def own(self, devices: Sequence[ClientDevice]) -> list[ClientDevice]:
         """Return those of some devices that are this process's."""
         return [device for device in devices if device.process == self.processes.rank]
 
@@ -255,7 +255,7 @@ def _destroy(args: Any) -> None:
         client.drain()
 
 
-def _device_of(devices: Sequence[Device], number: int) -> int:
+def _device_of(devices: Sequence[ClientDevice], number: int) -> int:
     if not 0 <= number < len(devices):
         message = f"no device {number}: there are {len(devices)}"
         raise PjrtError(INVALID_ARGUMENT, message)

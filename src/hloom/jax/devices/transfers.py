@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.codegen.structs import Record
-from hloom.jax.devices.client import Device, Memory
+from hloom.jax.devices.client import ClientDevice, ClientMemory
 from hloom.jax.devices.memory_layouts import canonical, handle_of, order_at
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import callback, implements
@@ -87,8 +87,8 @@ def wait_for(buffer: Record) -> None:
 
 def new_buffer(
     array: Array,
-    device: Device,
-    memory: Memory | None = None,
+    device: ClientDevice,
+    memory: ClientMemory | None = None,
     number: int = 0,
     order: tuple[int, ...] = (),
 ) -> int:
@@ -109,8 +109,8 @@ def _allocate(
     dimensions: tuple[int, ...],
     size: int,
     number: int,
-    device: Device,
-    memory: Memory | None,
+    device: ClientDevice,
+    memory: ClientMemory | None,
     event: int | None = None,
 ) -> int:
     """Return a buffer of undefined elements."""
@@ -132,12 +132,12 @@ def _allocate(
     )
 
 
-def place_of(device: int | None, memory: int | None) -> tuple[Device, Memory]:
+def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
     """Return device and memory for handles of which one may be null."""
     if memory:
-        target = object_at(memory, Memory)
-        return object_at(target.record["device"], Device), target
-    owner = object_at(device, Device)
+        target = object_at(memory, ClientMemory)
+        return object_at(target.record["device"], ClientDevice), target
+    owner = object_at(device, ClientDevice)
     return owner, owner.memories[0]
 
 

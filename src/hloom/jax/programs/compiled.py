@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.codegen.target import OPTIMIZED, QUICK
-from hloom.jax.devices.client import MEMORY_KINDS, STOP, Client, Device
+from hloom.jax.devices.client import MEMORY_KINDS, STOP, Client, ClientDevice
 from hloom.jax.pjrt.element_types import NUMBERS, TOKEN, TYPES
 from hloom.jax.pjrt.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.programs.placements import Placement, Placements, placements_of
@@ -332,10 +332,10 @@ class Divided:
     """The devices of a program in several processes."""
 
     processes: Processes
-    devices: Sequence[Device]
+    devices: Sequence[ClientDevice]
 
     @staticmethod
-    def of(client: Client, devices: Sequence[Device]) -> Divided | None:
+    def of(client: Client, devices: Sequence[ClientDevice]) -> Divided | None:
         """Return the devices of a program; None if all are this process's."""
         is_local = len(client.own(devices)) == len(devices)
         return None if is_local else Divided(client.processes, devices)

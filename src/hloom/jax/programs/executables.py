@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from hloom.codegen.structs import Record
 from hloom.cpu.runtime.context import Context
 from hloom.jax.calls.callbacks import HostFunctions, unbind
-from hloom.jax.devices.client import NOTHING, STOP, Device, NamedValues
+from hloom.jax.devices.client import NOTHING, STOP, ClientDevice, NamedValues
 from hloom.jax.devices.memory_layouts import handle_of
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
@@ -51,8 +51,8 @@ class LoadedExecutable(Handle):
     def __init__(
         self,
         compiled: Compiled,
-        assigned: Sequence[Device],
-        devices: Sequence[Device],
+        assigned: Sequence[ClientDevice],
+        devices: Sequence[ClientDevice],
         options: bytes,
         callbacks: Sequence[Any],
     ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from hloom.jax.calls.callbacks import bind, take_error
-from hloom.jax.devices.client import Device
+from hloom.jax.devices.client import ClientDevice
 from hloom.jax.devices.memory_layouts import order_at
 from hloom.jax.devices.transfers import buffer_at, dimensions_of, elements_of, logical, new_buffer, wait_for
 from hloom.jax.pjrt import abi
@@ -82,7 +82,7 @@ def execute(args: Any) -> None:
     rows = [words_at(row, args.num_args, ctypes.c_void_p) for row in lists]
     devices = executable.devices
     if args.execute_device:
-        devices = [object_at(args.execute_device, Device)]
+        devices = [object_at(args.execute_device, ClientDevice)]
     if len(devices) != args.num_devices:
         message = f"{executable.interface.name} runs on {len(devices)} devices, got {args.num_devices}"
         raise PjrtError(INVALID_ARGUMENT, message)
@@ -131,7 +131,7 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
 
 
 def _run(
-    executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[Device]
+    executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[ClientDevice]
 ) -> list[list[int]]:
     """Run the program; return the results' handles for every device."""
     from hloom.cpu.native import NativeExecutable
@@ -183,7 +183,7 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
+def _result(value: Array | None, leaf: Leaf, device: ClientDevice) -> int:
     if leaf.is_token or value is None:
         value = np.zeros(0, np.bool_)
     array = logical(np.asarray(value), leaf.order)

@@ -14,7 +14,7 @@ else:
     Text = click.ParamType  # generic since click 8.2
 
 
-class Words(Text):
+class CompletedText(Text):
     """Any text; shells complete the given words, after the last comma of a list."""
 
     def __init__(self, name: str, words: Callable[[], Iterable[str]], *, is_list: bool = False) -> None:
@@ -58,10 +58,10 @@ def _passes() -> Iterable[str]:
     return passes()
 
 
-OPCODE = Words("name", _opcodes)
-BACKEND = Words("text", _backends)
-COMPARED_BACKEND = Words("text", _compared)
-PASSES = Words("names", _passes, is_list=True)
+OPCODE = CompletedText("name", _opcodes)
+BACKEND = CompletedText("text", _backends)
+COMPARED_BACKEND = CompletedText("text", _compared)
+PASSES = CompletedText("names", _passes, is_list=True)
 
 
 @click.command(short_help="Print the script that completes commands in a shell.")

@@ -30,7 +30,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Scope:
+class ComputationScope:
     """A computation: its name in the text, the range of its body, and its instructions by name and place."""
 
     name: str
@@ -68,15 +68,17 @@ class Analysis:
         self.module = draft.module
         self.is_valid = draft.module is not None and not errors
         entry = draft.module.entry if draft.module is not None else None
-        self.scopes: list[Scope] = []
+        self.scopes: list[ComputationScope] = []
         for computation, extent in sorted(draft.extents.items(), key=lambda item: item[1].start):
             self.scopes.append(self._scope(computation, extent, computation is entry))
         self.computations = {scope.name: scope for scope in self.scopes if scope.name}
         self._starts = [scope.body.start for scope in self.scopes]
         self.problems = self._problems(errors)
 
-    def _scope(self, computation: HloComputation, extent: Extent, is_entry: bool) -> Scope:
-        scope = Scope(self.name_at(computation.position), computation, computation.position, extent, is_entry)
+    def _scope(self, computation: HloComputation, extent: Extent, is_entry: bool) -> ComputationScope:
+        scope = ComputationScope(
+            self.name_at(computation.position), computation, computation.position, extent, is_entry
+        )
         for instruction in computation.instructions:
             if instruction.position >= 0:
                 scope.instructions.append(instruction)
@@ -93,7 +95,7 @@ class Analysis:
         """Return the name of an instruction in the text; names of modules are made unique."""
         return self.name_at(instruction.position) or instruction.name
 
-    def scope_at(self, offset: int) -> Scope | None:
+    def scope_at(self, offset: int) -> ComputationScope | None:
         """Return the innermost computation whose body or name is at an offset."""
         number = bisect_right(self._starts, offset) - 1
         while number >= 0:

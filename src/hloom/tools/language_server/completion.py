@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from hloom.ir.codec import REQUIRED, Attribute, EnumCodec
+from hloom.ir.codec import REQUIRED, DeclaredAttribute, EnumCodec
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES
 from hloom.text.tokens import Kind, Scanner, Token, callee_keys, statement_at, tokens
 from hloom.tools.language_server.source import Span
-from hloom.tools.language_server.view import View
+from hloom.tools.language_server.view import DocumentView
 from hloom.tools.pages.op_page import signature
 
 MOST_PROPOSALS: Final = 100
@@ -35,7 +35,7 @@ class Completion(NamedTuple):
     is_incomplete: bool
 
 
-def complete(view: View, offset: int) -> Completion:
+def complete(view: DocumentView, offset: int) -> Completion:
     """Return the words that can stand at an offset and begin with what is written before it."""
     text = view.source.text
     start = offset
@@ -53,7 +53,7 @@ def complete(view: View, offset: int) -> Completion:
     return Completion(Span(start, offset), fitting, is_incomplete)
 
 
-def _proposals(view: View, offset: int, percent: bool) -> Iterator[Proposal]:
+def _proposals(view: DocumentView, offset: int, percent: bool) -> Iterator[Proposal]:
     """Yield the words that can stand at an offset, the likeliest ones first."""
     scanner = Scanner()
     start, _ = statement_at(view.source.text, offset)
@@ -77,7 +77,7 @@ def _by_name() -> list[tuple[str, type[Operation]]]:
     return sorted(REGISTRY.items())
 
 
-def _operands(view: View, offset: int, percent: bool) -> Iterator[Proposal]:
+def _operands(view: DocumentView, offset: int, percent: bool) -> Iterator[Proposal]:
     scope = view.scope_at(offset)
     if scope is None:
         return
@@ -89,7 +89,7 @@ def _operands(view: View, offset: int, percent: bool) -> Iterator[Proposal]:
         yield Proposal("%" * percent + name, detail, "instruction")
 
 
-def _computations(view: View, offset: int, percent: bool) -> Iterator[Proposal]:
+def _computations(view: DocumentView, offset: int, percent: bool) -> Iterator[Proposal]:
     old = view.changes.backward(offset)
     for name, scope in reversed(view.analysis.computations.items()):
         if scope.body.end <= old:
@@ -110,7 +110,9 @@ def _attributes(opcode: str, before: list[Token]) -> Iterator[Proposal]:
 
 def _values(opcode: str, key: str) -> Iterator[Proposal]:
     cls = REGISTRY.get(opcode)
-    attribute: Attribute | None = next((a for a in cls.attributes if a.name == key), None) if cls else None
+    attribute: DeclaredAttribute | None = (
+        next((a for a in cls.attributes if a.name == key), None) if cls else None
+    )
     if attribute is None:
         return
     if isinstance(attribute.codec, EnumCodec):

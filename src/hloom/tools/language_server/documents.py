@@ -10,7 +10,7 @@ from typing import Final
 
 from hloom.tools.language_server.analysis import Analysis, Problem
 from hloom.tools.language_server.source import Source, Span
-from hloom.tools.language_server.view import View
+from hloom.tools.language_server.view import DocumentView
 
 PAUSE: Final = 0.15
 """Seconds without a change after which a text is analysed."""
@@ -28,11 +28,11 @@ class Document:
         self.first = asyncio.Event()
         self.work: asyncio.Task[None] | None = None
 
-    async def view(self) -> View:
+    async def view(self) -> DocumentView:
         """Return the latest text with the last analysis; wait for the first one."""
         await self.first.wait()
         assert self.analysis is not None
-        return View(self.source, self.analysis)
+        return DocumentView(self.source, self.analysis)
 
 
 class Documents:

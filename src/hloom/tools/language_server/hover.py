@@ -12,9 +12,9 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.shape.shape import Shape
 from hloom.text.tokens import Kind, Token
-from hloom.tools.language_server.analysis import Scope
+from hloom.tools.language_server.analysis import ComputationScope
 from hloom.tools.language_server.source import Span
-from hloom.tools.language_server.view import View
+from hloom.tools.language_server.view import DocumentView
 from hloom.tools.pages.op_page import op_markdown, signature
 from hloom.tools.reports.layout import explain_layout
 
@@ -22,7 +22,7 @@ _LONGEST = 400
 """Limit on the characters of an instruction that are shown."""
 
 
-def hover(view: View, offset: int) -> tuple[str, Span] | None:
+def hover(view: DocumentView, offset: int) -> tuple[str, Span] | None:
     """Return what is known about the word at an offset, and the range of the word."""
     statement = view.statement(offset)
     token = next((t for t in statement if t.start <= offset < t.end), None) or view.token_at(offset)
@@ -49,7 +49,7 @@ def page(opcode: str) -> str:
     return op_markdown(opcode).replace("\n## ", "\n#### ").replace("# ", "### ", 1)
 
 
-def _name_text(view: View, offset: int) -> str:
+def _name_text(view: DocumentView, offset: int) -> str:
     symbol = view.symbol_at(offset)
     if symbol is None:
         return ""
@@ -60,7 +60,7 @@ def _name_text(view: View, offset: int) -> str:
     return _instruction_text(view, instruction) if instruction is not None else ""
 
 
-def _computation_text(scope: Scope) -> str:
+def _computation_text(scope: ComputationScope) -> str:
     try:
         shape = str(scope.computation.program_shape)
     except HloError:
@@ -69,7 +69,7 @@ def _computation_text(scope: Scope) -> str:
     return f"```hlo\n{kind}%{scope.name} {shape}\n```\n{len(scope.instructions)} instructions"
 
 
-def _instruction_text(view: View, instruction: HloInstruction) -> str:
+def _instruction_text(view: DocumentView, instruction: HloInstruction) -> str:
     if instruction in view.analysis.unread:
         return f"{instruction.shape}: this instruction has an error"
     operands = ", ".join("%" + view.analysis.name_of(o) for o in instruction.operands)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hloom.text.tokens import Token
-from hloom.tools.language_server.outline import Entry
+from hloom.tools.language_server.outline import OutlineEntry
 from hloom.tools.language_server.source import Source, Span
 
 _SYMBOL_KINDS: Final = {
@@ -43,7 +43,7 @@ def renaming(source: Source, uri: str, found: Iterable[Token], name: str) -> Mes
     return {"changes": {uri: edits}}
 
 
-def symbols(source: Source, entries: Iterable[Entry]) -> list[Message]:
+def symbols(source: Source, entries: Iterable[OutlineEntry]) -> list[Message]:
     """Return a ``DocumentSymbol`` for each entry of the outline."""
     messages: list[Message] = []
     for entry in entries:

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from hloom.shape.shape import Shape
 from hloom.tools.language_server.source import Span
-from hloom.tools.language_server.view import View
+from hloom.tools.language_server.view import DocumentView
 
 MOST_ENTRIES: Final = 5000
 """Limit on the entries that are sent; of larger programs parameters, roots and calls are listed first."""
 
 
-class Entry(NamedTuple):
+class OutlineEntry(NamedTuple):
     """A line of the outline: a name, a detail beside it, its whole range and that of the name."""
 
     name: str
@@ -21,19 +21,19 @@ class Entry(NamedTuple):
     kind: str
     span: Span
     name_span: Span
-    children: Sequence[Entry] = ()
+    children: Sequence[OutlineEntry] = ()
 
 
-def outline(view: View) -> list[Entry]:
+def outline(view: DocumentView) -> list[OutlineEntry]:
     """Return the computations with their instructions, in the order of the text."""
     scopes = [scope for scope in view.analysis.scopes if scope.name]
     total = sum(len(scope.instructions) for scope in scopes)
     brief = total + len(scopes) > MOST_ENTRIES
-    entries: list[Entry] = []
+    entries: list[OutlineEntry] = []
     shapes: dict[Shape, str] = {}
     budget = MOST_ENTRIES - len(scopes)
     for scope in scopes[:MOST_ENTRIES]:
-        children: list[Entry] = []
+        children: list[OutlineEntry] = []
         for instruction in scope.instructions:
             important = (
                 instruction.is_root or instruction.called_computations or instruction.opcode == "parameter"
@@ -48,9 +48,9 @@ def outline(view: View) -> list[Entry]:
             if shape is None:
                 shape = shapes[instruction.shape] = instruction.shape.to_string(layout=False)
             detail = f"{instruction.opcode} {shape}"
-            children.append(Entry(name, detail, instruction.opcode, span, span))
+            children.append(OutlineEntry(name, detail, instruction.opcode, span, span))
         scope_span = view.span_of(scope)
         name_span = Span(scope_span.start, scope_span.start + len(scope.name) + 1)
         detail = f"{'ENTRY, ' if scope.is_entry else ''}{len(scope.instructions)} instructions"
-        entries.append(Entry(scope.name, detail, "computation", scope_span, name_span, children))
+        entries.append(OutlineEntry(scope.name, detail, "computation", scope_span, name_span, children))
     return entries

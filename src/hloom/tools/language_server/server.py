@@ -1,4 +1,4 @@
-"""The language server: handlers of the protocol's requests, which `View` answers.
+"""The language server: handlers of the protocol's requests, which `DocumentView` answers.
 
 pygls is an extra (``pip install hloom[lsp]``), so that this file must be checked without it too.
 """
@@ -25,7 +25,7 @@ from hloom.tools.language_server.hover import hover, page
 from hloom.tools.language_server.messages import Message, locations, renaming, symbols
 from hloom.tools.language_server.outline import outline
 from hloom.tools.language_server.source import Changes, Place, Source, Span
-from hloom.tools.language_server.view import View
+from hloom.tools.language_server.view import DocumentView
 
 _COMPLETED = {
     "opcode": lsp.CompletionItemKind.Function,
@@ -71,7 +71,7 @@ class HloServer(LanguageServer):
                 source = Source(edit.text, version, source.encoding)
         self.documents.update(uri, source)
 
-    async def view(self, params: Any) -> tuple[View, int]:
+    async def view(self, params: Any) -> tuple[DocumentView, int]:
         """Return the document that a request is about, and the offset of its position."""
         view = await self.documents[params.text_document.uri].view()
         return view, view.source.offset(params.position.line, params.position.character)

@@ -11,7 +11,7 @@ from hloom.ir.cursor import KEYWORDS, TYPE_NAMES
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.naming import sanitized
 from hloom.text.tokens import Kind, Token, statement_at, tokens
-from hloom.tools.language_server.analysis import Analysis, Scope
+from hloom.tools.language_server.analysis import Analysis, ComputationScope
 from hloom.tools.language_server.source import Changes, Source, Span
 
 _OF_INSTRUCTIONS = (Kind.DEFINITION, Kind.OPERAND, Kind.PARAMETER)
@@ -22,10 +22,10 @@ class Symbol(NamedTuple):
     """A name: of a computation (without a scope), or of an instruction of a computation."""
 
     name: str
-    scope: Scope | None
+    scope: ComputationScope | None
 
 
-class View:
+class DocumentView:
     """The latest text, and the facts that are known about it.
 
     Offsets are those of the latest text, except in ``analysis``.
@@ -50,7 +50,7 @@ class View:
         """Return the token that an offset is in, or directly behind."""
         return next((t for t in self.statement(offset) if t.start <= offset <= t.end), None)
 
-    def scope_at(self, offset: int) -> Scope | None:
+    def scope_at(self, offset: int) -> ComputationScope | None:
         """Return the computation at an offset, also if it is in the signature."""
         old = self.changes.backward(offset)
         scope = self.analysis.scope_at(old)
@@ -59,7 +59,7 @@ class View:
         headers = (scope for scope in self.analysis.scopes if scope.at <= old < scope.body.start)
         return next(headers, None)
 
-    def span_of(self, scope: Scope) -> Span:
+    def span_of(self, scope: ComputationScope) -> Span:
         """Return the range of a computation from its name to its closing brace."""
         start = scope.at if scope.at >= 0 else scope.body.start
         return Span(self.changes.forward(start), self.changes.forward(scope.body.end))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError
-from hloom.ir.codec import REQUIRED, Attribute
+from hloom.ir.codec import REQUIRED, DeclaredAttribute
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.tools.pages.op_example import evaluated, example_of
 from hloom.tools.pages.page_names import builder_function, opcode_of
@@ -107,7 +107,7 @@ def _attributes(cls: type[Operation], style: Style) -> str:
     return style("Attributes", "title") + "\n" + "\n".join(lines)
 
 
-def _attribute_words(attribute: Attribute) -> str:
+def _attribute_words(attribute: DeclaredAttribute) -> str:
     """Return `required`, or the default value."""
     if attribute.default is REQUIRED:
         return "required"

@@ -21,7 +21,7 @@ from hloom.tools.pictures.graph_scene import (
     Scene,
 )
 from hloom.tools.pictures.graph_svg import HEADER, LEGEND, MARGIN, box_fill, origin
-from hloom.tools.pictures.marks import Line, Mark, Rectangle, Text
+from hloom.tools.pictures.marks import Line, Mark, Rectangle, TextMark
 from hloom.tools.pictures.picture import Picture
 
 _CAP: Final = 0.72
@@ -36,7 +36,7 @@ def scene_picture(scene: Scene) -> Picture:
     width = max(scene.width, legend, 240.0) + 2 * MARGIN
     height = scene.height + HEADER + LEGEND + 2 * MARGIN
     picture = Picture(width, height, scene.title)
-    picture.marks.append(Text(MARGIN, MARGIN + 16, scene.title, 18 * _CAP, "#22252e", bold=True))
+    picture.marks.append(TextMark(MARGIN, MARGIN + 16, scene.title, 18 * _CAP, "#22252e", bold=True))
     shift = (MARGIN, MARGIN + HEADER)
     for box in scene.boxes:
         picture.marks += _box(box, shift)
@@ -51,7 +51,7 @@ def scene_picture(scene: Scene) -> Picture:
 def _box(box: Box, shift: Point) -> Iterator[Mark]:
     x, y = box.x + shift[0], box.y + shift[1]
     yield Rectangle(x, y, box.width, box.height, box_fill(box), "#c9cdda", 1.2, 12)
-    yield Text(x + BOX_PADDING, y + 24, box.title, TITLE_SIZE * _CAP, "#5b6072", bold=True)
+    yield TextMark(x + BOX_PADDING, y + 24, box.title, TITLE_SIZE * _CAP, "#5b6072", bold=True)
 
 
 def _contents(box: Box, shift: Point) -> Iterator[Mark]:
@@ -69,10 +69,10 @@ def _node(node: Node, x: float, y: float) -> Iterator[Mark]:
     x0, y0 = x - node.width / 2, y - node.height / 2
     thickness = 2.6 if node.is_root else 1.2
     yield Rectangle(x0, y0, node.width, node.height, fill, line, thickness, 7)
-    yield Text(x, y0 + PADDING + 9, node.title, TITLE_SIZE * _CAP, "#22252e", "middle", bold=True)
+    yield TextMark(x, y0 + PADDING + 9, node.title, TITLE_SIZE * _CAP, "#22252e", "middle", bold=True)
     for number, detail in enumerate(node.details):
         baseline = y0 + PADDING + 9 + LINE * (number + 1)
-        yield Text(x, baseline, detail, DETAIL_SIZE * _CAP, "#565b6b", "middle")
+        yield TextMark(x, baseline, detail, DETAIL_SIZE * _CAP, "#565b6b", "middle")
 
 
 def _call(box: Box, node: Node, called: Box, shift: Point) -> Iterator[Mark]:
@@ -115,5 +115,5 @@ def _legend(scene: Scene, y: float) -> Iterator[Mark]:
     for family in scene.families:
         fill, line = FAMILIES[family]
         yield Rectangle(x, y, 14, 14, fill, line, 1, 4)
-        yield Text(x + 20, y + 11, family, 11 * _CAP, "#565b6b")
+        yield TextMark(x + 20, y + 11, family, 11 * _CAP, "#565b6b")
         x += 34 + ADVANCE * 11 * len(family)

@@ -32,7 +32,7 @@ def axis_names(rank: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class GridAxis:
     """One direction of the grid: `extent` indices with padding, of which `bound` are of the array.
 
     `dimensions` are the array's dimension numbers with their `sizes`, most major first: none for an axis that
@@ -76,8 +76,8 @@ class LayoutGrid:
     """
 
     shape: Shape
-    rows: Axis
-    columns: Axis
+    rows: GridAxis
+    columns: GridAxis
     positions: Grid
     padding: np.ndarray[Any, np.dtype[np.bool_]]
     colors: Grid
@@ -178,7 +178,7 @@ def _tile_of(form: PhysicalForm, from_end: int) -> int:
 
 def _axis(
     shape: Shape, form: PhysicalForm, added: int, positions: Sequence[int], most: int, tile: int
-) -> Axis:
+) -> GridAxis:
     physical = [position - added for position in positions if position >= added]
     dimensions = tuple(form.major_to_minor[position] for position in physical)
     sizes = tuple(form.padded[position - added] if position >= added else 1 for position in positions)
@@ -189,7 +189,7 @@ def _axis(
     if tile and extent:
         extent = -(-extent // tile) * tile
     name = "·".join(names[dimension] for dimension in dimensions)
-    return Axis(name, dimensions, sizes, bound, extent, tile, _shown(bound, extent, tile, most))
+    return GridAxis(name, dimensions, sizes, bound, extent, tile, _shown(bound, extent, tile, most))
 
 
 def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from hloom.shape.shape import Shape
 from hloom.tools.pictures.layout_grid import (
     GAP,
     PADDING,
-    Axis,
+    GridAxis,
     LayoutGrid,
     axis_names,
     layout_grid,
@@ -26,7 +26,7 @@ from hloom.tools.pictures.layout_grid import (
     slice_words,
     slices,
 )
-from hloom.tools.pictures.marks import Rectangle, Text, text_width
+from hloom.tools.pictures.marks import Rectangle, TextMark, text_width
 from hloom.tools.pictures.picture import Picture
 
 TILE_COLORS = (
@@ -60,7 +60,7 @@ def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture
         raise ShapeError(f"{shape} has no elements to draw", rule="picture.has-elements")
     grid = layout_grid(shape, _MOST_ROWS, _MOST_COLUMNS)
     picture = Picture(0, 0, str(shape))
-    picture.marks.append(Text(_MARGIN, _MARGIN + 12, str(shape), 12, bold=True))
+    picture.marks.append(TextMark(_MARGIN, _MARGIN + 12, str(shape), 12, bold=True))
     bottom = _MARGIN + 12
     fixed = {d: at.get(d, 0) for d in other_dimensions(grid)} if at else {}
     drawn = [fixed] if at else list(itertools.islice(slices(grid), _MOST_SLICES))
@@ -72,7 +72,7 @@ def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture
     left_out = math.prod(shape.dimensions[d] for d in other_dimensions(grid)) - len(drawn)
     if left_out and not at:
         text = f"… {left_out:,} more slices; --at {_example(grid)} draws one"
-        picture.marks.append(Text(_MARGIN, bottom + 18, text, _LABEL, _GREY))
+        picture.marks.append(TextMark(_MARGIN, bottom + 18, text, _LABEL, _GREY))
         bottom += 18
     bottom = _draw_memory(picture, shape, bottom + 30) if shape.rank <= 4 else bottom
     bottom = _draw_legend(picture, grid, bottom + 24)
@@ -80,7 +80,7 @@ def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture
     ends = [
         mark.x + text_width(mark.text, mark.size)
         for mark in picture.marks
-        if isinstance(mark, Text) and mark.anchor == "start"
+        if isinstance(mark, TextMark) and mark.anchor == "start"
     ]
     picture.width = _whole(max(picture.width, *ends)) + _MARGIN
     return picture
@@ -144,7 +144,7 @@ class _ArrayPanel:
         end = columns[-1][1] + (self.cell if columns[-1][0] != GAP else _GAP)
         self.picture.width = max(self.picture.width, end)
 
-    def places(self, axis: Axis, start: float, size: float) -> list[tuple[int, float]]:
+    def places(self, axis: GridAxis, start: float, size: float) -> list[tuple[int, float]]:
         """Return each shown index, or `GAP`, with its coordinate."""
         coordinates: list[tuple[int, float]] = []
         for index in axis.shown:
@@ -156,13 +156,13 @@ class _ArrayPanel:
         rows, columns = self.grid.rows, self.grid.columns
         others = f" where {self.where}" if self.where else ""
         text = f"array: the position in memory of each element{others}"
-        self.picture.marks.append(Text(_MARGIN, self.top, text, _LABEL, _GREY))
+        self.picture.marks.append(TextMark(_MARGIN, self.top, text, _LABEL, _GREY))
         self.top += 20 if columns.name else -14
         x = self.x0
         for axis, way in ((columns, "across"), (rows, "down")):
             if axis.name:
                 text = f"{axis.name} {way}: {_axis_words(axis)}"
-                self.picture.marks.append(Text(x, self.top, text, _LABEL, _GREY))
+                self.picture.marks.append(TextMark(x, self.top, text, _LABEL, _GREY))
                 x += text_width(text, _LABEL) + 28
 
     def labels(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
@@ -170,7 +170,7 @@ class _ArrayPanel:
             if index != GAP and self.grid.columns.name:
                 color = _GREY if index < self.grid.columns.bound else _PADDING_LINE
                 self.picture.marks.append(
-                    Text(
+                    TextMark(
                         x + self.cell / 2,
                         self.top + 22,
                         self.grid.columns.label(index),
@@ -184,7 +184,7 @@ class _ArrayPanel:
                 color = _GREY if index < self.grid.rows.bound else _PADDING_LINE
                 middle = y + _CELL_HEIGHT / 2 + _LABEL / 2
                 text = self.grid.rows.label(index)
-                self.picture.marks.append(Text(self.x0 - 10, middle, text, _LABEL, color, "end"))
+                self.picture.marks.append(TextMark(self.x0 - 10, middle, text, _LABEL, color, "end"))
 
     def cells(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
         grid, untiled = self.grid, _untiled_end(self.grid.shape)
@@ -227,7 +227,7 @@ class _ArrayPanel:
         self.picture.marks.append(Rectangle(x - 1, y - 1, 2, 2, _FAINT, radius=1))
 
 
-def _axis_words(axis: Axis) -> str:
+def _axis_words(axis: GridAxis) -> str:
     if len(axis.dimensions) == 1:
         return f"dimension {axis.dimensions[0]}, size {axis.bound}"
     sizes = " by ".join(map(str, axis.sizes))
@@ -286,7 +286,7 @@ def _draw_cell(
         return
     color = "#c4c7cc" if padding else _INK
     baseline = y + _CELL_HEIGHT / 2 + _TEXT / 2
-    picture.marks.append(Text(x + width / 2, baseline, text, _TEXT, color, "middle"))
+    picture.marks.append(TextMark(x + width / 2, baseline, text, _TEXT, color, "middle"))
 
 
 def _outline(x: float, y: float, width: float, height: float, inset: float, color: str) -> Rectangle:
@@ -305,7 +305,7 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
     x0 = _whole(_MARGIN + text_width(str(line * (lines - 1)), _LABEL) + 10)
     names = ",".join(axis_names(shape.rank))
     heading = "memory, from position 0 on" + (f": the index {names} of each element" if names else "")
-    picture.marks.append(Text(_MARGIN, top + _LABEL, heading, _LABEL, _GREY))
+    picture.marks.append(TextMark(_MARGIN, top + _LABEL, heading, _LABEL, _GREY))
     untiled = _untiled_end(shape)
     start = top + 24
     for padding in (False, True):
@@ -315,7 +315,7 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
                 _draw_cell(picture, x, y, width, _fill(color, untiled), text, padding)
     for number in range(lines):
         y = start + (_CELL_HEIGHT + 6) * number
-        label = Text(x0 - 10, y + _CELL_HEIGHT / 2 + _LABEL / 2, str(line * number), _LABEL, _GREY, "end")
+        label = TextMark(x0 - 10, y + _CELL_HEIGHT / 2 + _LABEL / 2, str(line * number), _LABEL, _GREY, "end")
         picture.marks.append(label)
         count = len(cells[line * number :][:line])
         _outline_memory(picture, shape, (x0, y, width), line * number, count)
@@ -323,7 +323,7 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
     bottom = start + (_CELL_HEIGHT + 6) * lines - 6
     if len(cells) < form.element_count:
         text = f"… {form.element_count - len(cells):,} more"
-        picture.marks.append(Text(x0, bottom + 16, text, _LABEL, _GREY))
+        picture.marks.append(TextMark(x0, bottom + 16, text, _LABEL, _GREY))
         bottom += 16
     picture.width = max(picture.width, x0 + width * min(line, len(cells)))
     return bottom
@@ -414,7 +414,7 @@ def _draw_legend(picture: Picture, grid: LayoutGrid, top: float) -> float:
             mark.stroke_width,
             mark.radius,
         )
-        picture.marks += [sample, Text(x + 21, top + 8.5, text, _LABEL, _GREY)]
+        picture.marks += [sample, TextMark(x + 21, top + 8.5, text, _LABEL, _GREY)]
         x += 21 + text_width(text, _LABEL) + 26
     picture.width = max(picture.width, x - 26)
     return top + 10

@@ -38,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextMark:
     """One line of text: `y` is the baseline, `size` the cap height, `anchor` the point at `x`."""
 
     x: float
@@ -50,7 +50,7 @@ class Text:
     bold: bool = False
 
 
-Mark: TypeAlias = Rectangle | Line | Text
+Mark: TypeAlias = Rectangle | Line | TextMark
 
 
 def text_width(text: str, size: float) -> float:

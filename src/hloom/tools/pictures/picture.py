@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hloom.errors import HloError
-from hloom.tools.pictures.marks import Line, Mark, Rectangle, Text, text_width
+from hloom.tools.pictures.marks import Line, Mark, Rectangle, TextMark, text_width
 from hloom.tools.pictures.markup import markup
 
 
@@ -51,7 +51,7 @@ class Picture:
 
 
 def _svg(mark: Mark) -> str:
-    if isinstance(mark, Text):
+    if isinstance(mark, TextMark):
         return _svg_text(mark)
     return _svg_line(mark) if isinstance(mark, Line) else _svg_rectangle(mark)
 
@@ -72,7 +72,7 @@ def _svg_rectangle(mark: Rectangle) -> str:
     )
 
 
-def _svg_text(mark: Text) -> str:
+def _svg_text(mark: TextMark) -> str:
     # Monospaced fonts have capitals about 0.72 of the font size high; textLength keeps the widths true.
     length = text_width(mark.text, mark.size)
     weight = ' font-weight="600"' if mark.bold else ""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError
-from hloom.tools.pictures.marks import ADVANCE, Line, Mark, Rectangle, Text
+from hloom.tools.pictures.marks import ADVANCE, Line, Mark, Rectangle, TextMark
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
@@ -38,7 +38,7 @@ def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) 
     image = Image.new("RGB", size, "#ffffff")
     draw = ImageDraw.Draw(image)
     for mark in marks:
-        if isinstance(mark, Text):
+        if isinstance(mark, TextMark):
             _paint_text(draw, mark, scale)
         elif isinstance(mark, Line):
             _paint_line(image, mark, scale)
@@ -51,7 +51,7 @@ def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) 
     return file.getvalue()
 
 
-def _paint_text(draw: ImageDraw.ImageDraw, mark: Text, scale: float) -> None:
+def _paint_text(draw: ImageDraw.ImageDraw, mark: TextMark, scale: float) -> None:
     """Write text on its baseline; letters wider than those of a monospaced font are written smaller."""
     size = mark.size * scale / _CAP_HEIGHT
     room, length = _SLACK * len(mark.text) * ADVANCE * mark.size * scale, _font(size).getlength(mark.text)

@@ -45,7 +45,7 @@ def stage_of(module: HloModule, title: str, *, program: str = "", rewrites: Sequ
     return Stage(title, program_data(module), program, tuple(rewrites))
 
 
-class Table:
+class StringTable:
     """Distinct texts, numbered in the order of their first use."""
 
     def __init__(self) -> None:
@@ -79,11 +79,11 @@ def _columns(module: HloModule) -> dict[str, Any]:
         "text": module.to_text(),
         "computations": _computations(module, orders, numbers),
         "names": [i.name for i in instructions],
-        "opcode": Table().column(i.opcode for i in instructions),
-        "shape": Table().column(str(i.shape) for i in instructions),
-        "scope": Table().column(i.metadata.op_name if i.metadata else "" for i in instructions),
-        "source": Table().column(sources),
-        "sharding": Table().column(i.sharding.text() if i.sharding else "" for i in instructions),
+        "opcode": StringTable().column(i.opcode for i in instructions),
+        "shape": StringTable().column(str(i.shape) for i in instructions),
+        "scope": StringTable().column(i.metadata.op_name if i.metadata else "" for i in instructions),
+        "source": StringTable().column(sources),
+        "sharding": StringTable().column(i.sharding.text() if i.sharding else "" for i in instructions),
         "operandCount": [len(i.operands) for i in instructions],
         "operands": [numbers[o] for i in instructions for o in i.operands],
         "control": [[numbers[p], numbers[i]] for i in instructions for p in i.control_predecessors],

@@ -28,7 +28,7 @@ from hloom.cpu.kernels.convolution.convolution_plan import (
     convolution_of,
 )
 from hloom.cpu.kernels.convolution.convolution_tiling import (
-    Tiling,
+    ConvolutionTiling,
     needs_copy,
     packed_bytes,
     packed_kernel,
@@ -56,7 +56,7 @@ class Plan:
     """
 
     convolution: Convolution
-    tilings: tuple[Tiling, ...]
+    tilings: tuple[ConvolutionTiling, ...]
     kernel_offsets: tuple[int, ...]
     bytes: int
 
@@ -139,13 +139,15 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
         program.call(i, kernel, [base, weights, *extra])
 
 
-def _packing(module: Module, plan: Plan, phase: StridePhase, tiling: Tiling) -> Callable[[str], LoopKernel]:
+def _packing(
+    module: Module, plan: Plan, phase: StridePhase, tiling: ConvolutionTiling
+) -> Callable[[str], LoopKernel]:
     emit = emit_pack_depth if plan.convolution.deep else emit_pack_kernel
     return lambda name: emit(module, name, plan.convolution, phase, tiling)
 
 
 def _direct(
-    module: Module, i: HloInstruction, plan: Plan, phase: StridePhase, tiling: Tiling, extra: int
+    module: Module, i: HloInstruction, plan: Plan, phase: StridePhase, tiling: ConvolutionTiling, extra: int
 ) -> Callable[[str], LoopKernel]:
     bind = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
     kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles

@@ -15,7 +15,7 @@ from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, from_storage, storage_type
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, load_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
-from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, has_few_borders
+from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, has_few_borders
 
 MOST_WRITTEN_OUT = 160
 """Maximum number of multiply-adds of a tile's row of taps that is unrolled; longer rows are loops."""
@@ -27,7 +27,8 @@ class GroupTiles(Tiles):
     across = "lanes across groups"
 
     def __init__(
-        self, f: Function, convolution: Convolution, phase: StridePhase, tiling: Tiling, epilogue: Epilogue
+        self, f: Function, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling,
+        epilogue: Epilogue
     ) -> None:  # fmt: skip
         super().__init__(f, convolution, phase, tiling, epilogue)
         self.depth = 1 if convolution.x_group == 1 and convolution.repeat == 1 else convolution.depth

@@ -21,7 +21,7 @@ from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, constant, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import (
-    Tiling,
+    ConvolutionTiling,
     border_tiles,
     has_few_borders,
     packed_kernel,
@@ -56,7 +56,8 @@ class Epilogue:
 
 
 def emit_direct(
-    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: Tiling, extra: int,
+    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling,
+    extra: int,
     bind: Callable[[Sequence[Value]], Epilogue], kind: type[Tiles],
 ) -> LoopKernel:  # fmt: skip
     """Emit the kernel (base, kernel or packed kernel, extra pointers ..., begin, end) over lines and panels.
@@ -83,7 +84,8 @@ class Tiles:
     across: ClassVar[str] = "lanes across features"
 
     def __init__(
-        self, f: Function, convolution: Convolution, phase: StridePhase, tiling: Tiling, epilogue: Epilogue
+        self, f: Function, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling,
+        epilogue: Epilogue
     ) -> None:  # fmt: skip
         self.f, self.convolution, self.phase, self.tiling, self.epilogue = (
             f,

@@ -11,12 +11,12 @@ from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
-from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
+from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, packed_strides, tap_axes
 from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_kernel(
-    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: Tiling
+    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling
 ) -> LoopKernel:
     """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order."""
     f = module.function(name, [PTR, PTR, I64, I64])

@@ -50,7 +50,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class ConvolutionTiling:
     """Describe the register tiles of a phase.
 
     Attributes:
@@ -95,7 +95,9 @@ class Tiling:
         return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
 
 
-def tiling_of(convolution: Convolution, phase: StridePhase, target: Target, *, resumable: bool) -> Tiling:
+def tiling_of(
+    convolution: Convolution, phase: StridePhase, target: Target, *, resumable: bool
+) -> ConvolutionTiling:
     """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
 
     Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss.
@@ -109,7 +111,7 @@ def tiling_of(convolution: Convolution, phase: StridePhase, target: Target, *, r
     positions = phase.axes[row].positions if row >= 0 else 1
     columns = -(-phase.columns // lanes)
     cycles = _cycles_across if convolution.repeat else _cycles
-    best: tuple[float, Tiling] | None = None
+    best: tuple[float, ConvolutionTiling] | None = None
     for vectors in range(1, min(4, columns) + 1):
         most = accumulators(convolution, lanes, vectors, target) // vectors
         for rows in range(1, min(positions, most) + 1):
@@ -119,19 +121,19 @@ def tiling_of(convolution: Convolution, phase: StridePhase, target: Target, *, r
             if convolution.repeat and vectors == 1:
                 cost *= 1.02  # several vectors load longer contiguous runs of the base
             if best is None or cost < best[0]:
-                best = cost, Tiling(row, rows, vectors, lanes)
+                best = cost, ConvolutionTiling(row, rows, vectors, lanes)
     assert best is not None
     return _ordered(convolution, phase, best[1], resumable=resumable)
 
 
-def _deep_tiling(convolution: Convolution, phase: StridePhase, target: Target) -> Tiling:
+def _deep_tiling(convolution: Convolution, phase: StridePhase, target: Target) -> ConvolutionTiling:
     """Return the tiles if every output feature has a vector of its own."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
     lanes = next(a for a in phase.axes if not a.targets).x_tap
     most = min(positions, max(1, accumulators(convolution, lanes, phase.columns, target) // phase.columns))
     rows = -(-positions // -(-positions // most))
-    tiling = Tiling(row, rows, phase.columns, lanes)
+    tiling = ConvolutionTiling(row, rows, phase.columns, lanes)
     return replace(tiling, pieces=_pieces(phase, tiling))
 
 
@@ -159,7 +161,9 @@ def _cycles_across(rows: int, vectors: int) -> float:
     return max(rows * vectors, 4) + 0.5
 
 
-def _ordered(convolution: Convolution, phase: StridePhase, tiling: Tiling, *, resumable: bool) -> Tiling:
+def _ordered(
+    convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling, *, resumable: bool
+) -> ConvolutionTiling:
     """Order the loops so that the operand read most often stays in the cache."""
     size = storage_bytes(convolution.kind)
     tiling = replace(tiling, pieces=_pieces(phase, tiling))
@@ -173,7 +177,7 @@ def _ordered(convolution: Convolution, phase: StridePhase, tiling: Tiling, *, re
     return replace(tiling, split=split, panels_first=panels_first or split is not None)
 
 
-def _pieces(phase: StridePhase, tiling: Tiling) -> int:
+def _pieces(phase: StridePhase, tiling: ConvolutionTiling) -> int:
     """Return the number of segments of a line: more than one for few long lines."""
     if tiling.row < 0:
         return 1
@@ -182,7 +186,7 @@ def _pieces(phase: StridePhase, tiling: Tiling) -> int:
     return max(1, min((high - low) // tiling.rows // LEAST_PIECE, MANY_ITEMS // items))
 
 
-def _split(phase: StridePhase, tiling: Tiling, size: int) -> Split | None:
+def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | None:
     """Return ranges of the outermost taps, each of which reads a small part of the kernel."""
     singles: list[int] = []
     inside = phase.terms
@@ -231,7 +235,7 @@ def needs_copy(convolution: Convolution, phase: StridePhase) -> bool:
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
-def packed_kernel(convolution: Convolution, phase: StridePhase, tiling: Tiling) -> bool:
+def packed_kernel(convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling) -> bool:
     """Return true if the kernel must be packed into panels."""
     kind = convolution.kind
     if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
@@ -246,7 +250,7 @@ def tap_axes(phase: StridePhase) -> list[int]:
     return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
 
 
-def packed_strides(phase: StridePhase, tiling: Tiling) -> tuple[dict[int, int], int]:
+def packed_strides(phase: StridePhase, tiling: ConvolutionTiling) -> tuple[dict[int, int], int]:
     """Return (elements between taps by axis, elements of a panel) of the packed kernel."""
     stride = tiling.panel
     strides: dict[int, int] = {}
@@ -256,7 +260,7 @@ def packed_strides(phase: StridePhase, tiling: Tiling) -> tuple[dict[int, int], 
     return strides, stride
 
 
-def packed_bytes(convolution: Convolution, phase: StridePhase, tiling: Tiling) -> int:
+def packed_bytes(convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling) -> int:
     """Return the bytes of the packed kernel of a phase."""
     panels = tiling.panels(phase) * convolution.groups
     size = panels * packed_strides(phase, tiling)[1] * storage_bytes(convolution.kind)

@@ -51,7 +51,7 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class TransposeTiling:
     """Describe a square tile of two loops.
 
     Attributes:
@@ -82,7 +82,7 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
 def find_tiling(
     space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction],
-) -> Tiling | None:  # fmt: skip
+) -> TransposeTiling | None:  # fmt: skip
     """Return the tile of a kernel; None if its loads are contiguous already, or in no loop."""
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
         return None
@@ -100,7 +100,7 @@ def find_tiling(
         return None
     (across,) = found
     size = 8 if max(map(storage_bytes, types)) > 4 or min(lane.trips, across.trips) < 16 else 16
-    return Tiling(across, lane, size)
+    return TransposeTiling(across, lane, size)
 
 
 class TiledElements(Elements):
@@ -111,7 +111,9 @@ class TiledElements(Elements):
         row: the row of the tile being computed.
     """
 
-    def __init__(self, function: Function, views: dict[HloInstruction, View], tiling: Tiling) -> None:
+    def __init__(
+        self, function: Function, views: dict[HloInstruction, View], tiling: TransposeTiling
+    ) -> None:
         super().__init__(function, tiling.size, views)
         self.tiling = tiling
         self.start: Value | None = None
@@ -182,7 +184,7 @@ class _TiledKernel:
 
     def __init__(
         self, module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-        members: Sequence[HloInstruction], space: Space, tiling: Tiling,
+        members: Sequence[HloInstruction], space: Space, tiling: TransposeTiling,
     ) -> None:  # fmt: skip
         self.name, self.roots, self.space, self.tiling = name, roots, space, tiling
         shapes = result_shapes(roots)
