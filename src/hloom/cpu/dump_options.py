@@ -92,42 +92,42 @@ def dump_options(flags: str, more: str = "") -> DumpOptions:
         except OSError as error:
             message = f"XLA_FLAGS names the file {flags.strip()!r}: {error.strerror}"
             raise HloError(message, rule="dump.flags-file") from None
-    known = {f"--xla_{item.name}": item for item in fields(DumpOptions)}
+    options = {f"--xla_{item.name}": item for item in fields(DumpOptions)}
     defaults = DumpOptions()
-    found: dict[str, Flag] = {}
+    values: dict[str, Flag] = {}
     ignored: list[str] = []
     for word in shlex.split(flags) + shlex.split(more):
         name, has_value, value = word.partition("=")
-        item = known.get(name)
+        item = options.get(name)
         if item is not None:
             default: Flag = getattr(defaults, item.name)
-            found[item.name] = _parsed(name, default, value if has_value else None)
+            values[item.name] = _parsed(name, default, value if has_value else None)
         elif name.startswith("--xla_dump_"):
             ignored.append(name)
     if ignored:
         message = f"hloom does not follow {', '.join(dict.fromkeys(ignored))}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return replace(defaults, **found)
+    return replace(defaults, **values)
 
 
 def _parsed(name: str, default: Flag, value: str | None) -> Flag:
     """Parse a flag's value by the type of its default; a boolean flag needs no value."""
     if isinstance(default, bool):
-        given = (value or "true").lower()
-        if given in _YES or given in _NO:
-            return given in _YES
-        wanted = "true or false"
+        word = (value or "true").lower()
+        if word in _YES or word in _NO:
+            return word in _YES
+        expected = "true or false"
     elif isinstance(default, int):
         if value is not None and re.fullmatch(r"-?\d+", value):
             return int(value)
-        wanted = "a number"
+        expected = "a number"
     else:
         if value is not None:
             if name.endswith("_re"):
                 _check_expression(name, value)
             return value
-        wanted = "a value"
-    raise HloError(f"{name} is {wanted}, got {value!r}", rule="dump.flag-value")
+        expected = "a value"
+    raise HloError(f"{name} is {expected}, got {value!r}", rule="dump.flag-value")
 
 
 def _check_expression(name: str, value: str) -> None:

@@ -278,8 +278,8 @@ class ProgramEmitter:
     def _pointer(self, buffer: Buffer) -> Value:
         if buffer.rotates:
             return self.function.load(PTR, self._addresses[buffer])
-        known = self._pointers.get(buffer)
-        return self._address(buffer) if known is None else known
+        pointer = self._pointers.get(buffer)
+        return self._address(buffer) if pointer is None else pointer
 
     def _address(self, buffer: Buffer) -> Value:
         f = self.function
@@ -473,8 +473,8 @@ class ProgramEmitter:
             i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, sources, strict=True)
         }
         elements = Elements(self.function, 0, views)
-        made = root_values(elements, plan.parts.roots, ())
-        for target, value in zip(self.targets(plan.instruction), made, strict=True):
+        values = root_values(elements, plan.parts.roots, ())
+        for target, value in zip(self.targets(plan.instruction), values, strict=True):
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
@@ -526,11 +526,11 @@ class ProgramEmitter:
     def packed(self, pointers: Sequence[Value]) -> Value:
         """Return an array of pointers, valid for the next call only."""
         f = self.function
-        place = self._packed
-        place.count = max(place.count, len(pointers))
+        array = self._packed
+        array.count = max(array.count, len(pointers))
         for number, pointer in enumerate(pointers):
-            f.store(pointer, f.offset(place, number, PTR))
-        return place
+            f.store(pointer, f.offset(array, number, PTR))
+        return array
 
     def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
         """Let the threads of the pool share a kernel's range; see ``hloom.cpu.runtime.routines.pool``."""

@@ -57,7 +57,7 @@ def compare(got: Any, wanted: Any, bounds: Any, name: str = "result") -> list[Co
 
     Raises EvaluationError by ``check.form`` for values of other structures, shapes or element types.
     """
-    return [_compared(place, g, w, b) for place, g, w, b in _leaves(got, wanted, bounds, name)]
+    return [_compared(location, g, w, b) for location, g, w, b in _leaves(got, wanted, bounds, name)]
 
 
 def _leaves(got: Any, wanted: Any, bounds: Any, name: str) -> Iterator[tuple[str, Array, Array, Any]]:
@@ -137,8 +137,8 @@ def _agrees(got: Array, wanted: Array, bound: Any) -> Array:
         parts = _agrees(g.real, w.real, bound) & _agrees(g.imag, w.imag, bound)
         return (finite & near) | (~finite & parts)
     allowed: Array = np.asarray(bound, np.float64)
-    found: Array = (finite & near) | (~finite & (g == w)) | (np.isnan(g) & np.isnan(w)) | (allowed == np.inf)
+    agrees: Array = (finite & near) | (~finite & (g == w)) | (np.isnan(g) & np.isnan(w)) | (allowed == np.inf)
     if got.dtype == wanted.dtype and ElementType.from_dtype(got.dtype).is_floating:
         overflowed = just_overflowed(got, wanted, bound) | just_overflowed(wanted, got, bound)
-        found = found | ((allowed > 0) & overflowed)
-    return np.asarray(found)
+        agrees = agrees | ((allowed > 0) & overflowed)
+    return np.asarray(agrees)

@@ -63,10 +63,12 @@ class _Judge:
 
     def compare(self, got: Any) -> list[Comparison]:
         """Compare a result; raises HloError by ``check.no-bound`` if it differs and no bound is known."""
-        found = compared(self.module, [self.arguments], [got], [self.wanted], self.tolerance, ("", "", ""))
-        if found.undecided and not found.is_wrong:
-            raise HloError(f"{found.undecided}; state a tolerance", rule="check.no-bound")
-        return found.comparisons
+        comparison = compared(
+            self.module, [self.arguments], [got], [self.wanted], self.tolerance, ("", "", "")
+        )
+        if comparison.undecided and not comparison.is_wrong:
+            raise HloError(f"{comparison.undecided}; state a tolerance", rule="check.no-bound")
+        return comparison.comparisons
 
     def wrong(self, module: HloModule) -> bool:
         """Return whether the evaluator's result of a program differs; an invalid program's does."""
@@ -79,10 +81,10 @@ class _Judge:
     def comparisons(self, module: HloModule) -> list[Comparison]:
         """Return the comparisons of a program's result that differ; none if it cannot be run."""
         try:
-            found = self.compare(run_one("evaluator", module, self.arguments))
+            comparison = self.compare(run_one("evaluator", module, self.arguments))
         except HloError:
             return []
-        return [c for c in found if not c.agrees]
+        return [c for c in comparison if not c.agrees]
 
 
 def bisect(
@@ -135,8 +137,8 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 
 def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
     """Return the rewrite of a pass that changes the result."""
-    whole, fuel = _with_fuel(item, before, _UNLIMITED)
-    if not fuel.used or not judge.wrong(whole):
+    full, fuel = _with_fuel(item, before, _UNLIMITED)
+    if not fuel.used or not judge.wrong(full):
         return Bisection(item.name, "", 0, fuel.used, before, after, judge.comparisons(after))
 
     def wrong_after(number: int) -> bool:
@@ -159,8 +161,8 @@ def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fu
 
 def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
     """Return the first wrong instruction of native code; None if the code is right."""
-    found = judge.compare(run_one(backend, judge.module, judge.arguments))
-    wrong = [c for c in found if c.wrong]
+    comparison = judge.compare(run_one(backend, judge.module, judge.arguments))
+    wrong = [c for c in comparison if c.wrong]
     if not wrong:
         return None
     culprit = first_difference(judge.module, judge.arguments, backend, "evaluator", judge.tolerance)
@@ -214,13 +216,13 @@ def bisect_dumps(
             progress(f"dump {number} of {len(passes)}, {path.name}")
         try:
             after = load(path)
-            found = judge.compare(run_one("evaluator", after, judge.arguments))
+            comparison = judge.compare(run_one("evaluator", after, judge.arguments))
         except HloError as error:
             if error.rule == "check.no-bound":
                 raise
             skipped.append(_in_file(path, error))
             continue
-        wrong = [c for c in found if c.wrong]
+        wrong = [c for c in comparison if c.wrong]
         if wrong:
             return Bisection(stage.after, "", 0, 0, before, after, wrong, skipped=tuple(skipped))
         before = after

@@ -89,13 +89,15 @@ def check(
 
     Raises HloError for a program or arguments that a backend refuses.
     """
-    given = per_device(module, arguments)
-    got, wanted = run_on(backend, module, given), run_on(against, module, given)
-    made = compared(module, given, got, wanted, tolerance or Tolerance(), (backend, against, "given"))
-    if not made.is_wrong or not locate or len(given) > 1:
-        return made
-    culprit = first_difference(module, given[0], backend, against, tolerance or Tolerance())
-    return replace(made, culprit=culprit)
+    arguments_of_devices = per_device(module, arguments)
+    got, wanted = run_on(backend, module, arguments_of_devices), run_on(against, module, arguments_of_devices)
+    comparisons = compared(
+        module, arguments_of_devices, got, wanted, tolerance or Tolerance(), (backend, against, "given")
+    )
+    if not comparisons.is_wrong or not locate or len(arguments_of_devices) > 1:
+        return comparisons
+    culprit = first_difference(module, arguments_of_devices[0], backend, against, tolerance or Tolerance())
+    return replace(comparisons, culprit=culprit)
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
@@ -110,22 +112,22 @@ def compared(
 ) -> Check:  # fmt: skip
     """Compare the results of all devices."""
     results = ["result"] if len(got) == 1 else [f"device {n} result" for n in range(len(got))]
-    found = [compare(g, w, 0.0, name) for g, w, name in zip(got, wanted, results, strict=True)]
+    comparisons = [compare(g, w, 0.0, name) for g, w, name in zip(got, wanted, results, strict=True)]
     undecided = ""
-    if not all(c.agrees for made in found for c in made):
+    if not all(c.agrees for made in comparisons for c in made):
         bounds = tolerance.bounds_of_devices(module, arguments, wanted)
-        found = [compare(*each) for each in zip(got, wanted, bounds, results, strict=True)]
-        if any(c.unjudged for made in found for c in made):
+        comparisons = [compare(*each) for each in zip(got, wanted, bounds, results, strict=True)]
+        if any(c.unjudged for made in comparisons for c in made):
             undecided = unlimited(module, arguments[0]) if len(got) == 1 else GROWTH
-    return Check(*names, [c for made in found for c in made], undecided)
+    return Check(*names, [c for made in comparisons for c in made], undecided)
 
 
 def differs(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> bool:
     """Return whether two backends differ by more than is allowed; elements without a bound do not."""
-    found = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
-    return found.is_wrong
+    report = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
+    return report.is_wrong
 
 
 # -- the first instruction that differs

@@ -51,7 +51,7 @@ def edge_values(element_type: ElementType) -> list[Any]:
         return [complex(re, im) for re in parts for im in parts]
     info: Any = _finfo(dtype)
     limits = [info.max, info.smallest_normal, info.smallest_subnormal]
-    wanted = [
+    corners = [
         0.0,
         -0.0,
         1.0,
@@ -63,7 +63,7 @@ def edge_values(element_type: ElementType) -> list[Any]:
         *(-float(x) for x in limits),
     ]
     with np.errstate(all="ignore"):
-        return list(np.asarray(wanted).astype(dtype))
+        return list(np.asarray(corners).astype(dtype))
 
 
 def _random(

@@ -56,14 +56,14 @@ def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
         return [pipeline]
     parts = {part.title: part for part in (pipeline, *pipeline.passes) if isinstance(part, Pipeline)}
     configured = {type(item): item for item in pipeline.flat()}
-    found: list[Pass] = []
+    passes_selected: list[Pass] = []
     for name in wanted:
         if name in parts:
-            found.append(parts[name])
+            passes_selected.append(parts[name])
             continue
         cls = _class_named(name, parts)
-        found.append(configured[cls] if cls in configured else created(cls))
-    return found
+        passes_selected.append(configured[cls] if cls in configured else created(cls))
+    return passes_selected
 
 
 def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:

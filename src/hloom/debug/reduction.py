@@ -199,8 +199,10 @@ class _Reducer:
         """Replace instructions by parameters with their values."""
         values, _ = self.best.values()
         tokens = {i.name for i in self.order() if any(leaf.is_token for _, leaf in i.shape.leaves())}
-        chosen = (set(names) & values.keys()) - tokens - {self.best.module.entry.root.name}
-        return bool(chosen) and self.keep(lambda: smaller.with_parameters(self.best, chosen, values))
+        replaceable = (set(names) & values.keys()) - tokens - {self.best.module.entry.root.name}
+        return bool(replaceable) and self.keep(
+            lambda: smaller.with_parameters(self.best, replaceable, values)
+        )
 
     def drop_chunks(self) -> None:
         """Replace chunks of instructions by parameters: halves, quarters, single ones."""
@@ -363,8 +365,8 @@ def _sizes(module: HloModule) -> set[int]:
 
 def _smaller_sizes(size: int) -> list[int]:
     """Return sizes to try in the place of one, the smallest first."""
-    found = [1, 2, 3, 4]
+    sizes = [1, 2, 3, 4]
     while size > 8:
         size = (size + 1) // 2
-        found.append(size)
-    return sorted({s for s in found if s < size} | set(found[4:]))
+        sizes.append(size)
+    return sorted({s for s in sizes if s < size} | set(sizes[4:]))

@@ -56,8 +56,10 @@ def sampled(module: HloModule, arguments: Sequence[Sequence[Any]], values: Seque
 def _run(module: HloModule, arguments: Sequence[Sequence[Any]], seed: int, sign: int) -> list[Any]:
     """Return the result of each device with random errors."""
     world = World(module.config.replica_count, module.config.num_partitions)
-    given = dict(zip(world.devices, arguments, strict=True))
-    return world.run(lambda device: Perturbed(module, seed, sign, device).run(module.entry, given[device]))
+    by_device = dict(zip(world.devices, arguments, strict=True))
+    return world.run(
+        lambda device: Perturbed(module, seed, sign, device).run(module.entry, by_device[device])
+    )
 
 
 def _bounds(value: Any, runs: Sequence[Any]) -> Any:

@@ -161,11 +161,11 @@ def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloIn
     """Add a constant 0, broadcast to a shape."""
     scalar = Shape(shape.element_type)
     zero = Literal(np.zeros((), shape.element_type.numpy_dtype), scalar)
-    made = HloInstruction(module.unique_name("zero"), Constant(literal=zero), scalar)
-    computation.add(made)
+    zero_instruction = HloInstruction(module.unique_name("zero"), Constant(literal=zero), scalar)
+    computation.add(zero_instruction)
     if not shape.rank:
-        return made
-    spread = HloInstruction(module.unique_name("zeros"), Broadcast(dimensions=()), shape, [made])
+        return zero_instruction
+    spread = HloInstruction(module.unique_name("zeros"), Broadcast(dimensions=()), shape, [zero_instruction])
     return computation.add(spread)
 
 
@@ -174,17 +174,17 @@ def cleaned(program: Reproducer) -> Reproducer:
     module = program.module
     free(module)
     DeadCodeElimination().run(module)
-    kept: list[HloInstruction] = []
+    remaining: list[HloInstruction] = []
     for parameter in module.entry.parameters:
         if parameter.users or parameter.is_root:
-            kept.append(parameter)
+            remaining.append(parameter)
         else:
             parameter.drop_control_dependencies()
             module.entry.remove(parameter)
-    for number, parameter in enumerate(kept):
+    for number, parameter in enumerate(remaining):
         operation: Any = parameter.operation
         parameter.operation = dataclasses.replace(operation, parameter_number=number)
-    return Reproducer(module, {p.name: program.inputs[p.name] for p in kept})
+    return Reproducer(module, {p.name: program.inputs[p.name] for p in remaining})
 
 
 # -- shapes
@@ -199,8 +199,8 @@ def resized(program: Reproducer, old: int, new: int) -> Reproducer:
 
     def array_of(array: Any) -> Any:
         ranges = tuple([slice(new) if size == old else slice(None) for size in np.shape(array)])
-        taken = np.asarray(array)[ranges]
-        return np.ascontiguousarray(taken).reshape(taken.shape)
+        part = np.asarray(array)[ranges]
+        return np.ascontiguousarray(part).reshape(part.shape)
 
     return _mapped(program, shape_of, array_of, lambda operation: _resized_operation(operation, old, new))
 
@@ -246,8 +246,8 @@ def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
         return shape.with_element_type(new) if shape.element_type is old else shape
 
     def array_of(array: Any) -> Any:
-        kept = np.asarray(array)
-        return convert(kept, new.numpy_dtype) if kept.dtype == old.numpy_dtype else kept
+        converted = np.asarray(array)
+        return convert(converted, new.numpy_dtype) if converted.dtype == old.numpy_dtype else converted
 
     return _mapped(program, shape_of, array_of)
 

@@ -26,9 +26,9 @@ def called(program: Reproducer, computation: str, name: str, branch: int) -> Rep
     def call(module: HloModule, i: HloInstruction) -> HloInstruction:
         operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + branch]
         callee = i.called_computations[branch]
-        made = HloInstruction(module.unique_name("call"), Call(), i.shape, [operand], [callee])
+        call = HloInstruction(module.unique_name("call"), Call(), i.shape, [operand], [callee])
         assert i.parent is not None
-        return i.parent.add(made)
+        return i.parent.add(call)
 
     changed = edited(program, computation, name, call)
     return Reproducer(inlined(changed.module), changed.inputs)
@@ -36,7 +36,7 @@ def called(program: Reproducer, computation: str, name: str, branch: int) -> Rep
 
 def runs(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
     """Return the bodies of loops and branches of the entry as programs of their own, with values of a run."""
-    found: list[Reproducer] = []
+    candidates: list[Reproducer] = []
     for event in events:
         instruction = event.instruction
         if event.callers or not isinstance(instruction.operation, While | Conditional):
@@ -48,8 +48,8 @@ def runs(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
             bodies = list(zip(instruction.called_computations, event.operands[1:], strict=True))
         for computation, argument in bodies:
             module = extracted(program.module, computation)
-            found.append(Reproducer.of(module, [argument]))
-    return found
+            candidates.append(Reproducer.of(module, [argument]))
+    return candidates
 
 
 def without_element(program: Reproducer, name: str, number: int, as_initial: bool) -> Reproducer | None:
@@ -67,10 +67,10 @@ def without_element(program: Reproducer, name: str, number: int, as_initial: boo
             return None
         sink(loop, number, loop.initial(number))
     else:
-        for whole in (loop.state, loop.tested):
-            for pick in picks(whole, number):
-                assert whole.parent is not None
-                replaced(pick, zeros(copy, whole.parent, pick.shape))
+        for state in (loop.state, loop.tested):
+            for pick in picks(state, number):
+                assert state.parent is not None
+                replaced(pick, zeros(copy, state.parent, pick.shape))
     rebuild(loop, [n for n in range(loop.count) if n != number])
     loop.instruction.name = name
     if is_root:
@@ -85,10 +85,10 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
         return None
     initial, following = loop.initial(0), loop.following[0]
     loop.body.root = loop.state if following in picks(loop.state, 0) else following
-    for whole in (loop.state, loop.tested):
-        for pick in picks(whole, 0):
-            replaced(pick, whole)
-        whole.shape = initial.shape
+    for state in (loop.state, loop.tested):
+        for pick in picks(state, 0):
+            replaced(pick, state)
+        state.shape = initial.shape
     old = loop.instruction
     new = Writer(old).op(While(), initial, shape=initial.shape, computations=old.called_computations)
     for pick in picks(old, 0):

@@ -33,11 +33,11 @@ class ArrayStatistics:
     zeros: int
 
     def __str__(self) -> str:
-        found = [f"{self.elements} elements"]
+        parts = [f"{self.elements} elements"]
         if self.minimum is not None:
-            found.append(f"min {self.minimum:.6g}, max {self.maximum:.6g}, mean {self.mean:.6g}")
+            parts.append(f"min {self.minimum:.6g}, max {self.maximum:.6g}, mean {self.mean:.6g}")
         counts = {"NaN": self.nans, "inf": self.infinities}
-        return ", ".join([*found, *(f"{count} {name}" for name, count in counts.items() if count)])
+        return ", ".join([*parts, *(f"{count} {name}" for name, count in counts.items() if count)])
 
 
 def statistics_of(value: Any) -> ArrayStatistics:

@@ -56,11 +56,11 @@ class Tolerance:
         units = _ULPS.fullmatch(text)
         if units is not None:
             return Tolerance(ulps=float(units[1]))
-        found = _RELATIVE.fullmatch(text) if text else None
-        if found is None:
+        match = _RELATIVE.fullmatch(text) if text else None
+        if match is None:
             message = f"a tolerance is analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8, not {text!r}"
             raise HloError(message, rule="check.tolerance")
-        return Tolerance(rtol=float(found[1] or 0), atol=float(found[2] or 0))
+        return Tolerance(rtol=float(match[1] or 0), atol=float(match[2] or 0))
 
     @property
     def analyses(self) -> bool:
@@ -135,5 +135,5 @@ def unlimited(module: HloModule, arguments: Sequence[Any]) -> str:
         analysis.run(arguments)
     except NoBound as error:
         return f"{GROWTH} ({error.message})"
-    place = f"; first in {analysis.unlimited}" if analysis.unlimited else ""
-    return f"{GROWTH}{place}"
+    location = f"; first in {analysis.unlimited}" if analysis.unlimited else ""
+    return f"{GROWTH}{location}"

@@ -72,8 +72,8 @@ class Event:
     def __str__(self) -> str:
         """Describe the instruction, where it comes from, and its operands."""
         lines = [print_instruction(self.instruction).strip()]
-        place = ", ".join(part for part in (self.op_name, self.source_line) if part)
-        lines += [f"  at {place}"] if place else []
+        location = ", ".join(part for part in (self.op_name, self.source_line) if part)
+        lines += [f"  at {location}"] if location else []
         lines += [f"  in {self.loop.strip()}"] if self.loop else []
         for operand, value in zip(self.instruction.operands, self.operands, strict=False):
             lines.append(f"  %{operand.name} {operand.shape.to_string(layout=False)} = {summary(value)}")
@@ -131,29 +131,29 @@ def trace(
     Raises HloError for an invalid program or for arguments that do not fit.
     """
     module.verify()
-    found = Trace()
+    trace_of_run = Trace()
 
     def record(event: Event) -> None:
         if observe is not None:
             observe(event)
-        found.events.append(event if keep_values else replace(event, operands=(), value=None))
+        trace_of_run.events.append(event if keep_values else replace(event, operands=(), value=None))
 
-    found.result = _TracingEvaluator(module, record).start(bound_arguments(module.entry, arguments))
-    return found
+    trace_of_run.result = _TracingEvaluator(module, record).start(bound_arguments(module.entry, arguments))
+    return trace_of_run
 
 
 def first_event(module: HloModule, arguments: Sequence[Any], wanted: Callable[[Event], bool]) -> Event | None:
     """Return the first event that meets a condition, with its values; the run ends there."""
-    found: list[Event] = []
+    events: list[Event] = []
 
     def observe(event: Event) -> None:
         if wanted(event):
-            found.append(event)
+            events.append(event)
             raise _Found
 
     with suppress(_Found):
         trace(module, arguments, keep_values=False, observe=observe)
-    return found[0] if found else None
+    return events[0] if events else None
 
 
 class _Found(Exception):

@@ -48,12 +48,12 @@ def pass_named(name: str) -> type[Pass]:
     Raises:
         HloError: by the rule ``pass.name`` if there is none.
     """
-    found = passes().get(name) or _by_class().get(name)
-    if found is None:
+    pass_class = passes().get(name) or _by_class().get(name)
+    if pass_class is None:
         hint = did_you_mean(name, [*passes(), *_by_class()])
-        known = ", ".join(sorted(passes()))
-        raise HloError(f"unknown pass {name}{hint}; known are {known}", rule="pass.name")
-    return found
+        names = ", ".join(sorted(passes()))
+        raise HloError(f"unknown pass {name}{hint}; known are {names}", rule="pass.name")
+    return pass_class
 
 
 @cache

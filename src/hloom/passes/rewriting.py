@@ -68,8 +68,10 @@ class RewriteRule:
 
     def matches(self, operands: Classes) -> bool:
         """Return whether the operations of the first operands match the pattern."""
-        wanted = self.pattern[1:]
-        return len(operands) >= len(wanted) and all(o in w for o, w in zip(operands, wanted, strict=False))
+        patterns = self.pattern[1:]
+        return len(operands) >= len(patterns) and all(
+            o in w for o, w in zip(operands, patterns, strict=False)
+        )
 
     def apply(self, i: HloInstruction) -> HloInstruction | None:
         """Call the function on an instruction that matches the pattern."""
@@ -121,8 +123,8 @@ class RuleFamily:
             operands: operation classes of the first two operands.
             ulps, reorders, constant: see `RewriteRule`.
         """
-        wanted = operands if of is None else (of,)
-        pattern = (classes, *(w if isinstance(w, tuple) else (w,) for w in wanted))
+        replacements = operands if of is None else (of,)
+        pattern = (classes, *(w if isinstance(w, tuple) else (w,) for w in replacements))
 
         def register(function: Rewrite) -> Rewrite:
             name = function.__name__

@@ -45,7 +45,7 @@ class Inserter:
         computations: Sequence[HloComputation] = (),
     ) -> HloInstruction:
         """Add an instruction; infer its shape from the operands unless it is stated."""
-        made = HloInstruction(
+        instruction = HloInstruction(
             self.module.unique_name(operation.opcode),
             operation,
             shape or Shape.token(),
@@ -53,9 +53,9 @@ class Inserter:
             computations,
         )
         if shape is None:
-            made.shape = made.infer_shape()
-        made.metadata = self.source.metadata
-        return self.computation.add(made)
+            instruction.shape = instruction.infer_shape()
+        instruction.metadata = self.source.metadata
+        return self.computation.add(instruction)
 
     # -- frequent instructions
 

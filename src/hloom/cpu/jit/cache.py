@@ -200,7 +200,7 @@ class CodeCache:
         Only files that a cache wrote are counted and removed: their names match, and they begin with a magic
         string. Temporary files are removed when they are old.
         """
-        found: list[tuple[float, int, str]] = []
+        entries: list[tuple[float, int, str]] = []
         abandoned = time.time() - _TEMPORARY_SECONDS
         with os.scandir(directory) as files:
             for file in files:
@@ -211,12 +211,12 @@ class CodeCache:
                     except FileNotFoundError:
                         continue
                     if stat.S_ISREG(status.st_mode) and not (temporary and status.st_mtime > abandoned):
-                        found.append((status.st_mtime, status.st_size, file.name))
-        if sum(size for _, size, _ in found) <= self.limit:
+                        entries.append((status.st_mtime, status.st_size, file.name))
+        if sum(size for _, size, _ in entries) <= self.limit:
             return
-        own = sorted(item for item in found if _begins_with_magic(item[2], directory))
-        total = sum(size for _, size, _ in own)
-        for _, size, name in own if total > self.limit else ():
+        evictable = sorted(item for item in entries if _begins_with_magic(item[2], directory))
+        total = sum(size for _, size, _ in evictable)
+        for _, size, name in evictable if total > self.limit else ():
             try:
                 os.unlink(name, dir_fd=directory)
             except FileNotFoundError:
@@ -269,15 +269,15 @@ def configured_cache() -> CodeCache | None:
     """Return the cache that the environment asks for; None if disabled. Raises HloError for a bad limit."""
     if os.environ.get("HLOOM_CACHE", "1").lower() in ("0", "off", "no", "false"):
         return None
-    given = os.environ.get("HLOOM_CACHE_LIMIT", str(_DEFAULT_LIMIT_MIB))
-    if not given.isdecimal():
-        message = f"HLOOM_CACHE_LIMIT is {given!r}; a number of MiB is wanted"
+    limit_text = os.environ.get("HLOOM_CACHE_LIMIT", str(_DEFAULT_LIMIT_MIB))
+    if not limit_text.isdecimal():
+        message = f"HLOOM_CACHE_LIMIT is {limit_text!r}; a number of MiB is wanted"
         raise HloError(message, rule="cpu.cache-limit")
-    chosen = os.environ.get("HLOOM_CACHE_DIR")
-    if chosen:
-        return _cache_in(chosen, int(given))
+    directory = os.environ.get("HLOOM_CACHE_DIR")
+    if directory:
+        return _cache_in(directory, int(limit_text))
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return _cache_in(os.path.join(base, "hloom"), int(given))
+    return _cache_in(os.path.join(base, "hloom"), int(limit_text))
 
 
 @cache

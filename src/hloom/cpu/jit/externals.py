@@ -34,5 +34,5 @@ def _process() -> ctypes.CDLL:
 
 
 def _address_in(library: ctypes.CDLL, name: str) -> int | None:
-    found = getattr(library, name, None)
-    return ctypes.cast(found, ctypes.c_void_p).value if found is not None else None
+    function = getattr(library, name, None)
+    return ctypes.cast(function, ctypes.c_void_p).value if function is not None else None

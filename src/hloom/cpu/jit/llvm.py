@@ -127,10 +127,10 @@ class _Library:
             raise CompilerError("llvmlite is not installed", rule="cpu.llvmlite-missing")
         folder = Path(next(iter(spec.submodule_search_locations))) / "binding"
         endings = (".so", ".dylib", ".dll")
-        found = [p for p in folder.iterdir() if p.stem.endswith("llvmlite") and p.suffix in endings]
-        if not found:
+        libraries = [p for p in folder.iterdir() if p.stem.endswith("llvmlite") and p.suffix in endings]
+        if not libraries:
             raise CompilerError(f"no shared library in {folder}", rule="cpu.llvmlite-missing")
-        library, quick = ctypes.CDLL(str(found[0])), ctypes.PyDLL(str(found[0]))
+        library, quick = ctypes.CDLL(str(libraries[0])), ctypes.PyDLL(str(libraries[0]))
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library if name in _LONG else quick, f"LLVMPY_{name}")
             function.restype, function.argtypes = result, arguments
@@ -290,11 +290,11 @@ def _new_machine(lib: _Library, target: Target, level: int, relocation: str, cod
     cpu, features = names(target)
     triple = target.triple.encode()
     error = c_char_p()
-    found = lib.GetTargetFromTriple(triple, byref(error))
-    if not found:
+    llvm_target = lib.GetTargetFromTriple(triple, byref(error))
+    if not llvm_target:
         raise CompilerError(_message(error), rule="cpu.target")
     return lib.CreateTargetMachine(
-        found,
+        llvm_target,
         triple,
         cpu.encode(),
         features.encode(),

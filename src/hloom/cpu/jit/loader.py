@@ -102,11 +102,11 @@ class Image:
         for item in self._objects:
             position = item.place(position, writable=False)
         self._table = _aligned(position, JUMP_BYTES)
-        wanted = sorted({name for item in self._objects for name in item.indirect()})
-        jumps_at = _aligned(self._table + 8 * len(wanted), JUMP_BYTES)
-        self._entries = {name: self._table + 8 * n for n, name in enumerate(wanted)}
-        self._jumps = {name: jumps_at + JUMP_BYTES * n for n, name in enumerate(wanted)}
-        self.writable_from = _aligned(jumps_at + JUMP_BYTES * len(wanted) + 1, mmap.PAGESIZE)
+        indirect_names = sorted({name for item in self._objects for name in item.indirect()})
+        jumps_at = _aligned(self._table + 8 * len(indirect_names), JUMP_BYTES)
+        self._entries = {name: self._table + 8 * n for n, name in enumerate(indirect_names)}
+        self._jumps = {name: jumps_at + JUMP_BYTES * n for n, name in enumerate(indirect_names)}
+        self.writable_from = _aligned(jumps_at + JUMP_BYTES * len(indirect_names) + 1, mmap.PAGESIZE)
         position = self.writable_from
         for item in self._objects:
             position = item.place(position, writable=True)
@@ -131,17 +131,17 @@ class Image:
                 if name in symbols:
                     raise LoadError(f"symbol {name!r} is defined twice", rule="cpu.object-duplicate")
                 symbols[name] = base + position
-        known: dict[str, int] = {}
+        addresses: dict[str, int] = {}
         for name, entry in self._entries.items():
             address = symbols.get(name) or externals(name)
             if not address:
                 raise LoadError(f"unknown symbol {name!r} in compiled code", rule="cpu.object-symbol")
-            known[name] = address
+            addresses[name] = address
             struct.pack_into("<Q", memory, entry, address)
             at = self._jumps[name]
             memory[at : at + JUMP_BYTES] = jump(self.machine, address)
         for item in self._objects:
-            self._relocate(item, memory, base, known)
+            self._relocate(item, memory, base, addresses)
         return symbols
 
     def _relocate(self, item: _Object, memory: Memory, base: int, known: Mapping[str, int]) -> None:
@@ -237,9 +237,9 @@ class _Object:
 
     def copy_sections(self, memory: Memory) -> None:
         """Copy the contents of the sections."""
-        for place, section in zip(self.places, self.sections, strict=True):
-            if place >= 0 and section[1] != _NOBITS:
-                memory[place : place + section[5]] = self.file[section[4] : section[4] + section[5]]
+        for address, section in zip(self.places, self.sections, strict=True):
+            if address >= 0 and section[1] != _NOBITS:
+                memory[address : address + section[5]] = self.file[section[4] : section[4] + section[5]]
 
 
 def _aligned(position: int, alignment: int) -> int:

@@ -56,8 +56,8 @@ class PartStream:
     def _add(self, module: Module, names: list[str], *, last: bool = False, level: int | None = None) -> None:
         """Compile some functions of a module as a part."""
         check_intrinsics(module, self._queue.target)
-        chosen = set(names)
-        simplified = [name for name in simplified_names(module) if name in chosen]
+        selected = set(names)
+        simplified = [name for name in simplified_names(module) if name in selected]
         self._queue.add(print_part(module, names), simplified, last=last, level=level)
         self._done += len(names)
 

@@ -214,8 +214,8 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
         start = [element(f.constant(I64, 0))]
         with f.loop(1, t.count, 1, flatten(start)) as loop:
             (total,) = unflatten(loop.values, start)
-            (made,) = e.apply(to_apply, [total, element(loop.index)])
-            loop.next(*flatten([spread(e, made)]))
+            (total_next,) = e.apply(to_apply, [total, element(loop.index)])
+            loop.next(*flatten([spread(e, total_next)]))
         (total,) = unflatten(loop.values, start)
         e.store(
             View(target, kind, (shape.element_count + 1,)), (Index.of(lane),), as_type(total, inner, kind)
@@ -278,8 +278,8 @@ def _gathered(t: _Table, i: HloInstruction) -> None:
         with f.loop(0, t.count) as participant:
             source, target = t.operand(participant.index, n), t.result(n)
             with f.loop(0, outer) as loop:
-                place = (loop.index * t.count + participant.index) * size
-                t.copy(f.offset(target, place), f.offset(source, loop.index * size), size)
+                offset = (loop.index * t.count + participant.index) * size
+                t.copy(f.offset(target, offset), f.offset(source, loop.index * size), size)
 
 
 def _exchanged(t: _Table, i: HloInstruction) -> None:
@@ -294,8 +294,8 @@ def _exchanged(t: _Table, i: HloInstruction) -> None:
         source, target = t.operand(participant.index, 0), t.result(0)
         with f.loop(0, outer) as loop:
             line = loop.index * (row * _bytes(shape))
-            taken, given = line + t.position * size, line + participant.index * size
-            t.copy(f.offset(target, given), f.offset(source, taken), size)
+            source_offset, target_offset = line + t.position * size, line + participant.index * size
+            t.copy(f.offset(target, target_offset), f.offset(source, source_offset), size)
 
 
 def _dealt(t: _Table, i: HloInstruction) -> None:

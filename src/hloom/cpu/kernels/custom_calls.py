@@ -54,8 +54,8 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _addresses_arrays(i: HloInstruction) -> bool:
     """Return whether a C function, if the target is one, can work in the program's arrays."""
     operation = operation_of(i, CustomCall)
-    given = operation.operand_layout_constraints or [o.shape for o in i.operands]
-    if not all(map(_is_plain, given)):
+    operand_shapes = operation.operand_layout_constraints or [o.shape for o in i.operands]
+    if not all(map(_is_plain, operand_shapes)):
         return False
     if operation.api_version == "API_VERSION_TYPED_FFI":
         return all(_is_plain(leaf) for _, leaf in leaves(i.shape)) and _has_attributes(i)

@@ -107,13 +107,13 @@ def _kernel(module: Module, name: str, plan: Plan, i: HloInstruction) -> LoopKer
     """Emit the kernel (state, bits, begin, end) over the counters of one row, or over rows."""
     function = module.function(name, [PTR, PTR, I64, I64])
     state, target, begin, end = function.parameters
-    made = _Bits(function, plan, i.operands[0].shape.dimensions[0], state, target)
+    emitter = _Bits(function, plan, i.operands[0].shape.dimensions[0], state, target)
     if plan.rows == 1:
-        made.row(function.constant(I64, 0), begin, end)
+        emitter.row(function.constant(I64, 0), begin, end)
         trips, grain = plan.counters, 8 * LANES
     else:
         with function.loop(begin, end) as loop:
-            made.row(loop.index, function.constant(I64, 0), function.constant(I64, plan.counters))
+            emitter.row(loop.index, function.constant(I64, 0), function.constant(I64, plan.counters))
         trips, grain = plan.rows, 1
     function.finish()
     return LoopKernel(name, trips, grain, plan.blocks * plan.words * 20)
@@ -149,9 +149,9 @@ class _Bits:
         f, count = self.f, len(words)
         kind = words[0].type.scalar
         vector = words[0] if count == 1 else _interleaved(words)
-        place = counter * count
-        pointer = f.offset(self.target, start + place, kind)
-        limit = f.intrinsic("smin", end * count, f.constant(I64, self.plan.length)) - place
+        position = counter * count
+        pointer = f.offset(self.target, start + position, kind)
+        limit = f.intrinsic("smin", end * count, f.constant(I64, self.plan.length)) - position
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
@@ -163,21 +163,21 @@ class _Bits:
         pair = row - outer * half
         for number, word in enumerate(words):
             line = pair * 2 + number
-            place = (outer * plan.length + line) * plan.apart + counter
+            position = (outer * plan.length + line) * plan.apart + counter
             limit = end - counter
             if number and plan.length % 2:
                 limit = line.compare("slt", plan.length).select(limit, 0)
-            self.store(word, f.offset(self.target, place, kind), limit)
+            self.store(word, f.offset(self.target, position, kind), limit)
 
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
         """Store the lanes below a limit."""
         f = self.f
-        whole, rest, after = f.new_block(), f.new_block(), f.new_block()
-        f.branch(limit.compare("sge", vector.type.lanes), whole, rest)
-        f.start(whole)
+        full, remainder, after = f.new_block(), f.new_block(), f.new_block()
+        f.branch(limit.compare("sge", vector.type.lanes), full, remainder)
+        f.start(full)
         f.store(vector, pointer)
         f.jump(after)
-        f.start(rest)
+        f.start(remainder)
         lanes = vector.type.lanes
         numbers = f.constant(I64.vector(lanes), list(range(lanes)))
         masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))

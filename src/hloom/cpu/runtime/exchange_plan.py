@@ -189,8 +189,8 @@ def _needed(i: HloInstruction, count: int, step: int, source: int, target: int) 
                 yield Segment(source, n, target * size, size, count * size, outer)
         case AllToAll(split_dimension=(d,)) if i.shape.is_array:
             outer, row = rows_of(i.shape, d)
-            whole = row * _element_bytes(i.shape)
-            yield Segment(source, 0, target * (whole // count), whole // count, whole, outer)
+            row_bytes = row * _element_bytes(i.shape)
+            yield Segment(source, 0, target * (row_bytes // count), row_bytes // count, row_bytes, outer)
         case AllToAll():
             yield Segment(source, target, 0, leaf_bytes(operands[target]))
         case _ if i.opcode == "collective-broadcast" and source > 0:
@@ -217,8 +217,8 @@ def _rounds(
         pairs = ((a, b) for a in positions[source] for b in positions[target])
         if i.opcode == "collective-permute":
             pairs = (pair for pair in pairs if pair in permuted)
-        found = (s for a, b in pairs for s in _needed(i, len(owners), step, a, b) if s.bytes)
-        return list(dict.fromkeys(found))
+        segments = (s for a, b in pairs for s in _needed(i, len(owners), step, a, b) if s.bytes)
+        return list(dict.fromkeys(segments))
 
     if len(ranks) - 1 > MOST_PEERS and _gathers_little(i, len(owners)):
         yield from _passed_on(ranks, rank, {r: needed(r, rank) for r in ranks})

@@ -202,8 +202,8 @@ class _Call:
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)
         (body,) = i.called_computations
-        given = [actual(arrived(v), p.shape) for v, p in zip(operands, body.parameters, strict=True)]
-        return enclosed(evaluator.call(body, given), body.root.shape)
+        operands_here = [actual(arrived(v), p.shape) for v, p in zip(operands, body.parameters, strict=True)]
+        return enclosed(evaluator.call(body, operands_here), body.root.shape)
 
     def _read(
         self, calls: HostCalls, shape: Shape, index: tuple[int, ...], addresses: Iterator[int]

@@ -54,10 +54,10 @@ class PollEmitter:
         f = self._function
         if self._countdown is None:
             self._countdown = self._variable(POLL_WORK)
-        left = f.load(I64, self._countdown) - max(1, min(work, POLL_WORK))
-        f.store(left, self._countdown)
+        countdown = f.load(I64, self._countdown) - max(1, min(work, POLL_WORK))
+        f.store(countdown, self._countdown)
         poll, after = f.new_block(), f.new_block()
-        f.branch(left.compare("slt", 0), poll, after)
+        f.branch(countdown.compare("slt", 0), poll, after)
         f.start(poll)
         f.store(f.constant(I64, POLL_WORK), self._countdown)
         self._poll()
@@ -79,6 +79,6 @@ class PollEmitter:
     def _variable(self, value: int) -> Value:
         """Return a word on the stack that is initialized when the function begins."""
         f = self._function
-        place = f.allocate(I64, align=8)
-        f.initialize(place, f.constant(I64, value))
-        return place
+        word = f.allocate(I64, align=8)
+        f.initialize(word, f.constant(I64, value))
+        return word

@@ -61,7 +61,9 @@ class RendezvousPlan:
 
     def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
         self._world, self._calls = world, calls
-        self._keys_of = [dict(_keys(d, own)) for d, own in zip(world.devices, calls, strict=True)]
+        self._keys_of = [
+            dict(_keys(d, calls_here)) for d, calls_here in zip(world.devices, calls, strict=True)
+        ]
         offers = self._offers()
         every = (forms for offer in offers for keys in offer.forms.values() for forms in keys.values())
         self._forms = {form: n for n, form in enumerate(dict.fromkeys(f for forms in every for f in forms))}
@@ -78,13 +80,13 @@ class RendezvousPlan:
         ``fiber`` is the address of the device's fiber; see `hloom.cpu.runtime.gang`.
         """
         device = self._world.devices[number]
-        found: dict[int, Participant] = {}
+        records: dict[int, Participant] = {}
         for call, key, i in self._native_calls(number):
             form = self._forms[_form(i)]
             exchange = self._exchanges.get((key, form))
             source = _sources(i, key[2])[key[2].index(device.id)]
-            found[call] = Participant(self._meeting(key), device, i, form, exchange, source, fiber)
-        return found
+            records[call] = Participant(self._meeting(key), device, i, form, exchange, source, fiber)
+        return records
 
     def _native_calls(self, number: int) -> Iterator[tuple[int, Key, HloInstruction]]:
         for call, key in self._keys_of[number].items():
@@ -94,8 +96,8 @@ class RendezvousPlan:
     def _meeting(self, key: Key) -> Rendezvous:
         rendezvous = self._rendezvous.get(key)
         if rendezvous is None:
-            own = {device.id for device in self._world.devices}
-            here = [device for device in key[2] if device in own]
+            local = {device.id for device in self._world.devices}
+            here = [device for device in key[2] if device in local]
             rendezvous = Rendezvous(key[2], here, crowded=self._crowded)
             self._rendezvous[key] = rendezvous
             self._world.before_run.append(rendezvous.clear)
@@ -150,11 +152,11 @@ class RendezvousPlan:
         plans: dict[tuple[Key, int], tuple[ExchangePlan, HloInstruction]] = {}
         for number in range(len(self._world.devices)):
             for _, key, i in self._native_calls(number):
-                place = key, self._forms[_form(i)]
-                if key in tags and place not in plans:
+                key_and_form = key, self._forms[_form(i)]
+                if key in tags and key_and_form not in plans:
                     owners = [peers.owners[member] for member in key[2]]
-                    plans[place] = plan_exchange(i, owners, peers.rank, _sources(i, key[2])), i
-        memory = self._shared_memory({place: plan.size for place, (plan, _) in plans.items()})
+                    plans[key_and_form] = plan_exchange(i, owners, peers.rank, _sources(i, key[2])), i
+        memory = self._shared_memory({key_and_form: plan.size for key_and_form, (plan, _) in plans.items()})
         for (key, form), (plan, i) in plans.items():
             self._exchanges[key, form] = Exchange(
                 plan,
@@ -265,12 +267,12 @@ def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]
         return [None] * len(members)
     across = group_mode(i.operation.channel_id, None) == "cross_partition"
     positions = {member: n for n, member in enumerate(members)}
-    found: list[int | None] = [None] * len(members)
+    sources: list[int | None] = [None] * len(members)
     for source, target in i.operation.source_target_pairs:
-        place = positions.get(_with_number(members[0], target, across))
-        if place is not None:
-            found[place] = positions[_with_number(members[0], source, across)]
-    return found
+        position = positions.get(_with_number(members[0], target, across))
+        if position is not None:
+            sources[position] = positions[_with_number(members[0], source, across)]
+    return sources
 
 
 def _fits(i: HloInstruction, count: int) -> bool:
@@ -279,9 +281,9 @@ def _fits(i: HloInstruction, count: int) -> bool:
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=False)]
     match i.operation:
         case AllGather(dimension=d):
-            return all(given[d] * count == made[d] for given, made in pairs)
+            return all(operand[d] * count == result[d] for operand, result in pairs)
         case ReduceScatter(scatter_dimensions=(d,)):
-            return all(given[d] == made[d] * count for given, made in pairs)
+            return all(operand[d] == result[d] * count for operand, result in pairs)
         case AllToAll(split_dimension=(d,)) if i.shape.is_array:
             return i.shape.dimensions[d] % count == 0
         case AllToAll():

@@ -48,7 +48,7 @@ class AllReduceCombiner:
 
     def _groups(self, computation: HloComputation) -> Iterator[list[HloInstruction]]:
         """Yield all-reduces that may be combined: as many stand on the longest way to each of them."""
-        found: dict[Hashable, list[HloInstruction]] = defaultdict(list)
+        groups: dict[Hashable, list[HloInstruction]] = defaultdict(list)
         depths: dict[HloInstruction, int] = {}
         for i in computation.post_order():
             needed = (*i.operands, *i.control_predecessors)
@@ -56,20 +56,20 @@ class AllReduceCombiner:
             depth = max((depths[o] for o in needed), default=0)
             depths[i] = depth + (kind is not None)
             if kind is not None:
-                found[depth, kind].append(i)
-        for group in found.values():
+                groups[depth, kind].append(i)
+        for group in groups.values():
             yield from self._divided(group)
 
     def _divided(self, group: Sequence[HloInstruction]) -> Iterator[list[HloInstruction]]:
         part: list[HloInstruction] = []
         size = 0
         for i in group:
-            own = shape_bytes(i.shape)
-            if part and size + own > self.most_bytes:
+            bytes_ = shape_bytes(i.shape)
+            if part and size + bytes_ > self.most_bytes:
                 yield part
                 part, size = [], 0
             part.append(i)
-            size += own
+            size += bytes_
         yield part
 
 
@@ -92,9 +92,9 @@ def _combine(group: Sequence[HloInstruction]) -> None:
     last = group[-1]
     operation = cast("AllReduce", last.operation)
     shape = Shape.tuple_([i.shape for i in group])
-    made = Writer(last).op(
+    combined = Writer(last).op(
         operation, *(i.operands[0] for i in group), shape=shape, computations=last.called_computations
     )
     for number, i in enumerate(group):
         writer = Writer(i)
-        writer.replace(writer.op(GetTupleElement(index=number), made, shape=i.shape))
+        writer.replace(writer.op(GetTupleElement(index=number), combined, shape=i.shape))

@@ -56,14 +56,14 @@ class _Expansion:
         """Add the formulas and replace the instruction."""
         match self.operation:
             case BatchNormTraining():
-                made = self.training()
+                expanded = self.training()
             case BatchNormInference():
-                made = [self.inference()]
+                expanded = [self.inference()]
             case BatchNormGrad():
-                made = self.gradients()
+                expanded = self.gradients()
         shape = self.instruction.shape
         leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
-        results = [self.w.convert(x, leaf.element_type) for x, leaf in zip(made, leaves, strict=True)]
+        results = [self.w.convert(x, leaf.element_type) for x, leaf in zip(expanded, leaves, strict=True)]
         self.w.replace(self.w.op(Tuple(), *results) if shape.is_tuple else results[0])
 
     def spread(self, vector: HloInstruction) -> HloInstruction:

@@ -99,16 +99,16 @@ def _within(inner: OpMetadata | None, outer: OpMetadata | None) -> OpMetadata | 
     if name and outer.op_name and not name.startswith(outer.op_name):
         name = f"{outer.op_name}/{name}"
     has_place = inner.source_file or inner.stack_frame_id
-    place = inner if has_place else outer
+    scope = inner if has_place else outer
     return replace(
         inner,
         op_name=name,
-        source_file=place.source_file,
-        source_line=place.source_line,
-        source_end_line=place.source_end_line,
-        source_column=place.source_column,
-        source_end_column=place.source_end_column,
-        stack_frame_id=place.stack_frame_id,
+        source_file=scope.source_file,
+        source_line=scope.source_line,
+        source_end_line=scope.source_end_line,
+        source_column=scope.source_column,
+        source_end_column=scope.source_end_column,
+        stack_frame_id=scope.stack_frame_id,
     )
 
 

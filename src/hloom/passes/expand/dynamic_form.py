@@ -46,10 +46,10 @@ def enclosed(value: Value, shape: Shape) -> Value:
     if array.ndim != shape.rank or any(a > b for a, b in zip(array.shape, shape.dimensions, strict=True)):
         message = f"an array of sizes {list(array.shape)} is no {shape}"
         raise EvaluationError(message, rule="evaluate.actual-sizes")
-    whole = np.zeros(shape.dimensions, array.dtype)
-    whole[tuple(map(slice, array.shape))] = array
+    padded = np.zeros(shape.dimensions, array.dtype)
+    padded[tuple(map(slice, array.shape))] = array
     sizes = [n for n, flag in zip(array.shape, shape.dynamic_dimensions, strict=True) if flag]
-    return (whole, *(np.asarray(n, np.int32) for n in sizes))
+    return (padded, *(np.asarray(n, np.int32) for n in sizes))
 
 
 def actual(value: Value, shape: Shape) -> Value:
@@ -59,6 +59,6 @@ def actual(value: Value, shape: Shape) -> Value:
     if not shape.is_array or not shape.is_dynamic:
         return value
     array, *sizes = map(np.asarray, _parts(value))
-    left = iter(sizes)
-    cuts = [slice(int(next(left)) if flag else None) for flag in shape.dynamic_dimensions]
+    remaining = iter(sizes)
+    cuts = [slice(int(next(remaining)) if flag else None) for flag in shape.dynamic_dimensions]
     return array[tuple(cuts)]

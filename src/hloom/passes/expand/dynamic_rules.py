@@ -34,11 +34,11 @@ def _elementwise(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> 
     full = [o for o in operands if o.array.shape.rank == i.shape.rank]
     sizes: dict[int, HloInstruction] = {}
     for d in range(i.shape.rank):
-        given = {o.sizes[d] for o in full if d in o.sizes}
-        if len(given) > 1:
+        bounds = {o.sizes[d] for o in full if d in o.sizes}
+        if len(bounds) > 1:
             return None
-        if given:
-            sizes[d] = given.pop()
+        if bounds:
+            sizes[d] = bounds.pop()
     return w.result(i, w.on_bounds(i, [o.array for o in operands]), sizes)
 
 
@@ -73,10 +73,10 @@ def _reshape(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
     before, after = x.array.shape.dimensions, i.shape.dimensions
     sizes: dict[int, HloInstruction] = {}
     for d, size in x.sizes.items():
-        place = next((e for e in range(len(after)) if _same_place(before, d, after, e)), None)
-        if place is None or not i.shape.dynamic_dimensions[place]:
+        target = next((e for e in range(len(after)) if _same_place(before, d, after, e)), None)
+        if target is None or not i.shape.dynamic_dimensions[target]:
             return None
-        sizes[place] = size
+        sizes[target] = size
     if len(sizes) != sum(i.shape.dynamic_dimensions):
         return None
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
@@ -108,11 +108,11 @@ def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
     reversed_ = operation_of(i, Reverse).dimensions
     for d in reversed_:
         if d in x.sizes:
-            whole = array.shape.dimensions
+            extents = array.shape.dimensions
             behind = w.op(Concatenate(dimensions=(d,)), array, w.full(0, array.shape))
-            start = w.op(Subtract(), w.number(whole[d]), x.sizes[d])
-            starts = [start if n == d else w.number(0) for n in range(len(whole))]
-            array = w.op(DynamicSlice(dynamic_slice_sizes=whole), behind, *starts)
+            start = w.op(Subtract(), w.number(extents[d]), x.sizes[d])
+            starts = [start if n == d else w.number(0) for n in range(len(extents))]
+            array = w.op(DynamicSlice(dynamic_slice_sizes=extents), behind, *starts)
     return w.result(i, array, x.sizes)
 
 
@@ -130,13 +130,13 @@ def _sort(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried
         zeros = w.full(0, Shape(S32, arrays[0].shape.dimensions))
         arrays.append(w.masked(Sized(zeros, {d: sizes[d]}), w.number(1), [d]))
     comparator = i.called_computations[0]
-    made = w.op(
+    sorted_ = w.op(
         Sort(dimensions=(d,), is_stable=True),
         *arrays,
         computations=[_beyond_last(w, comparator) if d in sizes else comparator],
     )
     single = len(arrays) == 1
-    parts = [made if single else w.op(GetTupleElement(index=n), made) for n in range(len(operands))]
+    parts = [sorted_ if single else w.op(GetTupleElement(index=n), sorted_) for n in range(len(operands))]
     if not i.shape.is_tuple:
         return w.result(i, parts[0], sizes)
     return [Sized(part, dict(sizes)) for part in parts]
@@ -153,11 +153,11 @@ def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation
 
     count = len(comparator.parameters)
     shapes = [*(p.shape for p in comparator.parameters), Shape(S32), Shape(S32)]
-    given = [add(Parameter(parameter_number=n), shape) for n, shape in enumerate(shapes)]
-    left, right = given[count:]
-    before = add(Compare(direction="LT"), Shape(PRED), left, right)
-    same = add(Compare(direction="EQ"), Shape(PRED), left, right)
-    less = add(Call(), Shape(PRED), *given[:count])
+    parameters = [add(Parameter(parameter_number=n), shape) for n, shape in enumerate(shapes)]
+    first, right = parameters[count:]
+    before = add(Compare(direction="LT"), Shape(PRED), first, right)
+    same = add(Compare(direction="EQ"), Shape(PRED), first, right)
+    less = add(Call(), Shape(PRED), *parameters[:count])
     new.root = add(Or(), Shape(PRED), before, add(And(), Shape(PRED), same, less))
     return w.module.add(new)
 
@@ -230,11 +230,11 @@ def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> 
     (dimension,) = operation_of(i, Concatenate).dimensions
     sizes: dict[int, HloInstruction] = {}
     for d in range(i.shape.rank):
-        given = {o.sizes.get(d) for o in operands}
-        if d != dimension and len(given) != 1:
+        extents = {o.sizes.get(d) for o in operands}
+        if d != dimension and len(extents) != 1:
             return None
-        if d != dimension and None not in given:
-            sizes[d] = next(size for size in given if size is not None)
+        if d != dimension and None not in extents:
+            sizes[d] = next(size for size in extents if size is not None)
     total = w.full(0, i.shape.to_static().without_layout())
     start = zero = w.number(0)
     for o in operands:
@@ -258,16 +258,16 @@ def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
     """
     x, size = operands
     d = operation_of(i, SetDimensionSize).dimensions[0]
-    wanted = w.limited(size.array, 0, i.shape.dimensions[d])
+    extent = w.limited(size.array, 0, i.shape.dimensions[d])
     array = w.masked(
         x, w.zero(x), [n for n, flag in enumerate(i.shape.dynamic_dimensions) if n == d or not flag]
     )
     sizes = dict(x.sizes)
     sizes.pop(d, None)
     if i.shape.dynamic_dimensions[d]:
-        sizes[d] = wanted
+        sizes[d] = extent
     else:
-        cut = Sized(array, {d: wanted})
+        cut = Sized(array, {d: extent})
         array = w.masked(cut, w.zero(x), [d])
     return w.result(i, array, sizes)
 
@@ -288,13 +288,13 @@ def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carri
         if neutral is None:
             return None
         arrays = [w.masked(o, w.scalar(neutral, o.array.shape.element_type), reduced) for o in inputs]
-    made = w.on_bounds(i, [*arrays, *(v.array for v in initial)])
-    kept = [d for d in range(inputs[0].array.shape.rank) if d not in reduced]
-    sizes = {kept.index(d): size for d, size in inputs[0].sizes.items() if d in kept}
+    reduction = w.on_bounds(i, [*arrays, *(v.array for v in initial)])
+    free = [d for d in range(inputs[0].array.shape.rank) if d not in reduced]
+    sizes = {free.index(d): size for d, size in inputs[0].sizes.items() if d in free}
     if not i.shape.is_tuple:
-        return w.result(i, made, sizes)
+        return w.result(i, reduction, sizes)
     return [
-        Sized(w.op(GetTupleElement(index=n), made), sizes if s.is_dynamic else {})
+        Sized(w.op(GetTupleElement(index=n), reduction), sizes if s.is_dynamic else {})
         for n, s in enumerate(i.shape.tuple_shapes)
     ]
 

@@ -70,17 +70,17 @@ class DynamicWriter(Writer):
 
     def run(self) -> None:
         """Add the static form of every instruction and set the root."""
-        made: dict[HloInstruction, HloInstruction] = {}
+        copies: dict[HloInstruction, HloInstruction] = {}
         for i in self.old.post_order():
             self.source = i
             count = len(self.computation)
             self.values[i] = self.instruction(i)
             written = list(self.computation)[count:]
             if written:
-                made[i] = written[-1]
+                copies[i] = written[-1]
                 for predecessor in i.control_predecessors:
-                    if predecessor in made:
-                        made[predecessor].add_control_dependency_to(written[-1])
+                    if predecessor in copies:
+                        copies[predecessor].add_control_dependency_to(written[-1])
         self.computation.root = self.packed(self.fitted(self.values[self.old.root], self.root_shape))
 
     # -- the two forms of a value
@@ -125,13 +125,13 @@ class DynamicWriter(Writer):
         if isinstance(i.operation, Tuple):
             return self.fitted(operands, i.shape)
         if isinstance(i.operation, GetTupleElement):
-            (whole,) = operands
-            assert isinstance(whole, list)
-            return self.fitted(whole[i.operation.index], i.shape)
+            (operand,) = operands
+            assert isinstance(operand, list)
+            return self.fitted(operand[i.operation.index], i.shape)
         if isinstance(i.operation, (OptimizationBarrier, AddDependency, Domain)):
             operands = [self.fitted(operands[0], i.shape), *operands[1:]]
-            whole = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape))
-            return self.unpacked(whole, i.shape)
+            operand = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape))
+            return self.unpacked(operand, i.shape)
         if isinstance(i.operation, Parameter):
             return self.unpacked(self.copy(i, [], static_form(i.shape)), i.shape)
         if i.operation.calls_program and not isinstance(i.operation, AsyncStart):
@@ -141,20 +141,20 @@ class DynamicWriter(Writer):
                 result = computation.root.shape if condition else i.shape
                 called.append(self.owner.computation(computation, result))
             # A conditional passes one operand to each branch, after the branch index; others pass all.
-            wanted = (
+            shapes = (
                 [i.operands[0].shape, *(c.parameters[0].shape for c in i.called_computations)]
                 if isinstance(i.operation, Conditional)
                 else [p.shape for p in i.called_computations[0].parameters]
             )
-            given = [self.fitted(o, shape) for o, shape in zip(operands, wanted, strict=True)]
-            made = self.copy(i, [self.packed(o) for o in given], static_form(i.shape), called)
-            return self.unpacked(made, i.shape)
+            fitted = [self.fitted(o, shape) for o, shape in zip(operands, shapes, strict=True)]
+            packed = self.copy(i, [self.packed(o) for o in fitted], static_form(i.shape), called)
+            return self.unpacked(packed, i.shape)
         if not i.shape.is_dynamic and not any(o.shape.is_dynamic for o in i.operands):
             return self.unpacked(self.copy(i, [self.packed(o) for o in operands], i.shape), i.shape)
         rule = RULES.get("elementwise" if i.operation.elementwise else i.opcode)
         flat = [o for o in operands if isinstance(o, Sized)]
-        found = rule(self, i, flat) if rule is not None and len(flat) == len(operands) else None
-        return found if found is not None else self.by_host(i, operands)
+        rewritten = rule(self, i, flat) if rule is not None and len(flat) == len(operands) else None
+        return rewritten if rewritten is not None else self.by_host(i, operands)
 
     def copy(
         self, i: HloInstruction, operands: Sequence[HloInstruction], shape: Shape,
@@ -162,8 +162,8 @@ class DynamicWriter(Writer):
     ) -> HloInstruction:  # fmt: skip
         """Copy an instruction with other operands."""
         name = self.module.unique_name(i.name)
-        made = i.clone(name, operands=operands, shape=shape, called_computations=called)
-        return self.computation.add(made)
+        clone = i.clone(name, operands=operands, shape=shape, called_computations=called)
+        return self.computation.add(clone)
 
     def on_bounds(self, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
         """Apply the operation to the padded arrays."""
@@ -200,8 +200,8 @@ class DynamicWriter(Writer):
 
     def size(self, value: Sized, dimension: int) -> HloInstruction:
         """Return the actual size of a dimension."""
-        known = value.sizes.get(dimension)
-        return known if known is not None else self.number(value.array.shape.dimensions[dimension])
+        extent = value.sizes.get(dimension)
+        return extent if extent is not None else self.number(value.array.shape.dimensions[dimension])
 
     def limited(self, size: HloInstruction, low: int, high: int) -> HloInstruction:
         """Clamp a size between two numbers."""
@@ -221,8 +221,8 @@ class DynamicWriter(Writer):
         mask: HloInstruction | None = None
         for d in dimensions:
             if d in value.sizes:
-                place = self.op(Iota(iota_dimension=d), shape=shape)
-                here = self.compare(place, "LT", self.broadcast(value.sizes[d], shape.dimensions))
+                position = self.op(Iota(iota_dimension=d), shape=shape)
+                here = self.compare(position, "LT", self.broadcast(value.sizes[d], shape.dimensions))
                 mask = here if mask is None else self.op(And(), mask, here)
         return mask
 
@@ -239,8 +239,8 @@ class DynamicWriter(Writer):
 
     def agreed(self, pairs: Sequence[tuple[Sized, int]]) -> HloInstruction | None:
         """Return the common size of several dimensions; None if they are not the same instruction."""
-        found = list(dict.fromkeys(v.sizes.get(d) for v, d in pairs))
-        return found[0] if len(found) == 1 else None
+        sizes = list(dict.fromkeys(v.sizes.get(d) for v, d in pairs))
+        return sizes[0] if len(sizes) == 1 else None
 
 
 def padding(*opcodes: str) -> Callable[[Rule], Rule]:

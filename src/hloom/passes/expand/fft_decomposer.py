@@ -73,12 +73,12 @@ def is_small(instruction: HloInstruction) -> bool:
 
 def largest_factor(n: int) -> int:
     """Return the largest prime factor; 1 for 0 and 1."""
-    found, divisor = 1, 2
+    largest, divisor = 1, 2
     while divisor * divisor <= n:
         while n % divisor == 0:
-            found, n = divisor, n // divisor
+            largest, n = divisor, n // divisor
         divisor += 1
-    return max(found, n) if n > 1 else found
+    return max(largest, n) if n > 1 else largest
 
 
 class _Decomposition:
@@ -123,8 +123,8 @@ class _Decomposition:
         limits = (*sizes[:-1], n - half + 1)
         if limits[-1] > 1:
             ranges = tuple(SliceDimension(a, b) for a, b in zip(ends, limits, strict=True))
-            rest = w.op(Reverse(dimensions=(rank - 1,)), w.op(Slice(slice=ranges), x))
-            mirror = w.op(Complex(), w.op(Real(), rest), w.op(Negate(), w.op(Imag(), rest)))
+            mirrored = w.op(Reverse(dimensions=(rank - 1,)), w.op(Slice(slice=ranges), x))
+            mirror = w.op(Complex(), w.op(Real(), mirrored), w.op(Negate(), w.op(Imag(), mirrored)))
             x = w.op(Concatenate(dimensions=(rank - 1,)), x, mirror)
         return self.without_imaginary(x, n)
 
@@ -139,8 +139,8 @@ class _Decomposition:
         mask = self.constant(keep.astype(part.numpy_dtype), part)
         spread = w.broadcast(mask, x.shape.dimensions, [x.shape.rank - 1])
         zero = w.full(0, spread.shape)
-        wanted = w.compare(spread, "NE", zero)
-        return w.op(Complex(), w.op(Real(), x), w.op(Select(), wanted, w.op(Imag(), x), zero))
+        is_real = w.compare(spread, "NE", zero)
+        return w.op(Complex(), w.op(Real(), x), w.op(Select(), is_real, w.op(Imag(), x), zero))
 
     def constant(self, values: Array, kind: ElementType) -> HloInstruction:
         """Return a constant vector."""
@@ -184,5 +184,5 @@ class _Decomposition:
             self.constant(np.fft.fft(kernel), self.complex), spectrum.shape.dimensions, [rank - 1]
         )
         back = w.op(Fft(fft_type="IFFT", fft_length=(m,)), w.op(Multiply(), spectrum, filter_))
-        kept = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in sizes)), back)
-        return w.op(Multiply(), kept, w.broadcast(self.constant(scaled, self.complex), sizes, [rank - 1]))
+        prefix = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in sizes)), back)
+        return w.op(Multiply(), prefix, w.broadcast(self.constant(scaled, self.complex), sizes, [rank - 1]))

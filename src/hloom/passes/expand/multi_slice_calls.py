@@ -70,11 +70,11 @@ def _are_ranges(ranges: list[list[int]], rank: int) -> bool:
 
 def _slice(ranges: list[list[int]], d: int, shift: int) -> Slice:
     """Return the slice of some ranges, further along a dimension."""
-    made = [
+    parts = [
         SliceDimension(start + shift * (e == d), limit + shift * (e == d), stride)
         for e, (start, limit, stride) in enumerate(zip(*ranges, strict=True))
     ]
-    return Slice(slice=tuple(made))
+    return Slice(slice=tuple(parts))
 
 
 def _pad(rank: int, d: int, low: int, high: int) -> Pad:
@@ -99,10 +99,10 @@ def _has_their_results(i: HloInstruction, operations: list[Operation]) -> bool:
 def _rewrite(i: HloInstruction, operations: list[Operation]) -> None:
     """Replace a call by the tuple of the operations' results, which have the shardings of its elements."""
     writer = Writer(i)
-    stated = i.sharding.elements if i.sharding is not None and i.sharding.kind == "tuple" else ()
+    shardings = i.sharding.elements if i.sharding is not None and i.sharding.kind == "tuple" else ()
     parts = [writer.op(operation, *i.operands) for operation in operations]
-    for part, sharding in zip(parts, stated, strict=False):
+    for part, sharding in zip(parts, shardings, strict=False):
         part.sharding = sharding
-    made = writer.op(Tuple(), *parts, shape=i.shape)
-    made.sharding = i.sharding
-    writer.replace(made)
+    joined = writer.op(Tuple(), *parts, shape=i.shape)
+    joined.sharding = i.sharding
+    writer.replace(joined)

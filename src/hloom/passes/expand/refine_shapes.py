@@ -67,10 +67,10 @@ class _Refinement:
         self.written[old, given] = new
         copies: dict[HloInstruction, HloInstruction] = {}
         for i in old.post_order():
-            made = copies[i] = self.instruction(i, [copies[o] for o in i.operands], given)
-            new.add(made)
+            copy = copies[i] = self.instruction(i, [copies[o] for o in i.operands], given)
+            new.add(copy)
             for predecessor in i.control_predecessors:
-                copies[predecessor].add_control_dependency_to(made)
+                copies[predecessor].add_control_dependency_to(copy)
         new.root = copies[old.root]
         return new
 
@@ -82,15 +82,15 @@ class _Refinement:
             self.computation(c, _parameters(i, n, operands)) for n, c in enumerate(i.called_computations)
         ]
         name = self.module.unique_name(i.name)
-        made = i.clone(name, operands=operands, called_computations=called)
+        clone = i.clone(name, operands=operands, called_computations=called)
         if isinstance(i.operation, Parameter):
-            made.shape = given[parameter_number(i)]
+            clone.shape = given[parameter_number(i)]
         elif i.shape.is_unbounded:
-            made.shape = _completed(i.shape, _RULES.get(type(i.operation), _inferred)(i, made))
-        if made.shape.is_unbounded:
+            clone.shape = _completed(i.shape, _RULES.get(type(i.operation), _inferred)(i, clone))
+        if clone.shape.is_unbounded:
             message = f"the size of {i.shape} does not follow from those of the arguments"
             raise HloError(message, rule="refine-shapes.unbounded", instruction=i.name)
-        return made
+        return clone
 
 
 def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstruction]) -> tuple[Shape, ...]:
@@ -131,8 +131,11 @@ def _same(i: HloInstruction, made: HloInstruction) -> Shape:
 def _broadcast(i: HloInstruction, made: HloInstruction) -> Shape:
     (operand,) = (o.shape for o in made.operands)
     sizes, flags = list(i.shape.dimensions), list(i.shape.dynamic_dimensions)
-    for d, place in enumerate(operation_of(i, Broadcast).dimensions):
-        sizes[place], flags[place] = operand.dimensions[d], operand.dynamic_dimensions[d]
+    for d, result_dimension in enumerate(operation_of(i, Broadcast).dimensions):
+        sizes[result_dimension], flags[result_dimension] = (
+            operand.dimensions[d],
+            operand.dynamic_dimensions[d],
+        )
     return i.shape.with_dimensions(sizes, [f or n == _UNKNOWN for f, n in zip(flags, sizes, strict=True)])
 
 

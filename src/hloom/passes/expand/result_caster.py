@@ -44,10 +44,10 @@ def natural_type(instruction: HloInstruction) -> ElementType:
 
 
 def _rounds(instruction: HloInstruction) -> bool:
-    natural, stated = natural_type(instruction), instruction.shape.element_type
-    if natural.is_complex != stated.is_complex or not (natural.is_floating or natural.is_complex):
+    natural, declared = natural_type(instruction), instruction.shape.element_type
+    if natural.is_complex != declared.is_complex or not (natural.is_floating or natural.is_complex):
         return False
-    return stated.is_integer or natural.component.bits > max(stated.component.bits, 32)
+    return declared.is_integer or natural.component.bits > max(declared.component.bits, 32)
 
 
 def _cast(instruction: HloInstruction, natural: ElementType) -> None:

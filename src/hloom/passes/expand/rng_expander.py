@@ -53,12 +53,12 @@ class _Expansion:
         """Add the random numbers and replace the instruction."""
         operation = operation_of(self.instruction, Rng)
         if operation.distribution == "rng_normal":
-            made = self.normal()
+            samples = self.normal()
         elif self.shape.element_type.is_floating:
-            made = self.uniform()
+            samples = self.uniform()
         else:
-            made = self.integers()
-        self.w.replace(made)
+            samples = self.integers()
+        self.w.replace(samples)
 
     def words(self) -> HloInstruction:
         """Generate one 64-bit word per element."""
@@ -75,8 +75,8 @@ class _Expansion:
         """Generate uniform numbers in [0, 1) of 53 bits."""
         w = self.w
         words = self.words()
-        kept = w.op(ShiftRightLogical(), words, w.full(11, words.shape))
-        wide = w.convert(kept, F64)
+        high_bits = w.op(ShiftRightLogical(), words, w.full(11, words.shape))
+        wide = w.convert(high_bits, F64)
         return w.op(Multiply(), wide, w.full(2.0**-53, wide.shape))
 
     def spread(self, scalar: HloInstruction) -> HloInstruction:

@@ -55,13 +55,13 @@ def rotated(i: HloInstruction) -> tuple[HloInstruction, int, int] | None:
 
 def rotation_call(i: HloInstruction, x: HloInstruction, d: int, amount: int) -> HloInstruction:
     """Write the call that rotates an array, in place of an instruction whose annotations it takes."""
-    made = Writer(i).op(
+    call = Writer(i).op(
         CustomCall(custom_call_target=ROTATE_RIGHT, custom_call_has_side_effect=False), x, shape=i.shape
     )
-    made.backend_config = f"dimension={d},amount={amount}"
-    made.sharding, made.frontend_attributes = i.sharding, i.frontend_attributes
-    Writer(i).replace(made)
-    return made
+    call.backend_config = f"dimension={d},amount={amount}"
+    call.sharding, call.frontend_attributes = i.sharding, i.frontend_attributes
+    Writer(i).replace(call)
+    return call
 
 
 def _slice(x: HloInstruction, d: int, start: int, limit: int) -> Slice:
@@ -77,6 +77,6 @@ def _write_out(i: HloInstruction, d: int, amount: int) -> None:
     writer, extent = Writer(i), x.shape.dimensions[d]
     start = extent - amount % extent if extent else 0
     parts = [writer.op(_slice(x, d, *bounds), x) for bounds in ((start, extent), (0, start))]
-    made = writer.op(Concatenate(dimensions=(d,)), *parts, shape=i.shape)
-    made.sharding = i.sharding
-    writer.replace(made)
+    rotation = writer.op(Concatenate(dimensions=(d,)), *parts, shape=i.shape)
+    rotation.sharding = i.sharding
+    writer.replace(rotation)

@@ -154,10 +154,10 @@ class _Step:
     ) -> HloInstruction:  # fmt: skip
         """Add an instruction; infer its shape from the operands unless it is stated."""
         name = self.module.unique_name(operation.opcode)
-        made = HloInstruction(name, operation, shape or Shape.token(), operands, computations)
+        instruction = HloInstruction(name, operation, shape or Shape.token(), operands, computations)
         if shape is None:
-            made.shape = made.infer_shape()
-        return self.computation.add(made)
+            instruction.shape = instruction.infer_shape()
+        return self.computation.add(instruction)
 
     def scalar(self, value: int) -> HloInstruction:
         """Return a constant of the counter's type."""
@@ -186,25 +186,25 @@ class _Step:
             return [number if d == parts.axis else zero for d in range(rank)]
 
         slices: list[HloInstruction] = []
-        for n, whole in enumerate(parts.inputs):
-            sizes = _with(_without(whole.shape.dimensions, parts.axis), parts.axis)
+        for n, array in enumerate(parts.inputs):
+            sizes = _with(_without(array.shape.dimensions, parts.axis), parts.axis)
             cut = self.op(
-                DynamicSlice(dynamic_slice_sizes=sizes), self.element(1 + n), *starts(whole.shape.rank)
+                DynamicSlice(dynamic_slice_sizes=sizes), self.element(1 + n), *starts(array.shape.rank)
             )
             slices.append(self.op(Reshape(), cut, shape=step.parameters[n].shape.without_layout()))
         first = 1 + len(parts.inputs)
         carries = [self.element(first + n) for n in range(len(parts.carries))]
-        made = self.op(Call(), *slices, *carries, shape=step.root.shape, computations=[step])
-        leaves = [made]
+        call = self.op(Call(), *slices, *carries, shape=step.root.shape, computations=[step])
+        leaves = [call]
         if step.root.shape.is_tuple:
             count = len(step.root.shape.tuple_shapes)
-            leaves = [self.op(GetTupleElement(index=n), made) for n in range(count)]
+            leaves = [self.op(GetTupleElement(index=n), call) for n in range(count)]
         outputs: list[HloInstruction] = []
         for n, leaf in enumerate(leaves[: len(parts.outputs)]):
             sizes = _with(leaf.shape.dimensions, parts.axis)
             update = self.op(Reshape(), leaf, shape=Shape(leaf.shape.element_type, sizes))
-            whole = self.element(first + len(carries) + n)
-            outputs.append(self.op(DynamicUpdateSlice(), whole, update, *starts(whole.shape.rank)))
+            array = self.element(first + len(carries) + n)
+            outputs.append(self.op(DynamicUpdateSlice(), array, update, *starts(array.shape.rank)))
         following = self.op(Add(), counter, self.scalar(1))
         inputs = [self.element(1 + n) for n in range(len(parts.inputs))]
         self.finish(self.op(Tuple(), following, *inputs, *leaves[len(parts.outputs) :], *outputs))

@@ -53,8 +53,8 @@ def _is_small_solve(i: HloInstruction) -> bool:
 
 
 def _rewrite(i: HloInstruction) -> None:
-    given = parse_attributes(i.backend_config)
-    letters = {name: chr(given[name]) for name in ("side", "uplo", "trans_x", "diag")}
+    attributes = parse_attributes(i.backend_config)
+    letters = {name: chr(attributes[name]) for name in ("side", "uplo", "trans_x", "diag")}
     solve = TriangularSolve(
         left_side=letters["side"] == "L",
         lower=letters["uplo"] == "L",

@@ -112,11 +112,11 @@ def _call(start: HloInstruction) -> None:
     result = writer.op(Call(), *start.operands, computations=start.called_computations)
     contexts = [writer.full(0, s) for s in start.shape.tuple_shapes[2:]]
     operands = writer.op(Tuple(), *start.operands)
-    whole = writer.op(Tuple(), operands, result, *contexts)
+    started = writer.op(Tuple(), operands, result, *contexts)
     for user in list(dict.fromkeys(_chain(start))):
         if isinstance(user.operation, AsyncDone):
             Writer(user).replace(result)
         elif isinstance(user.operation, AsyncUpdate):
             Writer(user).replace(user.operands[0])
-    writer.replace(whole)
+    writer.replace(started)
     inline(result)

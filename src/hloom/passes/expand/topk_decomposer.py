@@ -62,10 +62,10 @@ def decompose(instruction: HloInstruction) -> None:
     pair = writer.op(Sort(dimensions=(dimension,), is_stable=True), x, numbers, computations=[comparator])
     parts: list[HloInstruction] = []
     for number in range(2):
-        whole = writer.op(GetTupleElement(index=number), pair)
+        sorted_array = writer.op(GetTupleElement(index=number), pair)
         sizes = (*shape.dimensions[:-1], operation.k)
-        kept = tuple(SliceDimension(0, size) for size in sizes)
-        parts.append(writer.op(Slice(slice=kept), whole))
+        prefix = tuple(SliceDimension(0, size) for size in sizes)
+        parts.append(writer.op(Slice(slice=prefix), sorted_array))
     writer.replace(writer.op(Tuple(), *parts))
 
 

@@ -287,10 +287,10 @@ class _Plan:
 
     def fusible(self, p: HloInstruction) -> bool:
         """Return whether an instruction may join the group of its users."""
-        known = self._fusible.get(p)
-        if known is None:
-            known = self._fusible[p] = self._may_join(p)
-        return known
+        is_fusible = self._fusible.get(p)
+        if is_fusible is None:
+            is_fusible = self._fusible[p] = self._may_join(p)
+        return is_fusible
 
     def _may_join(self, p: HloInstruction) -> bool:
         if p.has_side_effect or _is_ordered(p) or not p.shape.is_static or p in self.early:
@@ -529,12 +529,12 @@ class _Plan:
                     continue
                 if operand not in inputs:
                     number = len(inputs)
-                    made = HloInstruction(
+                    fused = HloInstruction(
                         module.unique_name(f"param_{number}"),
                         Parameter(parameter_number=number),
                         operand.shape,
                     )
-                    inputs[operand] = body.add(made)
+                    inputs[operand] = body.add(fused)
                 operands.append(inputs[operand])
             copies[member] = body.add(member.clone(module.unique_name(member.name), operands=operands))
         outputs = list(reversed(group.outputs))

@@ -159,16 +159,16 @@ class _Graph:
 
     def _ranked(self) -> dict[int, int]:
         """Return the position of every group in a topological order, producers first."""
-        left = {id(g): len(self._users[id(g)]) for g in self.groups}
-        ready = [g for g in self.groups if not left[id(g)]]
+        unranked_users = {id(g): len(self._users[id(g)]) for g in self.groups}
+        ready = [g for g in self.groups if not unranked_users[id(g)]]
         ranks: dict[int, int] = {}
         while ready:
             group = ready.pop()
             ranks[id(group)] = len(self.groups) - len(ranks)
             for number in self._producers[id(group)]:
                 producer = self.groups[number]
-                left[id(producer)] -= 1
-                if not left[id(producer)]:
+                unranked_users[id(producer)] -= 1
+                if not unranked_users[id(producer)]:
                     ready.append(producer)
         return ranks
 
@@ -205,10 +205,10 @@ class _Graph:
                 if id(group) in seen or self._ranks[id(group)] > limit:
                     continue
                 seen.add(id(group))
-                found = self._users[id(group)]
-                if any(id(u) in cluster for u in found):
+                users = self._users[id(group)]
+                if any(id(u) in cluster for u in users):
                     return True
-                waiting.extend(found)
+                waiting.extend(users)
         return False
 
 

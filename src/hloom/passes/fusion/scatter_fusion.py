@@ -144,9 +144,9 @@ class _ScatterGroup:
         assert module is not None
         number = len(self.inputs)
         operation = Parameter(parameter_number=number)
-        made = self.body.add(HloInstruction(module.unique_name(f"param_{number}"), operation, p.shape))
-        self.inputs[p] = made
-        return made
+        parameter = self.body.add(HloInstruction(module.unique_name(f"param_{number}"), operation, p.shape))
+        self.inputs[p] = parameter
+        return parameter
 
 
 def _is_cheap(i: HloInstruction) -> bool:

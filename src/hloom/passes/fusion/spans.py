@@ -28,6 +28,6 @@ class Spans:
 
     def limit(self, position: int) -> int:
         """Return the highest position from which a path can lead to this one or below."""
-        place = bisect_left(self._highs, position)
-        inside = place < len(self._lows) and self._lows[place] <= position
-        return self._highs[place] if inside else position
+        index = bisect_left(self._highs, position)
+        inside = index < len(self._lows) and self._lows[index] <= position
+        return self._highs[index] if inside else position

@@ -75,8 +75,8 @@ class TreeReductionRewriter:
         parts = w.reshape(x, (pieces, rows // pieces // joined, joined * columns))
         combine = w.combiner(operation, kind)
         first = w.op(Reduce(dimensions=(1,)), parts, w.scalar(neutral, kind), computations=[combine])
-        left = w.reshape(first, (pieces * joined, columns) if columns > 1 else (pieces * joined,))
-        second = w.op(Reduce(dimensions=(0,)), left, initial, computations=[combine])
+        reshaped = w.reshape(first, (pieces * joined, columns) if columns > 1 else (pieces * joined,))
+        second = w.op(Reduce(dimensions=(0,)), reshaped, initial, computations=[combine])
         w.replace(w.reshape(second, i.shape.dimensions))
         if columns > self.width:
             self.split(second)

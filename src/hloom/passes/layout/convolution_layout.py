@@ -77,8 +77,8 @@ def arrange(i: HloInstruction, convolution: Convolution) -> bool:
     for part, order in (("input", base), ("kernel", kernel), ("output", result)):
         labels = relabelled(labels, part, inverse(tuple(order)))
     x, k = (_transposed(i, o, order) for o, order in zip(i.operands, (base, kernel), strict=True))
-    made = convolution_like(i, convolution.replace(dim_labels=labels), x, k)
-    Writer(i).replace(_transposed(i, made, inverse(tuple(result))))
+    rearranged = convolution_like(i, convolution.replace(dim_labels=labels), x, k)
+    Writer(i).replace(_transposed(i, rearranged, inverse(tuple(result))))
     return True
 
 

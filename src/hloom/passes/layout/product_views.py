@@ -54,16 +54,16 @@ class ProductViews:
         users = list(view.users)
         if view.is_root or not users or _ordered(view) or not all(_reads(user, view) for user in users):
             return False
-        made = [_joined(user, view) for user in users]
-        return _replaced(users, made, all(map(self.takes, made)))
+        joined = [_joined(user, view) for user in users]
+        return _replaced(users, joined, all(map(self.takes, joined)))
 
     def join_writer(self, view: HloInstruction) -> bool:
         """Fuse a copy into the dot that is its operand, if the dot has no other user."""
         (source,) = view.operands
         if len(source.users) != 1 or _ordered(view) or _ordered(source) or not _ends(source):
             return False
-        made = _joined(view, source)
-        return _replaced([view], [made], self.takes(made))
+        joined = _joined(view, source)
+        return _replaced([view], [joined], self.takes(joined))
 
 
 def is_copy(i: HloInstruction) -> bool:
@@ -135,9 +135,9 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
     module.add(body)
     operation = Fusion(kind="kLoop")
     name = user.name if isinstance(user.operation, Fusion) else f"{user.name}_fusion"
-    made = HloInstruction(module.unique_name(name), operation, user.shape, list(outside), [body])
-    made.metadata = user.metadata
-    return computation.add(made)
+    product = HloInstruction(module.unique_name(name), operation, user.shape, list(outside), [body])
+    product.metadata = user.metadata
+    return computation.add(product)
 
 
 def _replaced(users: list[HloInstruction], made: list[HloInstruction], right: bool) -> bool:

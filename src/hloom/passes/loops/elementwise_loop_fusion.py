@@ -157,9 +157,9 @@ def fuse(loop: TupleLoop, count: TripCount) -> None:
     copy = into.body.add(old.clone(w.module.unique_name(old.name), operands=[start]))
     copy.annotate(count)
     arrays = [n for n in carried_arrays(loop) if picks(old, n)] or carried_arrays(loop)[:1]
-    made = [into.add(GetTupleElement(index=n), [copy], old.shape.tuple_shapes[n]) for n in arrays]
-    shape = Shape.tuple_(m.shape for m in made)
-    into.body.root = made[0] if len(made) == 1 else into.add(Tuple(), made, shape)
+    elements = [into.add(GetTupleElement(index=n), [copy], old.shape.tuple_shapes[n]) for n in arrays]
+    shape = Shape.tuple_(m.shape for m in elements)
+    into.body.root = elements[0] if len(elements) == 1 else into.add(Tuple(), elements, shape)
     w.module.add(into.body)
     operation = Fusion(kind="kLoop")
     fusion = HloInstruction(
@@ -175,8 +175,8 @@ def fuse(loop: TupleLoop, count: TripCount) -> None:
         number = element_number(user, old)
         assert number is not None
         if number in arrays:
-            place = arrays.index(number)
-            new = fusion if len(arrays) == 1 else w.op(GetTupleElement(index=place), fusion)
+            position = arrays.index(number)
+            new = fusion if len(arrays) == 1 else w.op(GetTupleElement(index=position), fusion)
         elif number == count.element:
             new = w.scalar(count.final, user.shape.element_type)
         else:

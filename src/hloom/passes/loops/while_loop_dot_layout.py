@@ -77,6 +77,6 @@ def _wide_operand(dot: HloInstruction) -> int | None:
     rhs, lhs = dot.operands[1].shape, dot.operands[0].shape
     if not (lhs.is_static and rhs.is_static) or dot.operands[0] is dot.operands[1]:
         return None
-    taken = (*operation.rhs_batch_dims, *operation.rhs_contracting_dims)
-    columns = [size for d, size in enumerate(rhs.dimensions) if d not in taken and size != 1]
+    used = (*operation.rhs_batch_dims, *operation.rhs_contracting_dims)
+    columns = [size for d, size in enumerate(rhs.dimensions) if d not in used and size != 1]
     return 1 if columns else 0

@@ -45,21 +45,23 @@ class WhileLoopInvariantCodeMotion:
     def move(self, loop: TupleLoop) -> bool:
         """Hoist out of one loop; return whether anything changed."""
         invariant = invariants(loop)
-        chosen = [i for i in frontier(loop, invariant) if self.pays(i, loop)]
-        if not chosen:
+        movable = [i for i in frontier(loop, invariant) if self.pays(i, loop)]
+        if not movable:
             return False
         copies: dict[HloInstruction, HloInstruction] = {}
-        outside = [_copy_out(i, loop, copies) for i in chosen]
+        outside = [_copy_out(i, loop, copies) for i in movable]
         inside = rebuild(loop, range(loop.count), outside)
-        for old, new in zip(chosen, inside, strict=True):
+        for old, new in zip(movable, inside, strict=True):
             old.replace_all_uses_with(new)
         remove_dead(loop.body)
         return True
 
     def pays(self, i: HloInstruction, loop: TupleLoop) -> bool:
         """Return whether carrying a value costs no more memory than carrying its sources."""
-        made = _bytes(i.shape)
-        return made <= self.small or made <= self.growth * sum(_bytes(s.shape) for s in _sources(i, loop))
+        produced = _bytes(i.shape)
+        return produced <= self.small or produced <= self.growth * sum(
+            _bytes(s.shape) for s in _sources(i, loop)
+        )
 
 
 def _bytes(shape: Shape) -> int:
@@ -68,22 +70,22 @@ def _bytes(shape: Shape) -> int:
 
 def invariants(loop: TupleLoop) -> set[HloInstruction]:
     """Return the loop-invariant instructions of the body."""
-    found: set[HloInstruction] = set()
+    invariant: set[HloInstruction] = set()
     for i in loop.body.post_order():
         if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
             continue
         number = element_number(i, loop.state)
         if number is not None:
             if loop.is_invariant(number):
-                found.add(i)
-        elif isinstance(i.operation, Constant) or (is_pure(i) and all(o in found for o in i.operands)):
-            found.add(i)
-    return found
+                invariant.add(i)
+        elif isinstance(i.operation, Constant) or (is_pure(i) and all(o in invariant for o in i.operands)):
+            invariant.add(i)
+    return invariant
 
 
 def frontier(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruction]:
     """Return the last non-free instructions of invariant computations; free ones stay in the body."""
-    found: dict[HloInstruction, None] = {}
+    border: dict[HloInstruction, None] = {}
     waiting = [i for i in invariant if i.users and any(user not in invariant for user in i.users)]
     seen: set[HloInstruction] = set()
     while waiting:
@@ -94,8 +96,8 @@ def frontier(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruc
         if is_free(i):
             waiting.extend(o for o in i.operands if o in invariant)
         else:
-            found[i] = None
-    return [i for i in loop.body.post_order() if i in found]
+            border[i] = None
+    return [i for i in loop.body.post_order() if i in border]
 
 
 def _sources(i: HloInstruction, loop: TupleLoop) -> Iterator[HloInstruction]:

@@ -124,25 +124,25 @@ def know_the_end(loop: TupleLoop, count: TripCount) -> bool:
 def join_equal_elements(loop: TupleLoop) -> bool:
     """Two elements with the same initial and next value, or two counters with equal steps → one."""
     changed = False
-    known: dict[tuple[object, ...], int] = {}
+    representatives: dict[tuple[object, ...], int] = {}
     for n in range(loop.count):
         key = _counter_key(loop, n) or (loop.initial(n), loop.following[n])
-        first = known.setdefault(key, n)
+        first = representatives.setdefault(key, n)
         if first == n:
             continue
-        for whole in (loop.state, loop.tested, loop.instruction):
-            for pick in picks(whole, n):
+        for state in (loop.state, loop.tested, loop.instruction):
+            for pick in picks(state, n):
                 users = [u for u in pick.users if u is not loop.following[n]]
                 if not users and not pick.is_root:
                     continue
-                one = Writer(pick).op(GetTupleElement(index=first), whole)
+                one = Writer(pick).op(GetTupleElement(index=first), state)
                 for user in users:
-                    for place, operand in enumerate(user.operands):
+                    for position, operand in enumerate(user.operands):
                         if operand is pick:
-                            user.replace_operand(place, one)
+                            user.replace_operand(position, one)
                 if pick.is_root:
-                    assert whole.parent is not None
-                    whole.parent.root = one
+                    assert state.parent is not None
+                    state.parent.root = one
                 changed = True
     return changed
 
@@ -162,14 +162,14 @@ def _counter_key(loop: TupleLoop, n: int) -> tuple[object, ...] | None:
 
 def drop_dead_elements(loop: TupleLoop) -> bool:
     """Elements on which neither the condition, nor the results, nor a side effect depends → removed."""
-    whole = loop.instruction
-    if whole.is_root or any(not isinstance(u.operation, GetTupleElement) for u in whole.users):
+    instruction = loop.instruction
+    if instruction.is_root or any(not isinstance(u.operation, GetTupleElement) for u in instruction.users):
         return False
     remove_dead(loop.body)
     masks = _reaching(loop)
     live = 0
     for n in range(loop.count):
-        used = any(p.users or p.is_root for p in (*picks(whole, n), *picks(loop.tested, n)))
+        used = any(p.users or p.is_root for p in (*picks(instruction, n), *picks(loop.tested, n)))
         live |= used << n
     for i in loop.body.instructions:
         if i.has_side_effect or i.control_predecessors or i.control_successors:

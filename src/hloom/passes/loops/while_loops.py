@@ -26,8 +26,8 @@ def loop_of(i: HloInstruction) -> TupleLoop | None:
         return None
     body, condition = i.called_computations
     loop = TupleLoop(i, body, condition, body.parameters[0], condition.parameters[0])
-    for whole in (loop.state, loop.tested, i):
-        take_apart(whole)
+    for state in (loop.state, loop.tested, i):
+        take_apart(state)
     if not isinstance(body.root.operation, Tuple):
         body.root = _elements_again(body.root)
     if not isinstance(i.operands[0].operation, Tuple):
@@ -51,9 +51,9 @@ def take_apart(whole: HloInstruction) -> None:
         return
     again = _elements_again(whole)
     for user in others:
-        for place, operand in enumerate(user.operands):
+        for position, operand in enumerate(user.operands):
             if operand is whole:
-                user.replace_operand(place, again)
+                user.replace_operand(position, again)
     if whole.is_root:
         assert again.parent is not None
         again.parent.root = again
@@ -81,10 +81,10 @@ def rebuild(
     w = Writer(old)
     initial = [loop.initial(n) for n in kept] + list(extra)
     shape = Shape.tuple_(x.shape for x in initial)
-    place = {number: n for n, number in enumerate(kept)}
+    position = {number: n for n, number in enumerate(kept)}
     following = [loop.following[n] for n in kept]
-    for whole in (loop.state, loop.tested):
-        _renumber(whole, place, shape)
+    for state in (loop.state, loop.tested):
+        _renumber(state, position, shape)
     body = Writer(loop.body.root)
     inside = [body.op(GetTupleElement(index=len(kept) + n), loop.state) for n in range(len(extra))]
     root = body.op(Tuple(), *following, *inside)
@@ -92,15 +92,15 @@ def rebuild(
     if not old_root.users:
         old_root.bypass_control_dependencies()
         loop.body.remove(old_root)
-    for owner, whole in ((loop.body, loop.state), (loop.condition, loop.tested)):
-        for user in list(whole.users):
+    for owner, state in ((loop.body, loop.state), (loop.condition, loop.tested)):
+        for user in list(state.users):
             if not user.users and not user.is_root and not user.control_successors:
                 user.drop_control_dependencies()
                 owner.remove(user)
     new = w.op(While(), w.op(Tuple(), *initial), shape=shape, computations=old.called_computations)
     new.frontend_attributes = old.frontend_attributes
     values = [
-        w.op(GetTupleElement(index=place[n]), new) if n in place else loop.initial(n)
+        w.op(GetTupleElement(index=position[n]), new) if n in position else loop.initial(n)
         for n in range(loop.count)
     ]
     result = w.op(Tuple(), *values)
@@ -137,18 +137,18 @@ def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> Non
 def sink(loop: TupleLoop, number: int, value: HloInstruction) -> bool:
     """Recompute an invariant element in body and condition; return whether either uses it."""
     changed = False
-    for whole in (loop.state, loop.tested):
-        computation = whole.parent
+    for state in (loop.state, loop.tested):
+        computation = state.parent
         assert computation is not None
-        for pick in picks(whole, number):
+        for pick in picks(state, number):
             carried = loop.body.root, number
             places = [(u, n) for u in pick.users for n, o in enumerate(u.operands) if o is pick]
-            places = [place for place in places if place != carried]
+            places = [position for position in places if position != carried]
             if not places and not pick.is_root:
                 continue
             copy = _copy_into(computation, value)
-            for user, place in places:
-                user.replace_operand(place, copy)
+            for user, position in places:
+                user.replace_operand(position, copy)
             if pick.is_root:
                 computation.root = copy
             changed = True
@@ -158,6 +158,6 @@ def sink(loop: TupleLoop, number: int, value: HloInstruction) -> bool:
 def _copy_into(computation: HloComputation, value: HloInstruction) -> HloInstruction:
     assert computation.module is not None
     name = computation.module.unique_name(value.name)
-    made = value.clone(name, operands=[_copy_into(computation, o) for o in value.operands])
-    made.sharding = None
-    return computation.add(made)
+    copy = value.clone(name, operands=[_copy_into(computation, o) for o in value.operands])
+    copy.sharding = None
+    return computation.add(copy)

@@ -59,9 +59,9 @@ def _take_tuple(computation: HloComputation, state: Shape) -> None:
     element = Writer(parameter).op(GetTupleElement(index=0), parameter, shape=parameter.shape)
     users = [u for u in parameter.users if u is not element]
     for user in users:
-        for place, operand in enumerate(user.operands):
+        for position, operand in enumerate(user.operands):
             if operand is parameter:
-                user.replace_operand(place, element)
+                user.replace_operand(position, element)
     if parameter.is_root:
         computation.root = element
     parameter.shape = state

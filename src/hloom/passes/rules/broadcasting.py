@@ -107,9 +107,9 @@ def elementwise_of_broadcasts(i: HloInstruction, operation: Operation) -> HloIns
 def _again(w: Writer, operands: Sequence[HloInstruction], sizes: Sequence[int]) -> HloInstruction:
     """Add the replaced elementwise operation on operands of other dimensions."""
     shape = Shape(w.source.shape.element_type, sizes)
-    made = w.source.clone(w.module.unique_name(w.source.opcode), operands=operands, shape=shape)
-    made.sharding = None
-    return w.computation.add(made)
+    clone = w.source.clone(w.module.unique_name(w.source.opcode), operands=operands, shape=shape)
+    clone.sharding = None
+    return w.computation.add(clone)
 
 
 def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> HloInstruction:
@@ -155,8 +155,8 @@ def _reshapes_freely(operand: HloInstruction, source: Shape) -> bool:
     """Return whether a reshape of an operand folds into its broadcast, or reshapes only a smaller array."""
     if not isinstance(operand.operation, Broadcast) or not operand.shape.rank:
         return True
-    own = {d for d in operand.operation.dimensions if operand.shape.dimensions[d] != 1}
+    nontrivial = {d for d in operand.operation.dimensions if operand.shape.dimensions[d] != 1}
     groups = reshape_groups(operand.shape.dimensions, source.dimensions)
     return groups is not None and all(
-        not own.intersection(before) or (len(before) == len(after) == 1) for before, after in groups
+        not nontrivial.intersection(before) or (len(before) == len(after) == 1) for before, after in groups
     )

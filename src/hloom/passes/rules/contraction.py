@@ -38,17 +38,17 @@ def inner_of(dot: Dot, side: int) -> tuple[int, ...]:
 
 def free_of(i: HloInstruction, dot: Dot, side: int) -> list[int]:
     """Return the dimensions of one operand that are neither batch nor contracting."""
-    taken = (*batch_of(dot, side), *inner_of(dot, side))
-    return [d for d in range(i.operands[side].shape.rank) if d not in taken]
+    used = (*batch_of(dot, side), *inner_of(dot, side))
+    return [d for d in range(i.operands[side].shape.rank) if d not in used]
 
 
 def dot_like(i: HloInstruction, dot: Dot, operands: Sequence[HloInstruction]) -> HloInstruction:
     """Add a dot of other operands with the element type of ``i``."""
     w = Writer(i)
-    made = HloInstruction(w.module.unique_name("dot"), dot, i.shape, operands)
-    made.shape = made.infer_shape().with_element_type(i.shape.element_type)
-    made.metadata, made.backend_config = i.metadata, i.backend_config
-    return w.computation.add(made)
+    product = HloInstruction(w.module.unique_name("dot"), dot, i.shape, operands)
+    product.shape = product.infer_shape().with_element_type(i.shape.element_type)
+    product.metadata, product.backend_config = i.metadata, i.backend_config
+    return w.computation.add(product)
 
 
 def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) -> Dot:
@@ -81,8 +81,8 @@ def dot_of_transpose(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         operands = list(i.operands)
         operands[side] = x
         batch, inner = [order[d] for d in batch_of(dot, side)], [order[d] for d in inner_of(dot, side)]
-        made = dot_like(i, renumbered(dot, side, batch, inner), operands)
-        return Writer(i).reshape(made, i.shape.dimensions)
+        product_of_operand = dot_like(i, renumbered(dot, side, batch, inner), operands)
+        return Writer(i).reshape(product_of_operand, i.shape.dimensions)
     return None
 
 
@@ -97,18 +97,18 @@ def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloIn
     if sorted(order[:batch]) != list(range(batch)):
         return None
     sizes, rank = product.shape.dimensions, product.shape.rank
-    rest = [d for d in order[batch:] if sizes[d] != 1]
+    free = [d for d in order[batch:] if sizes[d] != 1]
     straight = [d for d in range(batch, rank) if sizes[d] != 1]
     swapped = [d for d in (*range(batch + rows, rank), *range(batch, batch + rows)) if sizes[d] != 1]
-    if rest not in (straight, swapped):
+    if free not in (straight, swapped):
         return None
     for side in (0, 1):
         dot = renumbered(dot, side, [batch_of(dot, side)[n] for n in order[:batch]], inner_of(dot, side))
-    if rest == straight:
-        made = dot_like(product, dot, product.operands)
+    if free == straight:
+        transposed = dot_like(product, dot, product.operands)
     else:
-        made = dot_like(product, _swapped(dot), product.operands[::-1])
-    return Writer(i).reshape(made, i.shape.dimensions)
+        transposed = dot_like(product, _swapped(dot), product.operands[::-1])
+    return Writer(i).reshape(transposed, i.shape.dimensions)
 
 
 @FOLDS.rewrites(Dot)
@@ -124,13 +124,15 @@ def dot_of_repeated_batch(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     new = [d for d in range(spread.shape.rank) if d not in into]
     if not gone or any(d not in batch for d in new) or list(into) != sorted(into):
         return None
-    left = [n for n in range(len(batch)) if n not in gone]
-    lhs = [batch_of(dot, 0)[n] for n in left]
+    batch_left = [n for n in range(len(batch)) if n not in gone]
+    lhs = [batch_of(dot, 0)[n] for n in batch_left]
     rows = [d for d in range(i.operands[0].shape.rank) if d not in (*lhs, *inner_of(dot, 0))]
     if [*lhs, *rows] != [*batch_of(dot, 0), *free_of(i, dot, 0)]:
         return None
     new = renumbered(dot, 0, lhs, inner_of(dot, 0))
-    new = renumbered(new, 1, [into.index(batch[n]) for n in left], [into.index(d) for d in inner_of(dot, 1)])
+    new = renumbered(
+        new, 1, [into.index(batch[n]) for n in batch_left], [into.index(d) for d in inner_of(dot, 1)]
+    )
     return dot_like(i, new, [i.operands[0], y])
 
 
@@ -215,13 +217,13 @@ def dot_of_reshape(i: HloInstruction, dot: Dot) -> HloInstruction | None:
             continue
         (x,) = i.operands[side].operands
         groups = reshape_groups(i.operands[side].shape.dimensions, x.shape.dimensions)
-        place = {before[0]: after[0] for before, after in groups or () if len(before) == len(after) == 1}
+        positions = {before[0]: after[0] for before, after in groups or () if len(before) == len(after) == 1}
         named = (*batch_of(dot, side), *inner_of(dot, side))
-        if groups is None or any(d not in place for d in named):
+        if groups is None or any(d not in positions for d in named):
             continue
         operands = list(i.operands)
         operands[side] = x
-        batch, inner = ([place[d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side)))
+        batch, inner = ([positions[d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side)))
         return Writer(i).reshape(
             dot_like(i, renumbered(dot, side, batch, inner), operands), i.shape.dimensions
         )

@@ -29,10 +29,10 @@ def convolution_like(
 ) -> HloInstruction:
     """Add a convolution of other operands with the element type of ``i``."""
     w = Writer(i)
-    made = HloInstruction(w.module.unique_name("convolution"), convolution, i.shape, operands)
-    made.shape = made.infer_shape().with_element_type(i.shape.element_type)
-    made.metadata, made.backend_config = i.metadata, i.backend_config
-    return w.computation.add(made)
+    rewritten = HloInstruction(w.module.unique_name("convolution"), convolution, i.shape, operands)
+    rewritten.shape = rewritten.infer_shape().with_element_type(i.shape.element_type)
+    rewritten.metadata, rewritten.backend_config = i.metadata, i.backend_config
+    return w.computation.add(rewritten)
 
 
 def relabelled(labels: Labels, part: str, places: Sequence[int] | Mapping[int, int]) -> Labels:
@@ -43,13 +43,13 @@ def relabelled(labels: Labels, part: str, places: Sequence[int] | Mapping[int, i
         part: ``input``, ``kernel`` or ``output``.
         places: a permutation, or the new places of the kept dimensions; dropped ones must be spatial.
     """
-    left = set(places) if isinstance(places, Mapping) else set(range(len(places)))
+    remaining = set(places) if isinstance(places, Mapping) else set(range(len(places)))
     changes: dict[str, int | tuple[int, ...]] = {}
     for field in dataclasses.fields(labels):
         if field.name.startswith(part):
             value: int | tuple[int, ...] = getattr(labels, field.name)
             changes[field.name] = (
-                places[value] if isinstance(value, int) else tuple(places[d] for d in value if d in left)
+                places[value] if isinstance(value, int) else tuple(places[d] for d in value if d in remaining)
             )
     return replace(labels, **changes)
 
@@ -108,8 +108,8 @@ def convolution_of_reversed_kernel(i: HloInstruction, convolution: Convolution) 
     if any(d not in spatial for d in reversed_):
         return None
     window = tuple(
-        replace(d, window_reversal=d.window_reversal != (place in reversed_))
-        for d, place in zip(convolution.window, spatial, strict=True)
+        replace(d, window_reversal=d.window_reversal != (dimension in reversed_))
+        for d, dimension in zip(convolution.window, spatial, strict=True)
     )
     return convolution_like(i, convolution.replace(window=window), x, mirrored.operands[0])
 
@@ -128,16 +128,16 @@ def convolution_of_pad(i: HloInstruction, convolution: Convolution, pad: Pad) ->
         return None
     spatial = convolution.dim_labels.input_spatial_dimensions
     window = list(convolution.window)
-    for place, p in enumerate(pad.padding):
+    for dimension, p in enumerate(pad.padding):
         if not p.low and not p.high and not p.interior:
             continue
-        if place not in spatial or min(p.low, p.high) < 0:
+        if dimension not in spatial or min(p.low, p.high) < 0:
             return None
-        d = window[spatial.index(place)]
+        d = window[spatial.index(dimension)]
         if p.interior and d.base_dilation != 1:
             return None
         low, high = (d.padding_low + p.low * d.base_dilation, d.padding_high + p.high * d.base_dilation)
-        window[spatial.index(place)] = replace(
+        window[spatial.index(dimension)] = replace(
             d, padding_low=low, padding_high=high, base_dilation=d.base_dilation * (p.interior + 1)
         )
     return convolution_like(i, convolution.replace(window=tuple(window)), x, kernel)
@@ -162,14 +162,14 @@ def spatial_dimensions_of_one(i: HloInstruction, convolution: Convolution) -> Hl
     for part, places in (("input", x_places), ("kernel", k_places), ("output", o_places)):
         labels = relabelled(labels, part, places)
     window = tuple(d for n, d in enumerate(convolution.window) if n not in gone)
-    made = convolution_like(i, convolution.replace(window=window, dim_labels=labels), x, k)
-    return w.reshape(made, i.shape.dimensions)
+    smaller = convolution_like(i, convolution.replace(window=window, dim_labels=labels), x, k)
+    return w.reshape(smaller, i.shape.dimensions)
 
 
 def _without(w: Writer, x: HloInstruction, gone: Sequence[int]) -> tuple[HloInstruction, dict[int, int]]:
     """Reshape away dimensions of size 1; return the array and the new places of the others."""
-    left = [d for d in range(x.shape.rank) if d not in gone]
-    return w.reshape(x, [x.shape.dimensions[d] for d in left]), {d: n for n, d in enumerate(left)}
+    remaining = [d for d in range(x.shape.rank) if d not in gone]
+    return w.reshape(x, [x.shape.dimensions[d] for d in remaining]), {d: n for n, d in enumerate(remaining)}
 
 
 @DOTS.rewrites(Convolution, reorders=True)

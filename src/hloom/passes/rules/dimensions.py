@@ -56,6 +56,6 @@ def one_to_one(groups: Groups) -> dict[int, int] | None:
 def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
     """Return the inverse permutation."""
     result = [0] * len(permutation)
-    for place, number in enumerate(permutation):
-        result[number] = place
+    for position, number in enumerate(permutation):
+        result[number] = position
     return tuple(result)

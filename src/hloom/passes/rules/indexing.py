@@ -53,8 +53,8 @@ def gather_of_one_slice(i: HloInstruction, gather: Gather) -> HloInstruction | N
     window = [d for d in range(x.shape.rank) if d not in operation.collapsed_slice_dims]
     window = [d for d in window if d not in operation.operand_batching_dims]
     sizes = [1] * i.shape.rank
-    for place, d in zip(operation.offset_dims, window, strict=True):
-        sizes[place] = operation.slice_sizes[d]
+    for dimension, d in zip(operation.offset_dims, window, strict=True):
+        sizes[dimension] = operation.slice_sizes[d]
     return w.reshape(cut, sizes)
 
 
@@ -122,8 +122,8 @@ def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction
     window = [d for d in range(x.shape.rank) if d not in operation.inserted_window_dims]
     window = [d for d in window if d not in operation.input_batching_dims]
     sizes = [1] * x.shape.rank
-    for place, d in zip(operation.update_window_dims, window, strict=True):
-        sizes[d] = updates.shape.dimensions[place]
+    for dimension, d in zip(operation.update_window_dims, window, strict=True):
+        sizes[d] = updates.shape.dimensions[dimension]
     moved: tuple[int, ...] = operation.scatter_dims_to_operand_dims
     w = Writer(i)
     starts = index_vector(w, indices, moved, x.shape.rank)
@@ -162,7 +162,7 @@ def _constants_inside(starts: list[HloInstruction], sizes: list[int], shape: Sha
         exact is not None
         and below
         and all(
-            start + size <= whole for start, size, whole in zip(exact, sizes, shape.dimensions, strict=True)
+            start + size <= extent for start, size, extent in zip(exact, sizes, shape.dimensions, strict=True)
         )
     )
 
@@ -203,12 +203,12 @@ def _combined(
             copy = w.computation.add(step.clone(w.module.unique_name("constant")))
             copies[step] = w.broadcast(copy, there.shape.dimensions)
             continue
-        made = step.clone(
+        combined = step.clone(
             w.module.unique_name(step.opcode),
             operands=[copies[o] for o in step.operands],
             shape=Shape(step.shape.element_type, there.shape.dimensions),
         )
-        copies[step] = w.computation.add(made)
+        copies[step] = w.computation.add(combined)
     return copies[computation.root]
 
 
@@ -241,16 +241,16 @@ def sort_of_unused(i: HloInstruction, sort: Sort) -> HloInstruction | None:
     if len(used) == len(i.operands) or not used:
         return None
     w = Writer(i)
-    kept = sorted(used)
-    smaller = _comparator_of(w, comparator, kept)
+    live = sorted(used)
+    smaller = _comparator_of(w, comparator, live)
     made = w.op(
         Sort(dimensions=sort.dimensions, is_stable=sort.is_stable),
-        *(i.operands[n] for n in kept),
+        *(i.operands[n] for n in live),
         computations=[smaller],
     )
     elements = list(i.operands)
-    for place, n in enumerate(kept):
-        elements[n] = made if len(kept) == 1 else w.op(GetTupleElement(index=place), made)
+    for position, n in enumerate(live):
+        elements[n] = made if len(live) == 1 else w.op(GetTupleElement(index=position), made)
     return w.op(Tuple(), *elements)
 
 

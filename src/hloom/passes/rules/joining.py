@@ -40,16 +40,16 @@ def pad_that_cuts(i: HloInstruction, pad: Pad) -> HloInstruction | None:
     if not uniform(i) or 0 in i.shape.dimensions:
         return None
     ranges: list[SliceDimension] = []
-    rest: list[PaddingDimension] = []
+    paddings: list[PaddingDimension] = []
     for d, size in zip(pad.padding, x.shape.dimensions, strict=True):
         start, limit = max(0, -d.low), size - max(0, -d.high)
         if start >= limit:
             return None
         ranges.append(SliceDimension(start, limit))
-        rest.append(PaddingDimension(max(0, d.low), max(0, d.high)))
+        paddings.append(PaddingDimension(max(0, d.low), max(0, d.high)))
     w = Writer(i)
     cut = w.op(Slice(slice=tuple(ranges)), x)
-    return w.op(Pad(padding=tuple(rest)), cut, v) if any(d.low or d.high for d in rest) else cut
+    return w.op(Pad(padding=tuple(paddings)), cut, v) if any(d.low or d.high for d in paddings) else cut
 
 
 @RULES.rewrites(Pad, of=Pad)
@@ -151,11 +151,11 @@ def concatenate_of_one_number(i: HloInstruction, concatenate: Concatenate) -> Hl
     if len(i.operands) != 2 or not uniform(i):
         return None
     (dimension,) = concatenate.dimensions
-    for place, spread in enumerate(i.operands):
-        other = i.operands[1 - place]
+    for position, spread in enumerate(i.operands):
+        other = i.operands[1 - position]
         if isinstance(spread.operation, Broadcast) and not spread.operands[0].shape.rank:
             size = spread.shape.dimensions[dimension]
-            amount = PaddingDimension(size, 0) if place == 0 else PaddingDimension(0, size)
+            amount = PaddingDimension(size, 0) if position == 0 else PaddingDimension(0, size)
             none = PaddingDimension(0, 0)
             paddings = tuple(amount if d == dimension else none for d in range(i.shape.rank))
             return Writer(i).op(Pad(padding=paddings), other, spread.operands[0])

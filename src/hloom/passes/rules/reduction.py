@@ -35,12 +35,12 @@ def again(
 ) -> HloInstruction:
     """Add the reduction of other arrays along other dimensions, with the same initial values."""
     inits = i.operands[len(i.operands) // 2 :]
-    made = Writer(i).op(
+    reduction = Writer(i).op(
         Reduce(dimensions=tuple(dimensions)), *inputs, *inits, computations=i.called_computations
     )
     if shape is not None:
-        made.shape = shape
-    return made
+        reduction.shape = shape
+    return reduction
 
 
 def arrays_of(i: HloInstruction) -> list[HloInstruction]:
@@ -58,9 +58,9 @@ def reduce_of_size_one(i: HloInstruction, reduce: Reduce) -> HloInstruction | No
             return None
         w = Writer(i)
         gone = [d for d in reduce.dimensions if sizes[d] == 1]
-        left = [d for d in range(len(sizes)) if d not in gone]
-        inputs = [w.reshape(x, [sizes[d] for d in left]) for x in arrays_of(i)]
-        return again(i, inputs, [left.index(d) for d in real])
+        remaining = [d for d in range(len(sizes)) if d not in gone]
+        inputs = [w.reshape(x, [sizes[d] for d in remaining]) for x in arrays_of(i)]
+        return again(i, inputs, [remaining.index(d) for d in real])
     combine = combiner(i)
     if combine is None:
         return None
@@ -83,12 +83,12 @@ def reduce_of_transpose(i: HloInstruction, reduce: Reduce, transpose: Transpose)
     if moved != sorted(moved) and grouping(i.called_computations[0]) is not Grouping.FREE:
         return None
     reduced.sort()
-    kept = [d for place, d in enumerate(order) if place not in reduce.dimensions]
-    made = again(i, i.operands[0].operands, reduced)
-    if kept == sorted(kept):
-        return made
-    ranks = sorted(kept)
-    return Writer(i).op(Transpose(dimensions=tuple(ranks.index(d) for d in kept)), made)
+    free = [d for position, d in enumerate(order) if position not in reduce.dimensions]
+    reduction = again(i, i.operands[0].operands, reduced)
+    if free == sorted(free):
+        return reduction
+    ranks = sorted(free)
+    return Writer(i).op(Transpose(dimensions=tuple(ranks.index(d) for d in free)), reduction)
 
 
 @RULES.rewrites(Reduce, of=Reshape)
@@ -156,11 +156,11 @@ def _without_copies(
     if not extra or not copies:
         return None, 1
     w = Writer(i)
-    left = [d for d in range(spread.shape.rank) if d not in extra]
-    y = w.broadcast(x, [spread.shape.dimensions[d] for d in left], [left.index(d) for d in into])
-    rest = [left.index(d) for d in reduced if d in into]
-    if rest:
-        return again(i, [y], rest), copies
+    remaining = [d for d in range(spread.shape.rank) if d not in extra]
+    y = w.broadcast(x, [spread.shape.dimensions[d] for d in remaining], [remaining.index(d) for d in into])
+    reduced_left = [remaining.index(d) for d in reduced if d in into]
+    if reduced_left:
+        return again(i, [y], reduced_left), copies
     combine = combiner(i)
     assert combine is not None
     return w.op(combine, w.broadcast(v, i.shape.dimensions), y), copies
@@ -180,8 +180,8 @@ def reduce_twice(i: HloInstruction, reduce: Reduce, inner_reduce: Reduce) -> Hlo
         return None
     if kind.is_floating and not operation.idempotent and kind not in (F32, F64):
         return None
-    left = [d for d in range(inner.operands[0].shape.rank) if d not in inner_reduce.dimensions]
-    both = sorted([*inner_reduce.dimensions, *(left[d] for d in reduce.dimensions)])
+    remaining = [d for d in range(inner.operands[0].shape.rank) if d not in inner_reduce.dimensions]
+    both = sorted([*inner_reduce.dimensions, *(remaining[d] for d in reduce.dimensions)])
     return again(i, [inner.operands[0]], both)
 
 

@@ -36,26 +36,26 @@ def reshape_of_broadcast(i: HloInstruction, reshape: Reshape, broadcast: Broadca
     """``reshape(broadcast(x))`` → ``broadcast(reshape(x))`` where no group mixes repeated and other sizes."""
     (spread,) = i.operands
     (x,) = spread.operands
-    own = {d: n for n, d in enumerate(broadcast.dimensions) if spread.shape.dimensions[d] != 1}
+    nontrivial = {d: n for n, d in enumerate(broadcast.dimensions) if spread.shape.dimensions[d] != 1}
     groups = reshape_groups(spread.shape.dimensions, i.shape.dimensions)
     if groups is None:
         return None
-    kept: list[int] = []
+    dimensions_left: list[int] = []
     for before, after in groups:
-        mine = [d in own for d in before]
+        mine = [d in nontrivial for d in before]
         if all(mine):
-            kept.extend(after)
+            dimensions_left.extend(after)
         elif any(mine):
             return None
-    order = [own[d] for before, _ in groups for d in before if d in own]
-    splits = one_to_one([g for g in groups if g[0][0] in own]) is None
+    order = [nontrivial[d] for before, _ in groups for d in before if d in nontrivial]
+    splits = one_to_one([g for g in groups if g[0][0] in nontrivial]) is None
     if splits and order != sorted(order):
         return None
     w = Writer(i)
     if order != sorted(order):
-        kept = [kept[order.index(n)] for n in sorted(order)]
-    inner = w.reshape(x, [i.shape.dimensions[d] for d in kept])
-    return w.broadcast(inner, i.shape.dimensions, kept)
+        dimensions_left = [dimensions_left[order.index(n)] for n in sorted(order)]
+    inner = w.reshape(x, [i.shape.dimensions[d] for d in dimensions_left])
+    return w.broadcast(inner, i.shape.dimensions, dimensions_left)
 
 
 @RULES.rewrites(Reshape, of=Iota)
@@ -106,8 +106,8 @@ def transpose_of_broadcast(
 ) -> HloInstruction | None:
     """``transpose(broadcast(x))`` → ``broadcast(x)`` into the permuted dimensions."""
     (spread,) = i.operands
-    place = inverse(transpose.dimensions)
-    into = [place[d] for d in broadcast.dimensions]
+    positions = inverse(transpose.dimensions)
+    into = [positions[d] for d in broadcast.dimensions]
     return Writer(i).broadcast(spread.operands[0], i.shape.dimensions, into)
 
 
@@ -115,8 +115,8 @@ def transpose_of_broadcast(
 def transpose_of_iota(i: HloInstruction, transpose: Transpose, iota: Iota) -> HloInstruction | None:
     """``transpose(iota())`` → ``iota()`` along the permuted dimension."""
     dimension = iota.iota_dimension
-    place = inverse(transpose.dimensions)[dimension]
-    return Writer(i).op(Iota(iota_dimension=place), shape=i.shape)
+    position = inverse(transpose.dimensions)[dimension]
+    return Writer(i).op(Iota(iota_dimension=position), shape=i.shape)
 
 
 @RULES.rewrites(Transpose, of=Reshape)

@@ -117,8 +117,8 @@ def slice_of_transpose(i: HloInstruction, slice_: Slice, transpose: Transpose) -
         return None
     order = transpose.dimensions
     ranges = [whole(0)] * len(order)
-    for place, d in enumerate(order):
-        ranges[d] = slice_.slice[place]
+    for position, d in enumerate(order):
+        ranges[d] = slice_.slice[position]
     w = Writer(i)
     return w.op(Transpose(dimensions=order), w.op(Slice(slice=tuple(ranges)), moved.operands[0]))
 
@@ -147,11 +147,11 @@ def slice_of_reshape(i: HloInstruction, slice_: Slice, reshape: Reshape) -> HloI
         return None
     (x,) = inner.operands
     groups = reshape_groups(inner.shape.dimensions, x.shape.dimensions)
-    place = one_to_one(groups) if groups is not None else None
-    if place is None:
+    positions = one_to_one(groups) if groups is not None else None
+    if positions is None:
         return None
     ranges = [whole(size) for size in x.shape.dimensions]
-    for d, target in place.items():
+    for d, target in positions.items():
         ranges[target] = slice_.slice[d]
     w = Writer(i)
     return w.reshape(w.op(Slice(slice=tuple(ranges)), x), i.shape.dimensions)
@@ -191,8 +191,8 @@ def start_indices_one_by_one(
         w.reshape(w.op(Slice(slice=(SliceDimension(n, n + 1),)), indices[0]), ())
         for n in range(indices[0].shape.dimensions[0])
     ]
-    made = i.clone(w.module.unique_name(i.opcode), operands=[*i.operands[:first], *scalars])
-    return w.computation.add(made)
+    clone = i.clone(w.module.unique_name(i.opcode), operands=[*i.operands[:first], *scalars])
+    return w.computation.add(clone)
 
 
 @RULES.rewrites(DynamicSlice)

@@ -26,20 +26,20 @@ def tuple_of_elements(i: HloInstruction, tuple_: Tuple, first: GetTupleElement) 
     """
     if i.is_root or any(isinstance(user.operation, While) for user in i.users):
         return None
-    whole: HloInstruction | None = None
-    for place, operand in enumerate(i.operands):
-        if operand.operation != GetTupleElement(index=place):
+    source: HloInstruction | None = None
+    for position, operand in enumerate(i.operands):
+        if operand.operation != GetTupleElement(index=position):
             return None
-        if whole is not None and operand.operands[0] is not whole:
+        if source is not None and operand.operands[0] is not source:
             return None
-        whole = operand.operands[0]
+        source = operand.operands[0]
     if (
-        whole is None
-        or isinstance(whole.operation, (Parameter, While))
-        or len(whole.shape.tuple_shapes) != len(i.operands)
+        source is None
+        or isinstance(source.operation, (Parameter, While))
+        or len(source.shape.tuple_shapes) != len(i.operands)
     ):
         return None
-    return whole
+    return source
 
 
 @RULES.rewrites(OptimizationBarrier)

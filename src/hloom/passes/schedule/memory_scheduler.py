@@ -123,8 +123,8 @@ class _Liveness:
             self.held[i] = self._handed_on(i)
             return
         parts = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
-        given = i.operation.family is Family.STRUCTURE
-        self.made[i] = self.held[i] = tuple(_Value(0 if given else _bytes(s)) for s in parts)
+        is_structure = i.operation.family is Family.STRUCTURE
+        self.made[i] = self.held[i] = tuple(_Value(0 if is_structure else _bytes(s)) for s in parts)
         self.reads[i] = tuple(dict.fromkeys(v for o in i.operands for v in self.held[o] if v.size))
         for read in self.reads[i]:
             read.readers.add(i)
@@ -134,26 +134,26 @@ class _Liveness:
     def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
         """Return the values behind an alias; of a tuple element, if known, only the selected one."""
         if isinstance(i.operation, GetTupleElement):
-            (whole,) = i.operands
+            (operand,) = i.operands
             index = i.operation.index
-            if isinstance(whole.operation, Tuple):
-                return self.held[whole.operands[index]]
-            if whole in self.made:
-                return (self.made[whole][index],)
+            if isinstance(operand.operation, Tuple):
+                return self.held[operand.operands[index]]
+            if operand in self.made:
+                return (self.made[operand][index],)
         return tuple(dict.fromkeys(v for o in i.operands for v in self.held[o]))
 
     def peak(self, order: Sequence[HloInstruction]) -> int:
         """Return the peak memory of an order in bytes."""
         live = most = 0
-        left: dict[_Value, int] = {}
+        unread: dict[_Value, int] = {}
         for i in order:
             if i not in self.made:
                 continue
             live += sum(v.size for v in self.made[i])
             most = max(most, live + self.inner.get(i, 0))
             for read in self.reads[i]:
-                left[read] = left.get(read, len(read.readers)) - 1
-                if not left[read]:
+                unread[read] = unread.get(read, len(read.readers)) - 1
+                if not unread[read]:
                     live -= read.size
             live -= sum(v.size for v in self.made[i] if not v.readers)
         return most
@@ -161,12 +161,12 @@ class _Liveness:
     def greedy(self, *, everything: bool) -> list[HloInstruction]:
         """Return a greedy order by memory growth, or by post-order among growing instructions."""
         missing = {i: len(before) for i, before in self.predecessors.items()}
-        left = {value: len(value.readers) for values in self.made.values() for value in values}
+        unread = {value: len(value.readers) for values in self.made.values() for value in values}
         heap: list[tuple[int, int, HloInstruction]] = []
         order: dict[HloInstruction, None] = {}
 
         def cost(i: HloInstruction) -> int:
-            growth = self._growth(i, left)
+            growth = self._growth(i, unread)
             return growth if everything else min(growth, 1)
 
         def offer(i: HloInstruction) -> None:
@@ -181,8 +181,8 @@ class _Liveness:
                 continue
             order[i] = None
             for read in self.reads.get(i, ()):
-                left[read] -= 1
-                if left[read] == 1:
+                unread[read] -= 1
+                if unread[read] == 1:
                     for reader in read.readers:
                         if not missing[reader] and reader not in order:
                             offer(reader)

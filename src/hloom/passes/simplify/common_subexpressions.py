@@ -24,7 +24,7 @@ class CommonSubexpressionElimination:
         """Merge equal instructions of every computation."""
         changed = False
         for computation in module.computations:
-            known: dict[Hashable, HloInstruction] = {}
+            representatives: dict[Hashable, HloInstruction] = {}
             for instruction in computation.post_order():
                 if (
                     instruction.operation.distinct
@@ -38,7 +38,7 @@ class CommonSubexpressionElimination:
                     tuple(map(id, instruction.operands)),
                     tuple(map(id, instruction.called_computations)),
                 )
-                first = known.setdefault(key, instruction)
+                first = representatives.setdefault(key, instruction)
                 equal = first is not instruction and not instruction.control_successors
                 if equal and consume(f"%{instruction.name} by %{first.name}"):
                     instruction.replace_all_uses_with(first)

@@ -48,9 +48,9 @@ class ConditionalSimplifier:
 
     def simplify(self, i: HloInstruction) -> bool:
         """Simplify one conditional; return whether anything changed."""
-        chosen = known_branch(i)
-        if chosen is not None:
-            inline(i, chosen)
+        branch = known_branch(i)
+        if branch is not None:
+            inline(i, branch)
             return True
         if self.is_small(i):
             select(i)

@@ -104,9 +104,9 @@ def work_of(i: HloInstruction) -> int:
         return largest * _WORK_OF_ELEMENT["computed"]
     if family is Family.CONTRACTION:
         lhs, rhs = (o.shape.element_count for o in i.operands[:2])
-        made = i.shape.element_count
+        elements = i.shape.element_count
         return largest + (
-            made * rhs if isinstance(i.operation, Convolution) else math.isqrt(lhs * rhs * made)
+            elements * rhs if isinstance(i.operation, Convolution) else math.isqrt(lhs * rhs * elements)
         )
     window = math.prod(d.size for d in getattr(i.operation, "window", ()))
     return largest * max(window, 1) * _WORK_OF_ELEMENT["combined"]

@@ -34,15 +34,15 @@ class DeadCodeElimination:
 
 def called_from(entry: HloComputation) -> set[HloComputation]:
     """Return a computation and those it calls, directly or not."""
-    found = {entry}
+    reachable = {entry}
     waiting = [entry]
     while waiting:
         for instruction in waiting.pop().instructions:
             for computation in instruction.called_computations:
-                if computation not in found:
-                    found.add(computation)
+                if computation not in reachable:
+                    reachable.add(computation)
                     waiting.append(computation)
-    return found
+    return reachable
 
 
 def remove_dead(computation: HloComputation) -> bool:

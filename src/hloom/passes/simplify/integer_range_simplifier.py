@@ -41,15 +41,15 @@ def rules(ranges: IntegerRanges) -> RuleFamily:
         a, b = (ranges.of(o) for o in i.operands)
         if a is None or b is None:
             return None
-        known = _decided(compare.direction, a, b)
-        return None if known is None else Writer(i).full(known, i.shape)
+        decided = _decided(compare.direction, a, b)
+        return None if decided is None else Writer(i).full(decided, i.shape)
 
     @family.rewrites(Maximum, Minimum, Clamp)
     def bound_that_holds(i: HloInstruction, operation: Maximum | Minimum | Clamp) -> HloInstruction | None:
         """``maximum(x, y)`` → ``x`` where no y is larger, ``clamp(lo, x, hi)`` → ``x`` of x between."""
-        found = [ranges.of(o) for o in i.operands]
-        r = [x for x in found if x is not None]
-        if len(r) != len(found):
+        ranges_of_operands = [ranges.of(o) for o in i.operands]
+        r = [x for x in ranges_of_operands if x is not None]
+        if len(r) != len(ranges_of_operands):
             return None
         if isinstance(operation, Clamp):
             return i.operands[1] if r[0][1] <= r[1][0] and r[1][1] <= r[2][0] else None

@@ -32,8 +32,8 @@ class IntegerRanges:
             count = trip_count(loop) if loop is not None else None
             if loop is None or count is None:
                 continue
-            for whole, found in ((loop.state, count.in_body), (loop.tested, count.in_condition)):
-                self.known.update(dict.fromkeys(picks(whole, count.element), found))
+            for state, counter_range in ((loop.state, count.in_body), (loop.tested, count.in_condition)):
+                self.known.update(dict.fromkeys(picks(state, count.element), counter_range))
 
     def of(self, i: HloInstruction, depth: int = _DEPTH) -> Range | None:
         """Return the range of all elements of an integer or pred array; None for other types."""
@@ -41,11 +41,11 @@ class IntegerRanges:
         if not (kind.is_integer or kind.is_predicate):
             return None
         if i not in self.known:
-            whole = int(kind.limits[0]), int(kind.limits[1])
-            found = self._found(i, depth - 1) if depth else None
-            if found is None or not (whole[0] <= found[0] and found[1] <= whole[1]):
-                found = whole
-            self.known[i] = found
+            full = int(kind.limits[0]), int(kind.limits[1])
+            derived = self._found(i, depth - 1) if depth else None
+            if derived is None or not (full[0] <= derived[0] and derived[1] <= full[1]):
+                derived = full
+            self.known[i] = derived
         return self.known[i]
 
     def _found(self, i: HloInstruction, depth: int) -> Range | None:
@@ -59,20 +59,20 @@ class IntegerRanges:
                 sources: Sequence[int] = range(2) if operation.element_sources(2) else ()
             case operation:
                 ranges = [self.of(o, depth) for o in i.operands if o.shape.is_array]
-                known = [r for r in ranges if r is not None]
-                if known and len(known) == len(ranges):
-                    found = operation.value_range(i.shape.element_type, *known)
-                    if found is not None:
-                        return found
+                bounded = [r for r in ranges if r is not None]
+                if bounded and len(bounded) == len(ranges):
+                    derived = operation.value_range(i.shape.element_type, *bounded)
+                    if derived is not None:
+                        return derived
                 sources = operation.element_sources(len(i.operands))
         return _union([self.of(i.operands[n], depth) for n in sources])
 
 
 def _union(ranges: Sequence[Range | None]) -> Range | None:
-    known = [r for r in ranges if r is not None]
-    if not known or len(known) < len(ranges):
+    bounded = [r for r in ranges if r is not None]
+    if not bounded or len(bounded) < len(ranges):
         return None
-    return min(low for low, _ in known), max(high for _, high in known)
+    return min(low for low, _ in bounded), max(high for _, high in bounded)
 
 
 def _of_constant(i: HloInstruction) -> Range | None:

@@ -95,8 +95,8 @@ def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
     lanes, columns = 64 // storage_bytes(convolution.kind), convolution.phases[0].columns
     if columns * 2 > lanes:
         return convolution
-    chosen = across_groups(convolution, lanes) or across_depth(convolution, lanes)
-    return chosen or across_depth(convolution, lanes // 2) or (convolution if columns > 1 else None)
+    plan = across_groups(convolution, lanes) or across_depth(convolution, lanes)
+    return plan or across_depth(convolution, lanes // 2) or (convolution if columns > 1 else None)
 
 
 def can_end_in_more(i: HloInstruction) -> bool:

@@ -29,16 +29,16 @@ def emit_pack_depth(
         group.value = loop.index
         limit = f.constant(I64, taps[0].trips if taps else 0)
         with outer_loops(f, taps, f.constant(I64, 0), limit):
-            place = Index.of(group) * sum(axis.w_position for axis in phase.axes)
+            position = Index.of(group) * sum(axis.w_position for axis in phase.axes)
             offset = Index.of(group) * (group_elements * size)
             for variable, n in zip(taps, tap_axes(phase), strict=True):
-                place = place + Index.of(variable) * phase.axes[n].w_tap
+                position = position + Index.of(variable) * phase.axes[n].w_tap
                 offset = offset + Index.of(variable) * (strides[n] * size)
             row = f.offset(target, e.index_value(offset))
             lane = Variable(tiling.lanes, "c")
             lane.is_lane, lane.value = True, f.constant(I64, 0)
             for column in range(phase.columns):
-                at = place + Index.of(lane) * convolution.w_feature + column * phase.w_column
+                at = position + Index.of(lane) * convolution.w_feature + column * phase.w_column
                 with e.scope():
                     value = converted(e.load(view, (at,)), convolution.w_type, convolution.kind)
                 store_vector(f, value, f.offset(row, column * tiling.lanes * size))
@@ -58,13 +58,13 @@ class DepthTiles(Tiles):
         kernels = [
             load_vector(f, f.offset(w, v * vector), self.kind, tiling.lanes) for v in range(tiling.vectors)
         ]
-        made = list(sums)
+        updated = list(sums)
         for r in rows:
             base = load_vector(f, f.offset(x, r * stride), self.kind, tiling.lanes)
             for v, kernel in enumerate(kernels):
-                place = r * tiling.vectors + v
-                made[place] = multiply_add(e, self.kind, base, kernel, sums[place])
-        return made
+                number = r * tiling.vectors + v
+                updated[number] = multiply_add(e, self.kind, base, kernel, sums[number])
+        return updated
 
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
         """Reduce across lanes, and store the results one by one."""

@@ -53,15 +53,15 @@ class GroupTiles(Tiles):
         """Emit full vectors, or the last ones with masked loads."""
         line = self.x
         self.x = self.f.offset(line, panel * (self.tiling.vectors * self.loaded * self.size))
-        rest = self.phase.columns % self.tiling.panel
-        if not rest:
+        remainder = self.phase.columns % self.tiling.panel
+        if not remainder:
             super().run(panel)
             return
-        whole = self.phase.columns // self.tiling.panel
-        with self.f.when(panel.compare("slt", whole)):
+        panels = self.phase.columns // self.tiling.panel
+        with self.f.when(panel.compare("slt", panels)):
             super().run(panel)
-        with self.f.when(panel.compare("eq", whole)):
-            there = rest // self.convolution.repeat * self.depth
+        with self.f.when(panel.compare("eq", panels)):
+            there = remainder // self.convolution.repeat * self.depth
             self.inside = [there - v * self.loaded for v in range(self.tiling.vectors)]
             super().run(panel)
             self.inside = None
@@ -84,7 +84,7 @@ class GroupTiles(Tiles):
         """Emit one tap, or all taps along the row: vectors of the base times vectors of the kernel."""
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
-        made = list(sums)
+        updated = list(sums)
         step, jump = 0, 0
         pairs = [(r, 0) for r in rows]
         if self.written_out:
@@ -99,12 +99,12 @@ class GroupTiles(Tiles):
                     bases[at, v] = self._load(f.offset(x, at), v)
                 for c in range(self.depth):
                     if (tap, c, v) not in kernels:
-                        place = tap * jump + c * self.feature_step + v * tiling.lanes * self.size
-                        kernels[tap, c, v] = load_vector(f, f.offset(w, place), self.kind, tiling.lanes)
+                        offset = tap * jump + c * self.feature_step + v * tiling.lanes * self.size
+                        kernels[tap, c, v] = load_vector(f, f.offset(w, offset), self.kind, tiling.lanes)
                     a = from_storage(self._lanes(bases[at, v], c), self.kind)
                     number = r * tiling.vectors + v
-                    made[number] = multiply_add(e, self.kind, a, kernels[tap, c, v], made[number])
-        return made
+                    updated[number] = multiply_add(e, self.kind, a, kernels[tap, c, v], updated[number])
+        return updated
 
     def _load(self, place: Value, vector: int) -> Value:
         """Load the features of a vector's groups in memory order."""

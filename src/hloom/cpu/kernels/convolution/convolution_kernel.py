@@ -117,10 +117,10 @@ class Tiles:
         self.first_part = part.compare("eq", 0)
         for n, step in ((split.axis, split.step), *((n, 1) for n in reversed(split.singles))):
             count = -(-self.phase.axes[n].taps // step)
-            rest = part.unsigned_divide(count) if count > 1 else part
-            low = (part - rest * count) * step if count > 1 else f.constant(I64, 0)
+            remainder = part.unsigned_divide(count) if count > 1 else part
+            low = (part - remainder * count) * step if count > 1 else f.constant(I64, 0)
             self.parts[n] = low, f.intrinsic("smin", low + step, f.constant(I64, self.phase.axes[n].taps))
-            part = rest
+            part = remainder
 
     def item(self, item: Value, x: Value, w: Value) -> None:
         """Emit one panel of one line, or of a segment of it."""
@@ -129,9 +129,9 @@ class Tiles:
         zero = self.f.constant(I64, 0)
         self.piece = zero
         if pieces > 1:
-            whole = item.unsigned_divide(pieces)
-            self.piece = item - whole * pieces
-            item = whole
+            quotient = item.unsigned_divide(pieces)
+            self.piece = item - quotient * pieces
+            item = quotient
         if panels == 1:
             line, panel = item, zero
         elif lines == 1:
@@ -148,7 +148,7 @@ class Tiles:
     def enter(self, line: Value, x: Value, w: Value) -> None:
         """Start a line: decode its number into positions, and find the taps inside the base."""
         f = self.f
-        rest = line
+        remainder = line
         numbers = [n for n in range(len(self.phase.axes)) if n != self.tiling.row]
         for n in reversed(numbers):
             axis = self.phase.axes[n]
@@ -157,16 +157,18 @@ class Tiles:
                 self.positions[n], self.ranges[n] = Index(0), (inside.start, inside.stop)
                 continue
             last = all(self.phase.axes[k].positions == 1 for k in numbers if k < n)
-            quotient = rest if last else rest.unsigned_divide(axis.positions)
+            quotient = remainder if last else remainder.unsigned_divide(axis.positions)
             variable = Variable(axis.positions, "p")
-            variable.value = rest if last else rest - quotient * axis.positions
-            rest = quotient
+            variable.value = remainder if last else remainder - quotient * axis.positions
+            remainder = quotient
             self.positions[n] = Index.of(variable)
             self.ranges[n] = axis.tap_range(variable.value)
             x = f.offset(x, variable.value * (axis.x_position * self.size))
             if axis.w_position:
-                whole = self.tiling.panels(self.phase) * self.panel_bytes
-                w = f.offset(w, variable.value * (whole if self.packed else axis.w_position * self.size))
+                phase_bytes = self.tiling.panels(self.phase) * self.panel_bytes
+                w = f.offset(
+                    w, variable.value * (phase_bytes if self.packed else axis.w_position * self.size)
+                )
         for n, (low, high) in self.parts.items():
             first, last_tap = self.ranges[n]
             self.ranges[n] = (
@@ -208,12 +210,12 @@ class Tiles:
             for start, count in others:
                 self._border_tile(start, count)
             return
-        rest = axis.positions % rows
-        with f.loop(0, (axis.positions - rest - (high - low)) // rows) as tile:
+        remainder = axis.positions % rows
+        with f.loop(0, (axis.positions - remainder - (high - low)) // rows) as tile:
             row = tile.index * rows
             self._selecting_tile(row.compare("slt", low).select(row, row + (high - low)), rows)
-        if rest:
-            self._selecting_tile(f.constant(I64, axis.positions - rest), rest)
+        if remainder:
+            self._selecting_tile(f.constant(I64, axis.positions - remainder), remainder)
 
     def _selecting_tile(self, row: Value, rows: int) -> None:
         """Emit a tile that adds each tap's products to those rows at which the tap is inside the base."""
@@ -230,10 +232,10 @@ class Tiles:
             x, w = f.offset(base, tap.index * x_step), f.offset(self.w_panel, tap.index * w_step)
             new = self._nest(loops, x, w, old, range(rows), axis.x_position * self.size)
             inside = [tap.index.compare("sge", low) & tap.index.compare("slt", high) for low, high in ranges]
-            chosen = [
+            selected = [
                 e.choose(inside[n // self.tiling.vectors], a, b) for n, (a, b) in enumerate(zip(new, old))
             ]
-            tap.next(*flatten(chosen))
+            tap.next(*flatten(selected))
         self._write_tile(unflatten(tap.values, sums), row, rows)
 
     def _border_tile(self, row: int, count: int) -> None:
@@ -282,7 +284,7 @@ class Tiles:
 
     def _loops(self, taps: tuple[int, int] | None, *, without_rows: bool = False) -> Loops:
         """Return the loops over taps, of all axes or all but the rows', merged where they are contiguous."""
-        found: Loops = []
+        bounds: Loops = []
         inner_taps = 1
         for n in reversed(self.loop_axes):
             if without_rows and n == self.tiling.row:
@@ -290,17 +292,17 @@ class Tiles:
             axis = self.phase.axes[n]
             low, high = self.ranges[n] if n != self.tiling.row else taps or (0, axis.taps)
             x, w = axis.x_tap * self.size, (self.strides[n] if self.packed else axis.w_tap) * self.size
-            if found:
-                inner_low, inner_high, inner_x, inner_w = found[-1]
+            if bounds:
+                inner_low, inner_high, inner_x, inner_w = bounds[-1]
                 follows = x == inner_x * inner_taps and w == inner_w * inner_taps
                 if follows and inner_low == 0 and inner_high == inner_taps:
                     merged_low = low * inner_taps
-                    found[-1] = merged_low, high * inner_taps, inner_x, inner_w
+                    bounds[-1] = merged_low, high * inner_taps, inner_x, inner_w
                     inner_taps *= axis.taps
                     continue
-            found.append((low, high, x, w))
+            bounds.append((low, high, x, w))
             inner_taps = axis.taps
-        return list(reversed(found))
+        return list(reversed(bounds))
 
     def _nest(
         self, loops: Loops, x: Value, w: Value, sums: list[Element], rows: range, stride: int
@@ -309,18 +311,18 @@ class Tiles:
         f = self.f
         if not loops:
             return self._step(x, w, sums, rows, stride)
-        (low, high, x_step, w_step), *rest = loops
+        (low, high, x_step, w_step), *inner = loops
         taps = range(low, high) if isinstance(low, int) and isinstance(high, int) else None
-        if taps is not None and (len(taps) == 1 or (not rest and len(taps) <= WRITTEN_OUT)):
+        if taps is not None and (len(taps) == 1 or (not inner and len(taps) <= WRITTEN_OUT)):
             for tap in taps:
                 at = f.offset(x, tap * x_step), f.offset(w, tap * w_step)
-                sums = self._nest(rest, *at, sums, rows, stride)
+                sums = self._nest(inner, *at, sums, rows, stride)
             return sums
         x, w = f.offset(x, low * x_step), f.offset(w, low * w_step)
         with f.loop(low, high, 1, [x, w, *flatten(sums)]) as loop:
             x, w, *values = loop.values
-            made = self._nest(rest, x, w, unflatten(values, sums), rows, stride)
-            loop.next(f.offset(x, x_step), f.offset(w, w_step), *flatten(made))
+            inner_sums = self._nest(inner, x, w, unflatten(values, sums), rows, stride)
+            loop.next(f.offset(x, x_step), f.offset(w, w_step), *flatten(inner_sums))
         return unflatten(loop.values[2:], sums)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
@@ -329,13 +331,13 @@ class Tiles:
         e = Elements(f, tiling.lanes, {})
         vector = tiling.lanes * self.size
         b = [load_vector(f, f.offset(w, v * vector), self.kind, tiling.lanes) for v in range(tiling.vectors)]
-        made = list(sums)
+        updated = list(sums)
         for r in rows:
             a = _broadcast(f, f.offset(x, r * stride), self.kind, tiling.lanes)
             for v in range(tiling.vectors):
-                place = r * tiling.vectors + v
-                made[place] = multiply_add(e, self.kind, a, b[v], sums[place])
-        return made
+                number = r * tiling.vectors + v
+                updated[number] = multiply_add(e, self.kind, a, b[v], sums[number])
+        return updated
 
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
         """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
@@ -349,8 +351,8 @@ class Tiles:
         for number, value in enumerate(sums):
             store_vector(f, value, f.offset(self.scratch, number * vector))
         with f.loop(0, rows) as line, f.loop(0, tiling.vectors) as column:
-            place = f.offset(self.scratch, (line.index * tiling.vectors + column.index) * vector)
-            value = load_vector(f, place, self.kind, tiling.lanes)
+            address = f.offset(self.scratch, (line.index * tiling.vectors + column.index) * vector)
+            value = load_vector(f, address, self.kind, tiling.lanes)
             self._write_vector(
                 value, row + line.index, self.panel * tiling.panel + column.index * tiling.lanes
             )

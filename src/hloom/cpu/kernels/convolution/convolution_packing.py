@@ -34,10 +34,10 @@ def emit_pack_kernel(
         taps = [Variable(phase.axes[n].taps, "t") for n in tap_axes(phase)]
         limit = f.constant(I64, taps[0].trips if taps else 0)
         with outer_loops(f, taps, f.constant(I64, 0), limit):
-            place = Index(0)
+            position = Index(0)
             offset = Index(0)
             for variable, n in zip(taps, tap_axes(phase), strict=True):
-                place = place + Index.of(variable) * phase.axes[n].w_tap
+                position = position + Index.of(variable) * phase.axes[n].w_tap
                 offset = offset + Index.of(variable) * (strides[n] * size)
             row = f.offset(out, e.index_value(offset))
             for vector in range(tiling.vectors):
@@ -47,7 +47,7 @@ def emit_pack_kernel(
                 mask = inside if phase.columns % tiling.panel else None
                 with e.scope(), e.masked(mask):
                     view = View(base, convolution.w_type, (UNKNOWN_EXTENT,))
-                    loaded = e.load(view, (place + Index.of(column) * phase.w_column,))
+                    loaded = e.load(view, (position + Index.of(column) * phase.w_column,))
                 value = converted(loaded, convolution.w_type, convolution.kind)
                 if mask is not None:
                     value = e.choose(mask, value, constant(f, convolution.kind, 0, tiling.lanes))

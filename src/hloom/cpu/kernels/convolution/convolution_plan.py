@@ -83,14 +83,14 @@ class Axis:
         if not self.bounded:
             return 0, self.taps
         f = position.function
-        place = position * self.step
-        first = f.intrinsic("smax", f.constant(place.type, self.low) - place, f.constant(place.type, 0))
-        past = f.constant(place.type, self.size - 1 + self.low + self.dilation) - place
-        past = f.intrinsic("smax", past, f.constant(place.type, 0))
+        offset = position * self.step
+        first = f.intrinsic("smax", f.constant(offset.type, self.low) - offset, f.constant(offset.type, 0))
+        past = f.constant(offset.type, self.size - 1 + self.low + self.dilation) - offset
+        past = f.intrinsic("smax", past, f.constant(offset.type, 0))
         if self.dilation > 1:
             first = (first + (self.dilation - 1)).unsigned_divide(self.dilation)
             past = past.unsigned_divide(self.dilation)
-        return first, f.intrinsic("smin", past, f.constant(place.type, self.taps))
+        return first, f.intrinsic("smin", past, f.constant(offset.type, self.taps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +126,17 @@ class StridePhase:
 
     def indices(self, e: Elements, positions: Sequence[Index], column: Index) -> Indices:
         """Return the result index of a column at given positions of all axes."""
-        found = [Index(0)] * self.rank
+        input_indices = [Index(0)] * self.rank
         for axis, position in zip(self.axes, positions, strict=True):
             if len(axis.targets) == 1:
                 ((dimension, _),) = axis.targets
-                found[dimension] = found[dimension] + position * axis.scale + axis.offset
+                input_indices[dimension] = input_indices[dimension] + position * axis.scale + axis.offset
             elif axis.targets:
                 parts = e.divided(position, tuple(size for _, size in axis.targets))
                 for (dimension, _), part in zip(axis.targets, parts, strict=True):
-                    found[dimension] = part
-        found[self.feature] = found[self.feature] + column
-        return tuple(found)
+                    input_indices[dimension] = part
+        input_indices[self.feature] = input_indices[self.feature] + column
+        return tuple(input_indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +230,10 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
         )
     ]
     phases: list[StridePhase] = []
-    for chosen in itertools.product(*choices):
-        axes = [*fixed, *(axis for axis, _, _ in chosen)]
+    for choice in itertools.product(*choices):
+        axes = [*fixed, *(axis for axis, _, _ in choice)]
         real = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
-        x_offset, w_offset = sum(x for _, x, _ in chosen), sum(w for _, _, w in chosen)
+        x_offset, w_offset = sum(x for _, x, _ in choice), sum(w for _, _, w in choice)
         phases.append(
             StridePhase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank)
         )
@@ -337,21 +337,21 @@ def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
 
 def _merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """Merge axes of one tap whose positions are contiguous in the base and in the result."""
-    kept: list[Axis] = []
+    merged: list[Axis] = []
     for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):
-        inner = kept[-1] if kept else None
+        inner = merged[-1] if merged else None
         if inner is not None and _mergeable(axis) and _mergeable(inner):
             follows = axis.x_position == inner.x_position * inner.positions
             neighbours = axis.targets[-1][0] + 1 == inner.targets[0][0]
             if follows and neighbours:
                 positions, targets = axis.positions * inner.positions, (*axis.targets, *inner.targets)
-                kept[-1] = replace(
+                merged[-1] = replace(
                     inner, positions=positions, targets=targets, step=0, dilation=0, low=0, size=1,
                     padded=False,
                 )  # fmt: skip
                 continue
-        kept.append(axis)
-    return tuple(reversed(kept))
+        merged.append(axis)
+    return tuple(reversed(merged))
 
 
 def _mergeable(axis: Axis) -> bool:

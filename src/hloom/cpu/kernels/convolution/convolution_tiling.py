@@ -115,9 +115,11 @@ def tiling_of(
     for vectors in range(1, min(4, columns) + 1):
         most = accumulators(convolution, lanes, vectors, target) // vectors
         for rows in range(1, min(positions, most) + 1):
-            whole, rest = divmod(positions, rows)
-            cost = whole * cycles(rows, vectors) + (cycles(rest, vectors) if rest else 0)
-            cost *= -(-columns // vectors) * (1.02 if rest else 1.0) * (1.01 if rows * vectors > 24 else 1.0)
+            full_tiles, remainder = divmod(positions, rows)
+            cost = full_tiles * cycles(rows, vectors) + (cycles(remainder, vectors) if remainder else 0)
+            cost *= (
+                -(-columns // vectors) * (1.02 if remainder else 1.0) * (1.01 if rows * vectors > 24 else 1.0)
+            )
             if convolution.repeat and vectors == 1:
                 cost *= 1.02  # several vectors load longer contiguous runs of the base
             if best is None or cost < best[0]:
@@ -204,14 +206,14 @@ def _split(phase: StridePhase, tiling: ConvolutionTiling, size: int) -> Split | 
 
 def row_axis(phase: StridePhase) -> int:
     """Return the axis of the rows of tiles: few border positions and a small stride in the base."""
-    best, found = (False, -1, 0), -1
+    best, best_rows = (False, -1, 0), -1
     for number, axis in enumerate(phase.axes):
         few = has_few_borders(axis)
         if axis.positions > 1 and not axis.w_position and (few or axis.padded):
             score = (few, min(axis.positions, 6), -abs(axis.x_position))
-            if found < 0 or score > best:
-                best, found = score, number
-    return found
+            if best_rows < 0 or score > best:
+                best, best_rows = score, number
+    return best_rows
 
 
 def has_few_borders(axis: Axis) -> bool:

@@ -110,17 +110,17 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     rhs_kept = _others(rhs.rank, rhs_batch, rhs_contracting)
     views = [read_through(o) if inside else Strided(o, 0, row_major_strides(o.shape.dimensions))
              for o in dot.operands]  # fmt: skip
-    left, right = views
-    if left is None or right is None:
+    lhs_view, right = views
+    if lhs_view is None or right is None:
         return None
-    m = _merged(lhs.dimensions, left.strides, lhs_kept)
+    m = _merged(lhs.dimensions, lhs_view.strides, lhs_kept)
     n = _merged(rhs.dimensions, right.strides, rhs_kept)
     contracting = sorted(zip(lhs_contracting, rhs_contracting, strict=True))
-    a_k = _merged(lhs.dimensions, left.strides, [a for a, _ in contracting])
+    a_k = _merged(lhs.dimensions, lhs_view.strides, [a for a, _ in contracting])
     b_k = _merged(rhs.dimensions, right.strides, [b for _, b in contracting])
     if m is None or n is None or a_k is None or b_k is None:
         return None
-    a = Matrix(tuple(left.strides[d] for d in lhs_batch), m[1], a_k[1], left.offset)
+    a = Matrix(tuple(lhs_view.strides[d] for d in lhs_batch), m[1], a_k[1], lhs_view.offset)
     b = Matrix(tuple(right.strides[d] for d in rhs_batch), b_k[1], n[1], right.offset)
     batch = tuple(lhs.dimensions[d] for d in lhs_batch)
     kind = sum_type(dot.shape.element_type)
@@ -166,11 +166,11 @@ def batch_base(
     if gemm.batches == 1:
         return base
     offset = f.constant(I64, 0)
-    rest = batch
+    remainder = batch
     for size, stride in zip(reversed(gemm.batch), reversed(matrix.batch), strict=True):
-        quotient = rest.unsigned_divide(size)
-        offset = offset + (rest - quotient * size) * stride
-        rest = quotient
+        quotient = remainder.unsigned_divide(size)
+        offset = offset + (remainder - quotient * size) * stride
+        remainder = quotient
     return f.offset(base, offset * storage_bytes(kind))
 
 

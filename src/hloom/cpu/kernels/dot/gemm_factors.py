@@ -220,7 +220,7 @@ class _Grouped(ABC):
                 x.shuffle(range(2 * width), y) for x, y in zip(current[::2], current[1::2], strict=True)
             ]
         group = len(values)
-        order = [place // group + place % group * lanes for place in range(lanes * group)]
+        order = [lane // group + lane % group * lanes for lane in range(lanes * group)]
         (joined,) = current
         Function.of(joined).store(joined.shuffle(order), pointer)
 

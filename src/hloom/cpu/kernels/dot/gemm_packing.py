@@ -78,8 +78,10 @@ class PanelPacker:
     def rows(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
         """Pack some steps of all panels, with vectors along the columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        whole = gemm.n // plan.panel
-        last = f.intrinsic("smin", f.constant(I64, plan.panels), whole - first.unsigned_divide(plan.panel))
+        full_panels = gemm.n // plan.panel
+        last = f.intrinsic(
+            "smin", f.constant(I64, plan.panels), full_panels - first.unsigned_divide(plan.panel)
+        )
         with f.loop(0, last) as panel, f.loop(low, high) as step:
             for vector in range(plan.vectors):
                 self.vector(base, panels, first, panel.index, step.index, vector, masked=False)
@@ -133,26 +135,28 @@ class PanelPacker:
         target = f.offset(self.place(panels, panel, f.constant(I64, 0), 0),
                           vector * (lanes * plan.factors.unit_bytes))  # fmt: skip
         wide = lanes * plan.factors.group
-        whole = gemm.k // wide
+        full_steps = gemm.k // wide
         with f.when(start.compare("slt", gemm.n)):
-            with f.loop(0, whole * lanes, lanes) as loop:
+            with f.loop(0, full_steps * lanes, lanes) as loop:
                 self.square(columns, loop.index, target, lanes)
             if gemm.k % wide:
-                self.square(columns, f.constant(I64, whole * lanes), target, plan.steps - whole * lanes)
+                self.square(
+                    columns, f.constant(I64, full_steps * lanes), target, plan.steps - full_steps * lanes
+                )
 
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
         """Pack some steps of a vector of columns."""
         f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
         e = Elements(f, plan.lanes * group, {})
-        place = Variable(gemm.k, "k", step * group if group > 1 else step)
-        place.is_lane = True
+        step_variable = Variable(gemm.k, "k", step * group if group > 1 else step)
+        step_variable.is_lane = True
         mask = None
         if count < plan.lanes or gemm.k % group:
-            mask = e.index_value(Index.of(place)).compare("slt", gemm.k)
+            mask = e.index_value(Index.of(step_variable)).compare("slt", gemm.k)
         loaded: list[Element] = []
         for column in columns:
             with e.scope(), e.masked(mask):
-                value = load_at(e, column, Index.of(place), self.kind)
+                value = load_at(e, column, Index.of(step_variable), self.kind)
             loaded.append(plan.factors.pack_units(value, gemm.b_type))
         for lane, value in enumerate(transposed_factors(loaded)[:count]):
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
@@ -165,13 +169,13 @@ class PanelPacker:
             first = f.offset(panels, panel.index * plan.panel_bytes)
             zeros = [f.constant(sums, 0)] * plan.vectors
             with f.loop(0, plan.steps, 1, zeros) as step:
-                made: list[Value] = []
+                vectors: list[Value] = []
                 for vector, total in enumerate(step.values):
-                    place = self.place(first, f.constant(I64, 0), step.index, vector)
-                    factors = plan.factors.load(f, place, plan.lanes)
+                    address = self.place(first, f.constant(I64, 0), step.index, vector)
+                    factors = plan.factors.load(f, address, plan.lanes)
                     assert isinstance(factors, Value)
-                    made.append(plan.factors.sum_up(self.e, factors, total))
-                step.next(*made)
+                    vectors.append(plan.factors.sum_up(self.e, factors, total))
+                step.next(*vectors)
             for vector, total in enumerate(step.values):
                 f.store(total, f.offset(first, vector * plan.lanes, sums.scalar))
 
@@ -227,20 +231,20 @@ class RowPacker:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         low, high = step * group, f.intrinsic("smin", (step + count) * group, f.constant(I64, gemm.k))
-        line, place = Variable(gemm.m, "m"), Variable(gemm.k, "k")
-        place.is_lane = True
+        line, depth = Variable(gemm.m, "m"), Variable(gemm.k, "k")
+        depth.is_lane = True
         even = gemm.k % self.lanes == 0 and plan.depth * group % self.lanes == 0
         with f.loop(row, end) as rows:
             line.value = rows.index
             target = f.offset(self.target, (rows.index - row) * self.row)
             with f.loop(low, high, self.lanes) as loop, self.e.scope():
-                place.value = loop.index
+                depth.value = loop.index
                 mask = (
                     None
                     if even
-                    else self.e.index_value(Index.of(place)).compare("slt", high.splat(self.lanes))
+                    else self.e.index_value(Index.of(depth)).compare("slt", high.splat(self.lanes))
                 )
-                index = Index.of(line) * gemm.a.row + Index.of(place) * gemm.a.column
+                index = Index.of(line) * gemm.a.row + Index.of(depth) * gemm.a.column
                 with self.e.masked(mask):
                     value = load_at(self.e, base, index, self.kind)
                 offset = (loop.index - low) * plan.factors.unit_bytes
@@ -253,7 +257,7 @@ class RowPacker:
         """Pack vectors along the rows."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
-        line, place = Variable(gemm.m, "m"), Variable(gemm.k, "k")
+        line, depth = Variable(gemm.m, "m"), Variable(gemm.k, "k")
         line.is_lane = True
         with f.loop(0, count) as loop, f.loop(row, end, self.lanes) as rows, self.e.scope():
             line.value = rows.index
@@ -263,12 +267,12 @@ class RowPacker:
                 mask = self.e.index_value(Index.of(line)).compare("slt", gemm.m)
             values: list[Element] = []
             for member in range(group):
-                place.value = (step + loop.index) * group + member
+                depth.value = (step + loop.index) * group + member
                 inside = mask
                 if gemm.k % group:
-                    within = place.value.compare("slt", gemm.k).splat(self.lanes)
+                    within = depth.value.compare("slt", gemm.k).splat(self.lanes)
                     inside = within if mask is None else mask & within
-                index = Index.of(line) * gemm.a.row + Index.of(place) * gemm.a.column
+                index = Index.of(line) * gemm.a.row + Index.of(depth) * gemm.a.column
                 with self.e.masked(inside):
                     values.append(load_at(self.e, base, index, self.kind))
             offset = loop.index * self.step + (rows.index - row) * self.row

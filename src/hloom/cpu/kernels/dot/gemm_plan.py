@@ -238,8 +238,8 @@ class _Planner:
             most = min(most, STACK_BYTES // ((depth + 16) * self.factors.unit_bytes))
         if not pack_a and depth * self.factors.group >= gemm.k:
             most = max(self.rows, (1 << 18) // (gemm.k * storage_bytes(gemm.a_type)))
-        wanted = -(-gemm.m * gemm.batches // TASKS)
-        height = max(self.rows, min(most, wanted))
+        rows_wanted = -(-gemm.m * gemm.batches // TASKS)
+        height = max(self.rows, min(most, rows_wanted))
         return min(-(-height // self.rows) * self.rows, -(-gemm.m // self.rows) * self.rows)
 
     def width(self, group: int, height: int) -> int:

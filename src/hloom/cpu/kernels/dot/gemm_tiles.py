@@ -64,15 +64,15 @@ class _Product:
         limit = f.intrinsic("smin", first + plan.group, f.constant(I64, gemm.n))
         with f.loop(self.begin, self.end) as loop:
             batch = loop.index.unsigned_divide(of_batch) if gemm.batches > 1 else f.constant(I64, 0)
-            rest = loop.index - batch * of_batch if gemm.batches > 1 else loop.index
-            line = rest.unsigned_divide(plan.column_tasks) if plan.column_tasks > 1 else rest
+            remainder = loop.index - batch * of_batch if gemm.batches > 1 else loop.index
+            line = remainder.unsigned_divide(plan.column_tasks) if plan.column_tasks > 1 else remainder
             self.batch.value = batch
             self.row = line * plan.height
             self.row_end = f.intrinsic("smin", self.row + plan.height, f.constant(I64, gemm.m))
             self.first = first
             self.column, self.column_end = first, limit
             if plan.column_tasks > 1:
-                self.column = first + (rest - line * plan.column_tasks) * plan.width
+                self.column = first + (remainder - line * plan.column_tasks) * plan.width
                 self.column_end = f.intrinsic("smin", self.column + plan.width, limit)
             self.a_base = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
             self.b_base = self.b_matrix(batch)
@@ -100,8 +100,8 @@ class _Product:
             self.block(f.constant(I64, 0), f.constant(I64, plan.steps))
             return
         with f.loop(0, plan.steps, plan.depth) as loop:
-            left = f.constant(I64, plan.steps) - loop.index
-            self.block(loop.index, f.intrinsic("smin", left, f.constant(I64, plan.depth)))
+            steps_left = f.constant(I64, plan.steps) - loop.index
+            self.block(loop.index, f.intrinsic("smin", steps_left, f.constant(I64, plan.depth)))
 
     def block(self, step: Value, count: Value) -> None:
         """Emit one block along k of all tiles of a task."""
@@ -109,31 +109,37 @@ class _Product:
         self.step, self.count = step, count
         if self.rows is not None:
             self.rows.run(self.a_base, self.row, self.row_end, step, count)
-        rest = gemm.m % plan.rows
-        whole = f.intrinsic("smin", self.row_end, f.constant(I64, gemm.m - rest)) if rest else self.row_end
+        remainder = gemm.m % plan.rows
+        full_end = (
+            f.intrinsic("smin", self.row_end, f.constant(I64, gemm.m - remainder))
+            if remainder
+            else self.row_end
+        )
         if plan.steps <= SHALLOW and plan.pack_b != "group":
-            with f.loop(self.row, whole, plan.rows) as line:
+            with f.loop(self.row, full_end, plan.rows) as line:
                 self.columns(
                     lambda column, vectors, masked: self.tile(line.index, plan.rows, column, vectors, masked)
                 )
         else:
-            self.columns(lambda column, vectors, masked: self.lines(whole, column, vectors, masked))
-        if rest:
-            with f.when(self.row_end.compare("sgt", whole)):
-                self.columns(lambda column, vectors, masked: self.tile(whole, rest, column, vectors, masked))
+            self.columns(lambda column, vectors, masked: self.lines(full_end, column, vectors, masked))
+        if remainder:
+            with f.when(self.row_end.compare("sgt", full_end)):
+                self.columns(
+                    lambda column, vectors, masked: self.tile(full_end, remainder, column, vectors, masked)
+                )
 
     def columns(self, body: Callable[[Value, int, bool], None]) -> None:
         """Run the body for each panel of a task: (column, vectors, true for a partial last panel)."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        rest = gemm.n % plan.panel
-        whole = f.constant(I64, gemm.n - rest)
-        limit = f.intrinsic("smin", self.column_end, whole) if rest else self.column_end
+        remainder = gemm.n % plan.panel
+        full_end = f.constant(I64, gemm.n - remainder)
+        limit = f.intrinsic("smin", self.column_end, full_end) if remainder else self.column_end
         if gemm.n >= plan.panel:
             with f.loop(self.column, limit, plan.panel) as loop:
                 body(loop.index, plan.vectors, False)
-        if rest:
-            with f.when(self.column_end.compare("sgt", whole)):
-                body(whole, -(-rest // plan.lanes), rest % plan.lanes != 0)
+        if remainder:
+            with f.when(self.column_end.compare("sgt", full_end)):
+                body(full_end, -(-remainder // plan.lanes), remainder % plan.lanes != 0)
 
     def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
         """Emit the tiles of a panel."""
@@ -158,8 +164,8 @@ class _Product:
         if plan.blocks > 1:
             again = self.step.compare("sgt", 0).splat(plan.lanes)
             start = [
-                self.kept(place, again, masks[n % vectors], first)
-                for n, (place, first) in enumerate(zip(places, start, strict=True))
+                self.kept(address, again, masks[n % vectors], first)
+                for n, (address, first) in enumerate(zip(places, start, strict=True))
             ]
         sums = self.products(e, row, height, column, masks, start)
         if plan.blocks == 1:
@@ -214,13 +220,13 @@ class _Product:
 
     def keep(self, sums: Sequence[Element], places: Sequence[Value], masks: Sequence[Value | None]) -> None:
         """Store sums for the next block."""
-        for number, (value, place) in enumerate(zip(sums, places, strict=True)):
+        for number, (value, address) in enumerate(zip(sums, places, strict=True)):
             mask = masks[number % len(masks)]
             if mask is not None and self.plan.in_place:
                 assert isinstance(value, Value)
-                masked_store(value, place, mask)
+                masked_store(value, address, mask)
             else:
-                self.store(value, place)
+                self.store(value, address)
 
     def store(self, value: Element, pointer: Value) -> None:
         """Store a vector of sums to scratch memory."""
@@ -250,11 +256,13 @@ class _Product:
             line = f.offset(base, loop.index * b_step)
             b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
             offset = loop.index * a_step
-            made: list[Element] = []
+            partial_sums: list[Element] = []
             for r in range(height):
                 a = plan.factors.broadcast(f, f.offset(rows[r], offset), plan.lanes)
-                made += [plan.factors.multiply(e, a, b[v], sums[r * vectors + v]) for v in range(vectors)]
-            loop.next(*flatten(made))
+                partial_sums += [
+                    plan.factors.multiply(e, a, b[v], sums[r * vectors + v]) for v in range(vectors)
+                ]
+            loop.next(*flatten(partial_sums))
         return unflatten(loop.values, start)
 
     def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
@@ -319,14 +327,14 @@ class _Product:
         for number, value in enumerate(sums):
             self.store(value, f.offset(self.scratch, number * size))
         with f.loop(0, height) as line, f.loop(0, vectors) as across:
-            place = (line.index * vectors + across.index) * size
+            offset = (line.index * vectors + across.index) * size
             start = column + across.index * plan.lanes
             mask = None
             if any(mask is not None for mask in masks):
                 lane = Variable(plan.gemm.n, "n", start)
                 lane.is_lane = True
                 mask = Elements(f, plan.lanes, {}).index_value(Index.of(lane)).compare("slt", plan.gemm.n)
-            self.vector(self.load(f.offset(self.scratch, place)), row + line.index, start, mask)
+            self.vector(self.load(f.offset(self.scratch, offset)), row + line.index, start, mask)
 
     def vector(self, value: Element, row: Value, column: Value, mask: Value | None) -> None:
         """Apply the epilogue to one vector of sums."""

@@ -163,10 +163,10 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
             row.value = inner.index
             mask = e.index_value(Index.of(row)).compare("slt", gemm.k) if gemm.k % lanes else None
             with e.masked(mask):
-                place = Index.of(row) * gemm.b.row + Index.of(column) * gemm.b.column
+                position = Index.of(row) * gemm.b.row + Index.of(column) * gemm.b.column
                 e.store(
                     view, (Index.of(number), Index.of(column), Index.of(row)),
-                    load_at(e, base, place, gemm.b_type),
+                    load_at(e, base, position, gemm.b_type),
                 )  # fmt: skip
     f.finish()
     return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.k)
@@ -206,14 +206,14 @@ def emit_add_parts(
     with f.loop(begin, end) as loop, f.loop(0, plan.blocks) as block, e.scope():
         batch = loop.index.unsigned_divide(gemm.n)
         column = Variable(gemm.n, "n", loop.index - batch * gemm.n)
-        place = _place(plan, batch, block.index * plan.rows, Index.of(column))
-        first = e.load(view, (Index(0), *place))
+        position = _place(plan, batch, block.index * plan.rows, Index.of(column))
+        first = e.load(view, (Index(0), *position))
         with f.loop(1, plan.parts, 1, flatten([first])) as part:
             number = Variable(plan.parts, "p", part.index)
             (total,) = unflatten(part.values, [first])
-            part.next(*flatten([plus(total, e.load(view, (Index.of(number), *place)))]))
+            part.next(*flatten([plus(total, e.load(view, (Index.of(number), *position)))]))
         (total,) = unflatten(part.values, [first])
-        done(e, place, total)
+        done(e, position, total)
     f.finish()
     return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.m * plan.parts)
 
@@ -235,7 +235,7 @@ def across_lanes(values: Sequence[Element]) -> Element:
     current, lanes, segment = list(values), _lanes(values[0]), _lanes(values[0])
     while segment > 1:
         half = segment // 2
-        low = [lane + place for lane in range(0, lanes, segment) for place in range(half)]
+        low = [lane + within for lane in range(0, lanes, segment) for within in range(half)]
         high = [lane + half for lane in low]
         if len(current) > 1:
             pairs = list(zip(current[::2], current[1::2], strict=True))
@@ -308,16 +308,16 @@ class _Tiles:
         """Emit a range of tiles, over parts, batches and rows."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         with f.loop(begin, end) as loop:
-            rest = loop.index
+            remainder = loop.index
             if plan.parts > 1:
-                part = rest.unsigned_divide(gemm.batches * plan.blocks)
-                rest = rest - part * (gemm.batches * plan.blocks)
+                part = remainder.unsigned_divide(gemm.batches * plan.blocks)
+                remainder = remainder - part * (gemm.batches * plan.blocks)
                 low = part * plan.part
                 high = f.intrinsic("smin", low + plan.part, f.constant(I64, gemm.k))
             else:
                 part, low, high = f.constant(I64, 0), f.constant(I64, 0), f.constant(I64, gemm.k)
-            batch = rest.unsigned_divide(plan.blocks) if gemm.batches > 1 else f.constant(I64, 0)
-            row = (rest - batch * plan.blocks) * plan.rows if gemm.batches > 1 else rest * plan.rows
+            batch = remainder.unsigned_divide(plan.blocks) if gemm.batches > 1 else f.constant(I64, 0)
+            row = (remainder - batch * plan.blocks) * plan.rows if gemm.batches > 1 else remainder * plan.rows
             self.tile(part, batch, row, low, high)
 
     def tile(self, part: Value, batch: Value, row: Value, low: Value, high: Value) -> None:
@@ -356,26 +356,26 @@ class _Tiles:
         f, plan = self.f, self.plan
         count = len(rows) * (1 if plan.paired else len(columns))
         start: list[Element] = [self.zero] * (count * plan.vectors)
-        whole = low + ((high - low) & -plan.step)
-        with f.loop(low, whole, plan.step, flatten(start)) as loop:
+        full_end = low + ((high - low) & -plan.step)
+        with f.loop(low, full_end, plan.step, flatten(start)) as loop:
             sums = unflatten(loop.values, start)
-            made: list[Element] = []
+            partial_sums: list[Element] = []
             for v in range(plan.vectors):
                 at = loop.index + v * plan.lanes if v else loop.index
-                made += self.step(rows, columns, at, sums[v * count : (v + 1) * count])
-            loop.next(*flatten(made))
+                partial_sums += self.step(rows, columns, at, sums[v * count : (v + 1) * count])
+            loop.next(*flatten(partial_sums))
         sums = unflatten(loop.values, start)
         total = sums[:count]
         for v in range(1, plan.vectors):
             total = [plus(x, y) for x, y in zip(total, sums[v * count : (v + 1) * count], strict=True)]
         if plan.gemm.k % plan.step == 0:
             return total
-        with f.loop(whole, high, plan.lanes, flatten(total)) as loop:
+        with f.loop(full_end, high, plan.lanes, flatten(total)) as loop:
             numbers = f.constant(I64.vector(plan.lanes), list(range(plan.lanes)))
             mask = (numbers + loop.index.splat(plan.lanes)).compare("slt", high.splat(plan.lanes))
             with self.e.masked(mask):
-                made = self.step(rows, columns, loop.index, unflatten(loop.values, total), mask)
-            loop.next(*flatten(made))
+                partial_sums = self.step(rows, columns, loop.index, unflatten(loop.values, total), mask)
+            loop.next(*flatten(partial_sums))
         return unflatten(loop.values, total)
 
     def step(
@@ -384,15 +384,15 @@ class _Tiles:
     ) -> list[Element]:  # fmt: skip
         """Add one vector of products of every row and column to the sums."""
         plan, gemm = self.plan, self.plan.gemm
-        place = Variable(gemm.k, "k", at)
-        place.is_lane = True
+        depth = Variable(gemm.k, "k", at)
+        depth.is_lane = True
         with self.e.scope():
-            left = [self.factor(row, place, gemm.a_type, mask) for row in rows]
-            right = [self.factor(column, place, gemm.b_type, mask) for column in columns]
+            lhs_factors = [self.factor(row, depth, gemm.a_type, mask) for row in rows]
+            right = [self.factor(column, depth, gemm.b_type, mask) for column in columns]
             if plan.paired:
-                pairs = list(zip(left, right, strict=True))
+                pairs = list(zip(lhs_factors, right, strict=True))
             else:
-                pairs = [(x, y) for x in left for y in right]
+                pairs = [(x, y) for x in lhs_factors for y in right]
             return [
                 multiply_add(self.e, gemm.kind, x, y, total)
                 for (x, y), total in zip(pairs, sums, strict=True)

@@ -250,10 +250,10 @@ def has_kernel(i: HloInstruction) -> bool:
     placed = written_through(dot, roots[0])
     operation = operation_of(dot, Dot)
     summed, batch = len(operation.rhs_contracting_dims), len(operation.rhs_batch_dims)
-    kept = dot.operands[1].shape.rank - summed - batch
-    if placed is None or len(roots) > 1 or not kept:
+    free_rank = dot.operands[1].shape.rank - summed - batch
+    if placed is None or len(roots) > 1 or not free_rank:
         return False
-    real = [d for d in range(dot.shape.rank - kept, dot.shape.rank) if dot.shape.dimensions[d] != 1]
+    real = [d for d in range(dot.shape.rank - free_rank, dot.shape.rank) if dot.shape.dimensions[d] != 1]
     return len(real) == 1 and placed.strides[real[0]] == 1
 
 
@@ -295,12 +295,12 @@ def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, colu
     batches = len(operation.lhs_batch_dims)
     lhs_kept = dot.operands[0].shape.rank - batches - len(operation.lhs_contracting_dims)
     groups = dimensions[:batches], dimensions[batches : batches + lhs_kept], dimensions[batches + lhs_kept :]
-    found: list[Index] = []
+    numbers: list[Index] = []
     for index, sizes in zip((batch, row, column), groups, strict=True):
         real = [size for size in sizes if size != 1]
         parts = iter((index,) if len(real) == 1 else e.divided(index, tuple(real)))
-        found += [Index(0) if size == 1 else next(parts) for size in sizes]
-    return tuple(found)
+        numbers += [Index(0) if size == 1 else next(parts) for size in sizes]
+    return tuple(numbers)
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:

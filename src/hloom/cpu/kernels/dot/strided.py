@@ -41,10 +41,10 @@ def read_through(i: HloInstruction) -> Strided | None:
                 places = dict(zip(permutation, indices, strict=True))
                 indices = tuple(places[d] for d in range(source.shape.rank))
             case _:
-                found = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
-                if found is None:
+                source_indices = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
+                if source_indices is None:
                     return None
-                indices = found
+                indices = source_indices
         i = source
     return _strided(i, linearize(indices, i.shape.dimensions), variables)
 
@@ -67,10 +67,10 @@ def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None
         if isinstance(i.operation, Transpose):
             indices = tuple(indices[d] for d in i.operation.dimensions)
         else:
-            found = delinearize(linearize(indices, dimensions), i.shape.dimensions)
-            if found is None:
+            result_indices = delinearize(linearize(indices, dimensions), i.shape.dimensions)
+            if result_indices is None:
                 return None
-            indices = found
+            indices = result_indices
         dimensions = i.shape.dimensions
     return _strided(dot, linearize(indices, dimensions), variables)
 

@@ -35,21 +35,21 @@ def radices(n: int, first: int = 0) -> list[int] | None:
     Return None if a prime factor is too large.
     """
     if first:
-        rest = radices(n // first) if n % first == 0 else None
-        return None if rest is None else [first, *rest]
+        factors = radices(n // first) if n % first == 0 else None
+        return None if factors is None else [first, *factors]
     exponent = 0
     while n % 2 == 0 and n:
         n, exponent = n // 2, exponent + 1
-    found: list[int] = []
+    radix_list: list[int] = []
     while exponent > 9:
-        found.append(16)
+        radix_list.append(16)
         exponent -= 4
-    found += _POWERS.get(exponent, [])
+    radix_list += _POWERS.get(exponent, [])
     for prime in (3, 5, 7, 11, 13):
         while n % prime == 0 and n:
-            found.append(prime)
+            radix_list.append(prime)
             n //= prime
-    return found if n == 1 else None
+    return radix_list if n == 1 else None
 
 
 def add(a: Pair, b: Pair) -> Pair:
@@ -74,8 +74,8 @@ def multiply(f: Function, a: Pair, w: Pair) -> Pair:
 
 def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
     """Return a * exp(-2 pi i numerator / denominator), with the factor as a constant."""
-    eighths, rest = divmod(8 * numerator, denominator)
-    if rest == 0:
+    eighths, remainder = divmod(8 * numerator, denominator)
+    if remainder == 0:
         quarter, half_step = divmod(eighths % 8, 2)
         if half_step:
             a = (a[0] + a[1]) * _HALF, (a[1] - a[0]) * _HALF
@@ -111,12 +111,12 @@ def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
     n = len(x)
     second = n // first
     columns = [transform(f, [x[j + first * k] for k in range(second)]) for j in range(first)]
-    found: list[Pair | None] = [None] * n
+    outputs: list[Pair | None] = [None] * n
     for k in range(second):
         row = transform(f, [rotated(f, columns[j][k], j * k, n) for j in range(first)])
         for j in range(first):
-            found[k + second * j] = row[j]
-    return [pair for pair in found if pair is not None]
+            outputs[k + second * j] = row[j]
+    return [pair for pair in outputs if pair is not None]
 
 
 def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
@@ -128,7 +128,7 @@ def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
     zeroth = x[0]
     for pair in sums:
         zeroth = add(zeroth, pair)
-    found = [zeroth] * n
+    outputs = [zeroth] * n
     for j in range(1, half + 1):
         even, odd = x[0], None
         for k in range(1, half + 1):
@@ -141,6 +141,6 @@ def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
             )  # fmt: skip
         assert odd is not None
         turned = minus_i((odd[0], odd[1]))
-        whole = (even[0], even[1])
-        found[j], found[n - j] = add(whole, turned), subtract(whole, turned)
-    return found
+        total = (even[0], even[1])
+        outputs[j], outputs[n - j] = add(total, turned), subtract(total, turned)
+    return outputs

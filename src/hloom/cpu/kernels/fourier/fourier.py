@@ -86,15 +86,15 @@ def axes_of(i: HloInstruction) -> list[Axis]:
     part = F32 if i.shape.element_type in (C64, REAL32) else F64
     spectrum = i.operands[0].shape.dimensions if kind == "IRFFT" else i.shape.dimensions
     rank = len(spectrum)
-    made: list[Axis] = []
+    axes: list[Axis] = []
     for number, length in enumerate(lengths):
         dimension = rank - len(lengths) + number
         outer, inner = math.prod(spectrum[:dimension]), math.prod(spectrum[dimension + 1 :])
         last = number == len(lengths) - 1
         source = "real" if last and kind == "RFFT" else "half" if last and kind == "IRFFT" else "complex"
         target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
-        made.append(Axis(part, length, outer, inner, kind[0] == "I", source, target))
-    return made if kind == "IRFFT" else made[::-1]
+        axes.append(Axis(part, length, outer, inner, kind[0] == "I", source, target))
+    return axes if kind == "IRFFT" else axes[::-1]
 
 
 def _within_bytes(axis: Axis) -> int:
@@ -178,8 +178,8 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
 def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
     """Emit the kernel (source, target, workspace, begin, end) over a range of transforms."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
-    made = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
-    trips = made.emit()
+    emitter = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
+    trips = emitter.emit()
     function.finish()
     work = 2 * axis.outer * axis.inner * axis.length * max(1, axis.length.bit_length())
     form = "lanes along the transform" if axis.within else f"{_lanes(axis)} transforms at a time"
@@ -228,8 +228,8 @@ class _Transform:
             rotations: list[tuple[Value, Value]] = []
             if table is not None:
                 for k in range(radix - 1):
-                    place = self.at(table, outer.index * (2 * (radix - 1)) + 2 * k)
-                    rotations.append((f.load(self.part, place), f.load(self.part, self.at(place, 1))))
+                    address = self.at(table, outer.index * (2 * (radix - 1)) + 2 * k)
+                    rotations.append((f.load(self.part, address), f.load(self.part, self.at(address, 1))))
             with f.loop(0, s, step) as inner:
                 x = [load(inner.index + (outer.index + m * k) * s) for k in range(radix)]
                 lanes = x[0][0].type.lanes
@@ -249,11 +249,11 @@ class _SideBySide(_Transform):
         super().__init__(module, function, axis)
         self.lanes = _lanes(axis)
         self.rows = axis.inner == 1
-        found = radices(self.n)
-        assert found is not None
-        self.radices = found
+        factors = radices(self.n)
+        assert factors is not None
+        self.radices = factors
         self.wide = self.part.vector(self.lanes)
-        count = max(0, min(2, len(found) - 1))
+        count = max(0, min(2, len(factors) - 1))
         if not _slot_bytes(axis):
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
@@ -287,8 +287,8 @@ class _SideBySide(_Transform):
         self.outer, self.first = outer, first
         if count % self.lanes:
             numbers = f.constant(I64.vector(self.lanes), list(range(self.lanes)))
-            left = f.constant(I64, count) - first
-            self.mask = numbers.compare("slt", left.splat(self.lanes))
+            rows_left = f.constant(I64, count) - first
+            self.mask = numbers.compare("slt", rows_left.splat(self.lanes))
         else:
             self.mask = f.constant(I1.vector(self.lanes), 1)
         n, s = self.n, 1
@@ -309,8 +309,10 @@ class _SideBySide(_Transform):
         """Return the accessor that loads from scratch memory."""
 
         def load(index: Value) -> Pair:
-            place = self.f.offset(area, index * 2, self.wide)
-            return self.f.load(self.wide, place), self.f.load(self.wide, self.f.offset(place, 1, self.wide))
+            address = self.f.offset(area, index * 2, self.wide)
+            return self.f.load(self.wide, address), self.f.load(
+                self.wide, self.f.offset(address, 1, self.wide)
+            )
 
         return load
 
@@ -318,9 +320,9 @@ class _SideBySide(_Transform):
         """Return the accessor that stores to scratch memory."""
 
         def store(index: Value, pair: Pair) -> None:
-            place = self.f.offset(area, index * 2, self.wide)
-            self.f.store(pair[0], place)
-            self.f.store(pair[1], self.f.offset(place, 1, self.wide))
+            address = self.f.offset(area, index * 2, self.wide)
+            self.f.store(pair[0], address)
+            self.f.store(pair[1], self.f.offset(address, 1, self.wide))
 
         return store
 
@@ -340,9 +342,9 @@ class _SideBySide(_Transform):
         """Load an element of a Hermitian spectrum, of which only half is stored."""
         f = self.f
         mirrored = index.compare("sgt", self.n // 2)
-        place = mirrored.select(f.constant(I64, self.n) - index, index)
-        real, imaginary = self.numbers(self.source, place, 2, self.axis.elements("half"))
-        alone = place.compare("eq", 0) | (place + place).compare("eq", self.n)
+        position = mirrored.select(f.constant(I64, self.n) - index, index)
+        real, imaginary = self.numbers(self.source, position, 2, self.axis.elements("half"))
+        alone = position.compare("eq", 0) | (position + position).compare("eq", self.n)
         imaginary = mirrored.splat(self.lanes).select(-imaginary, imaginary)
         return real, alone.splat(self.lanes).select(0.0, imaginary)
 
@@ -350,14 +352,14 @@ class _SideBySide(_Transform):
         """Load one or two values of every transform; ``row``: values along the whole dimension."""
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
-            place = self.at(base, start * width)
+            address = self.at(base, start * width)
             if width == 1:
-                return [masked_load(self.wide, place, self.mask)]
+                return [masked_load(self.wide, address, self.mask)]
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
-            mixed = masked_load(self.part.vector(2 * self.lanes), place, both)
+            mixed = masked_load(self.part.vector(2 * self.lanes), address, both)
             return [mixed.shuffle(range(k, 2 * self.lanes, 2)) for k in range(2)]
         places = [self.places(base, index * width + k if k else index * width, row) for k in range(width)]
-        return [gather(self.wide, place, self.mask) for place in places]
+        return [gather(self.wide, address, self.mask) for address in places]
 
     def places(self, base: Value, column: Value, row: int) -> Value:
         """Return the addresses of one column in every row of the vector."""
@@ -382,13 +384,13 @@ class _SideBySide(_Transform):
         width = len(values)
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
-            place = self.at(self.target, start * width)
+            address = self.at(self.target, start * width)
             if width == 1:
-                masked_store(values[0], place, self.mask)
+                masked_store(values[0], address, self.mask)
                 return
             order = [n // 2 + self.lanes * (n % 2) for n in range(2 * self.lanes)]
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
-            masked_store(values[0].shuffle(order, values[1]), place, both)
+            masked_store(values[0].shuffle(order, values[1]), address, both)
             return
         for k, value in enumerate(values):
             places = self.places(self.target, index * width + k if k else index * width, row)
@@ -402,13 +404,13 @@ class _Within(_Transform):
         super().__init__(module, function, axis)
         self.lanes = axis.lanes
         self.wide = self.part.vector(self.lanes)
-        found = radices(self.n, self.lanes)
-        assert found is not None
-        self.radices = found
+        factors = radices(self.n, self.lanes)
+        assert factors is not None
+        self.radices = factors
         size = 2 * self.n // self.lanes
         self.on_stack = not _slot_bytes(axis)
         if self.on_stack:
-            self.areas = [function.allocate(self.wide, size) for _ in range(min(2, len(found) - 1))]
+            self.areas = [function.allocate(self.wide, size) for _ in range(min(2, len(factors) - 1))]
 
     def emit(self) -> int:
         """Emit a loop over transforms, or over slots of them; return the end of its range."""
@@ -447,8 +449,8 @@ class _Within(_Transform):
             y = transform(f, x)
             f.split_block()
             for k in range(1, lanes):
-                place = self.at(table, loop.index + (k - 1) * 2 * m)
-                w = f.load(self.wide, place), f.load(self.wide, self.at(place, m))
+                address = self.at(table, loop.index + (k - 1) * 2 * m)
+                w = f.load(self.wide, address), f.load(self.wide, self.at(address, m))
                 y[k] = multiply(f, y[k], w)
             real, imaginary = (transposed([pair[part] for pair in y]) for part in range(2))
             store = self.writer(self.areas[0])
@@ -459,8 +461,8 @@ class _Within(_Transform):
         """Return the accessor that loads alternating vectors of real and imaginary parts from scratch."""
 
         def load(index: Value) -> Pair:
-            place = self.at(area, index * 2)
-            return self.f.load(self.wide, place), self.f.load(self.wide, self.at(place, self.lanes))
+            address = self.at(area, index * 2)
+            return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.lanes))
 
         return load
 
@@ -468,9 +470,9 @@ class _Within(_Transform):
         """Return the accessor that stores to scratch memory."""
 
         def store(index: Value, pair: Pair) -> None:
-            place = self.at(area, index * 2)
-            self.f.store(pair[0], place)
-            self.f.store(pair[1], self.at(place, self.lanes))
+            address = self.at(area, index * 2)
+            self.f.store(pair[0], address)
+            self.f.store(pair[1], self.at(address, self.lanes))
 
         return store
 
@@ -482,8 +484,8 @@ class _Within(_Transform):
         if self.axis.source == "complex" or 2 * ahead < self.n:
             pair = self.pairs(self.at(source, (index + ahead) * 2))
         else:
-            place = f.constant(I64, self.n - ahead - (lanes - 1)) - index
-            real, imaginary = self.pairs(self.at(source, place * 2))
+            position = f.constant(I64, self.n - ahead - (lanes - 1)) - index
+            real, imaginary = self.pairs(self.at(source, position * 2))
             backwards = list(range(lanes))[::-1]
             pair = real.shuffle(backwards), -(imaginary.shuffle(backwards))
         if self.axis.source == "half" and ahead in (0, self.n // 2):
@@ -508,12 +510,12 @@ class _Within(_Transform):
                 f.store(real, self.at(target, index))
                 return
             both = real.shuffle(order, imaginary)
-            place = self.at(target, index * 2)
+            address = self.at(target, index * 2)
             if self.axis.target == "complex":
-                f.store(both, place)
+                f.store(both, address)
                 return
-            left = (f.constant(I64, self.axis.half) - index) * 2
+            numbers_left = (f.constant(I64, self.axis.half) - index) * 2
             numbers = f.constant(I64.vector(2 * lanes), list(range(2 * lanes)))
-            masked_store(both, place, numbers.compare("slt", left.splat(2 * lanes)))
+            masked_store(both, address, numbers.compare("slt", numbers_left.splat(2 * lanes)))
 
         return store

@@ -140,10 +140,12 @@ class _Small:
         with self.f.loop(0, self.n) as rows, self.f.loop(0, self.n) as columns, self.e.scope():
             i, j = rows.index, columns.index
             inside = j.compare("sle", i)
-            held = self.get(i, inside.select(j, i))
-            kept = [self.e.choose(inside, a, b) for a, b in zip(parts(held), parts(nothing), strict=True)]
-            made = [self.e.choose(failed, a, b) for a, b in zip(parts(nan), kept, strict=True)]
-            values = [v for v in made if isinstance(v, Value)]
+            current = self.get(i, inside.select(j, i))
+            masked = [
+                self.e.choose(inside, a, b) for a, b in zip(parts(current), parts(nothing), strict=True)
+            ]
+            checked = [self.e.choose(failed, a, b) for a, b in zip(parts(nan), masked, strict=True)]
+            values = [v for v in checked if isinstance(v, Value)]
             self.write((values[0], values[1]) if len(values) == 2 else values[0], i, j)
 
     def reduced(self, i: Value, j: Value, count: Value) -> Element:
@@ -198,11 +200,11 @@ class _Large:
     def run(self) -> None:
         """Copy the matrix to the result, factor in place, and transpose the factor if necessary."""
         self.tiles(self.a, self.u, self.lower, zeroed=False)
-        whole, rest = self.n // BLOCK * BLOCK, self.n % BLOCK
-        with self.f.loop(0, whole, BLOCK) as loop:
+        full_rows, remainder = self.n // BLOCK * BLOCK, self.n % BLOCK
+        with self.f.loop(0, full_rows, BLOCK) as loop:
             self.block(loop.index, BLOCK)
-        if rest:
-            self.block(self.f.constant(I64, whole), rest)
+        if remainder:
+            self.block(self.f.constant(I64, full_rows), remainder)
         last = self.f.load(self.type, self.at(self.u, self.n - 1, self.n - 1))
         failed, good, after = self.f.new_block(), self.f.new_block(), self.f.new_block()
         self.f.branch(last.compare("uno", 0.0), failed, good)
@@ -237,13 +239,13 @@ class _Large:
     def store_factor(self, target: Value, i: Value, j: Value, vectors: list[Value], swap: bool) -> None:
         """Store a tile of the factor to one triangle, and zeros to the other."""
         diagonal = i.compare("eq", j)
-        kept = [self.upper(v, k, diagonal) for k, v in enumerate(vectors)]
+        masked = [self.upper(v, k, diagonal) for k, v in enumerate(vectors)]
         if swap:
-            kept = transposed(kept)
+            masked = transposed(masked)
             i, j = j, i
-        zeros = [diagonal.select(vector, 0.0) for vector in kept]
+        zeros = [diagonal.select(vector, 0.0) for vector in masked]
         self.store_tile(target, j, i, zeros)
-        self.store_tile(target, i, j, kept)
+        self.store_tile(target, i, j, masked)
 
     def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
         """Return a row of a tile; on the diagonal, only the elements not below it."""
@@ -255,11 +257,11 @@ class _Large:
         f = self.f
         last = f.constant(I64, self.n - 1)
         mask = self.mask(f.constant(I64, self.n) - column)
-        found: list[Value] = []
+        vectors: list[Value] = []
         for k in range(self.lanes):
             line = f.intrinsic("smin", row + k, last)
-            found.append(masked_load(self.wide, self.at(base, line, column), mask))
-        return found
+            vectors.append(masked_load(self.wide, self.at(base, line, column), mask))
+        return vectors
 
     def store_tile(self, base: Value, row: Value, column: Value, vectors: list[Value]) -> None:
         """Store the part of a square that is inside the matrix."""
@@ -341,11 +343,11 @@ class _Large:
         """Run ``body(j, mask)`` for the vectors of columns from ``low`` to the end."""
         f = self.f
         high = f.constant(I64, self.n)
-        whole = low + ((high - low) & -self.lanes)
-        with f.loop(low, whole, self.lanes) as loop:
+        full_end = low + ((high - low) & -self.lanes)
+        with f.loop(low, full_end, self.lanes) as loop:
             body(loop.index, None)
-        with f.when(whole.compare("slt", high)):
-            body(whole, self.mask(high - whole))
+        with f.when(full_end.compare("slt", high)):
+            body(full_end, self.mask(high - full_end))
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
         """Load a vector, or the masked part of one."""

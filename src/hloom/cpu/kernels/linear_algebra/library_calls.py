@@ -117,8 +117,8 @@ class _Emitter:
     def emit(self) -> None:
         """Emit reading, calling and writing."""
         f, call = self.f, self.call
-        for room, place in zip(call.rooms, self.places, strict=True):
-            self.read(room, place)
+        for room, address in zip(call.rooms, self.places, strict=True):
+            self.read(room, address)
         if call.finite is None:
             self.run()
         else:
@@ -127,11 +127,11 @@ class _Emitter:
             f.store(f.constant(I32, INFO_NOT_FINITE), self.places[call.info])
             with f.when(finite):
                 self.run()
-        for room, place in zip(call.rooms, self.places, strict=True):
+        for room, address in zip(call.rooms, self.places, strict=True):
             if room.result is not None and not _in_place(call, room):
                 target = self.part(self.results[room.result], room)
                 rows, columns = room.dimensions
-                transpose(f, place, target, columns, rows, room.dtype.itemsize)
+                transpose(f, address, target, columns, rows, room.dtype.itemsize)
 
     def read(self, room: Room, place: Value) -> None:
         """Fill a room: with its operand, or zeros where the routine may leave a result unwritten."""
@@ -198,16 +198,16 @@ class _Emitter:
             with f.loop(0, size) as rows:
                 real = f.load(kind, f.offset(packed, first * size + rows.index, kind))
                 other = f.load(kind, f.offset(packed, beside * size + rows.index, kind))
-                place = f.offset(vectors, (columns.index * size + rows.index) * 2, kind)
-                f.store(real, place)
-                f.store(other * sign, f.offset(place, 1, kind))
+                address = f.offset(vectors, (columns.index * size + rows.index) * 2, kind)
+                f.store(real, address)
+                f.store(other * sign, f.offset(address, 1, kind))
 
 
 def transpose(f: Function, source: Value, target: Value, rows: int, columns: int, size: int) -> None:
     """Write a row-major matrix by columns; ``size`` is that of an element in bytes."""
     tiled = min(rows, columns) >= TILE and size <= 8
     element: Type = {4: I32, 8: I64, 16: I64.vector(2)}[size]
-    whole = (rows // TILE * TILE, columns // TILE * TILE) if tiled else (0, 0)
+    tiled_sizes = (rows // TILE * TILE, columns // TILE * TILE) if tiled else (0, 0)
 
     def at(base: Value, line: Value | int, width: int, place: Value | int) -> Value:
         return f.offset(base, (line * width + place) * (size // element.size), element.scalar)
@@ -223,11 +223,11 @@ def transpose(f: Function, source: Value, target: Value, rows: int, columns: int
         return
     if tiled:
         wide = element.vector(TILE)
-        with f.loop(0, whole[0], TILE) as i, f.loop(0, whole[1], TILE) as j:
+        with f.loop(0, tiled_sizes[0], TILE) as i, f.loop(0, tiled_sizes[1], TILE) as j:
             lines = [f.load(wide, at(source, i.index + k, columns, j.index)) for k in range(TILE)]
             for k, line in enumerate(transposed(lines)):
                 f.store(line, at(target, j.index + k, rows, i.index))
-    if whole[0] < rows:
-        scalars((whole[0], rows), (0, columns))
-    if whole[0] and whole[1] < columns:
-        scalars((0, whole[0]), (whole[1], columns))
+    if tiled_sizes[0] < rows:
+        scalars((tiled_sizes[0], rows), (0, columns))
+    if tiled_sizes[0] and tiled_sizes[1] < columns:
+        scalars((0, tiled_sizes[0]), (tiled_sizes[1], columns))

@@ -152,21 +152,24 @@ class _Solver:
 
     def solve(self) -> None:
         """Solve for all unknowns, block by block."""
-        whole, rest = self.m // BLOCK * BLOCK, self.m % BLOCK
+        full_rows, remainder = self.m // BLOCK * BLOCK, self.m % BLOCK
         if self.forward:
-            with self.f.loop(0, whole, BLOCK) as loop, self.e.scope():
+            with self.f.loop(0, full_rows, BLOCK) as loop, self.e.scope():
                 self.block(loop.index, BLOCK, self.f.constant(I64, 0), loop.index)
-            if rest:
+            if remainder:
                 self.block(
-                    self.f.constant(I64, whole), rest, self.f.constant(I64, 0), self.f.constant(I64, whole)
+                    self.f.constant(I64, full_rows),
+                    remainder,
+                    self.f.constant(I64, 0),
+                    self.f.constant(I64, full_rows),
                 )
             return
         last = self.f.constant(I64, self.m)
-        with self.f.loop(0, whole, BLOCK) as loop, self.e.scope():
+        with self.f.loop(0, full_rows, BLOCK) as loop, self.e.scope():
             end = last - loop.index
             self.block(end - BLOCK, BLOCK, end, last)
-        if rest:
-            self.block(self.f.constant(I64, 0), rest, self.f.constant(I64, rest), last)
+        if remainder:
+            self.block(self.f.constant(I64, 0), remainder, self.f.constant(I64, remainder), last)
 
     def block(self, start: Value, size: int, low: Value, high: Value) -> None:
         """Solve for the unknowns [start, start + size), given those in [low, high)."""

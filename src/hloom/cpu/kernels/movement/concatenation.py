@@ -44,8 +44,8 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
             own = _inputs_of(operand, pointers)
             part = _Part(operand, strides, own, members)
             kernel = program.shared(partial(part.emit, program.module))
-            place = program.function.offset(target.pointer, start * size, I8)
-            program.call(i, kernel, [*(pointers[x] for x in own), place])
+            address = program.function.offset(target.pointer, start * size, I8)
+            program.call(i, kernel, [*(pointers[x] for x in own), address])
         start += operand.shape.dimensions[dimension]
 
 

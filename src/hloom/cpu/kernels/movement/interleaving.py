@@ -103,8 +103,8 @@ def find_rows(
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
     """Return the number of elements from which all columns of a row are computed; shared ones count once."""
     accesses = Accesses([i for i in inputs if i.shape.is_array], unrolls=True)
-    for place in rows.places():
-        accesses.results(roots, place)
+    for position in rows.places():
+        accesses.results(roots, position)
     return len(accesses.requests)
 
 
@@ -134,14 +134,14 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
 def _woven(columns: Sequence[Value], start: int) -> Value:
     lanes = columns[0].type.lanes
     places = [divmod(start + lane, len(columns)) for lane in range(lanes)]
-    made = columns[0].shuffle([row if column == 0 else -1 for row, column in places])
+    woven = columns[0].shuffle([row if column == 0 else -1 for row, column in places])
     for number in range(1, len(columns)):
         order = [
             lanes + row if column == number else lane if column < number else -1
             for lane, (row, column) in enumerate(places)
         ]
-        made = made.shuffle(order, columns[number])
-    return made
+        woven = woven.shuffle(order, columns[number])
+    return woven
 
 
 def emit_rows_kernel(
@@ -161,7 +161,7 @@ def emit_rows_kernel(
     places = rows.places()
 
     def body() -> None:
-        made = [root_values(e, roots, place) for place in places]
+        made = [root_values(e, roots, position) for position in places]
         for number, target in enumerate(targets):
             values = [values[number] for values in made]
             columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]

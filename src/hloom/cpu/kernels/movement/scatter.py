@@ -275,15 +275,15 @@ class _Body:
         operation = self.operation
         indices = self.i.operands[self.count]
         batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
-        found: list[tuple[int, Value, bool]] = []
+        checks: list[tuple[int, Value, bool]] = []
         for number, dimension in enumerate(operation.scatter_dims_to_operand_dims):
-            place = [*batch]
+            position = [*batch]
             if operation.index_vector_dim < indices.shape.rank:
-                place.insert(operation.index_vector_dim, Index(number))
-            value = self.e.element(indices, tuple(place))
+                position.insert(operation.index_vector_dim, Index(number))
+            value = self.e.element(indices, tuple(position))
             assert isinstance(value, Value)
-            found.append((dimension, value, indices.shape.element_type.is_signed))
-        return found
+            checks.append((dimension, value, indices.shape.element_type.is_signed))
+        return checks
 
     def starts(self) -> dict[int, Value]:
         """Return the start given by an index vector component in each operand dimension, not clamped."""

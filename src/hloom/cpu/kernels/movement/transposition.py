@@ -270,6 +270,6 @@ class _TiledKernel:
 
     def body(self) -> None:
         """Emit one vector of every result."""
-        made = root_values(self.e, self.roots, self.space.indices)
-        for target, value in zip(self.targets, made, strict=True):
+        values = root_values(self.e, self.roots, self.space.indices)
+        for target, value in zip(self.targets, values, strict=True):
             self.e.store(target, self.space.indices, value)

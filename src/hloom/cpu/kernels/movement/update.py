@@ -66,8 +66,8 @@ def _update_kernel(
     }
     elements = Elements(function, lanes, views)
     offsets = [
-        elements.position(elements.element(start, ()), start.shape.element_type, whole - size + 1)
-        for start, whole, size in zip(starts, operand.shape.dimensions, sizes, strict=True)
+        elements.position(elements.element(start, ()), start.shape.element_type, extent - size + 1)
+        for start, extent, size in zip(starts, operand.shape.dimensions, sizes, strict=True)
     ]
     result = View(target, update.shape.element_type, update.shape.dimensions)
 

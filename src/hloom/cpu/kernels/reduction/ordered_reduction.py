@@ -56,13 +56,13 @@ class OrderedReduction:
 
     def _rows(self, variables: list[Variable], start: list[Element]) -> list[Element]:
         """Carry accumulators through the outer loops."""
-        first, *rest = variables
-        if not rest:
+        first, *inner = variables
+        if not inner:
             return self._row(first, start)
         with self.function.loop(0, first.trips, 1, flatten(start)) as loop, self._scope():
             first.value = loop.index
-            made = self._rows(rest, unflatten(loop.values, start))
-            loop.next(*flatten(made))
+            sums = self._rows(inner, unflatten(loop.values, start))
+            loop.next(*flatten(sums))
         return unflatten(loop.values, start)
 
     def _scope(self) -> _Both:
@@ -76,8 +76,8 @@ class OrderedReduction:
             end = done + (lane.trips - done) // size * size
             if lanes > 1 and end > done:
                 with self.function.loop(done, end, size, flatten(start)) as loop, self._scope():
-                    made = self._block(lane, loop.index, vectors, unflatten(loop.values, start))
-                    loop.next(*flatten(made))
+                    sums = self._block(lane, loop.index, vectors, unflatten(loop.values, start))
+                    loop.next(*flatten(sums))
                 start, done = unflatten(loop.values, start), end
         if done < lane.trips:
             constant = self.function.constant
@@ -89,8 +89,8 @@ class OrderedReduction:
         with self.function.loop(low, high, 1, flatten(start)) as loop, self._scope():
             lane.value = loop.index
             values = self._values(self.scalars)
-            made = self.combiner.combine(self.scalars, unflatten(loop.values, start), values)
-            loop.next(*flatten(made))
+            sums = self.combiner.combine(self.scalars, unflatten(loop.values, start), values)
+            loop.next(*flatten(sums))
         return unflatten(loop.values, start)
 
     def _values(self, e: Elements) -> list[Element]:
@@ -106,13 +106,13 @@ class OrderedReduction:
             with self.vectors.scope():
                 parts.append(self._values(self.vectors))
         lane.is_lane = False
-        made = self.combiner.combine(self.scalars, start, self._tree(parts))
+        sums = self.combiner.combine(self.scalars, start, self._tree(parts))
         unordered = self._unordered(parts)
         if unordered is None:
-            return made
-        made = [self.scalars.choose(unordered, old, new) for old, new in zip(start, made, strict=True)]
+            return sums
+        sums = [self.scalars.choose(unordered, old, new) for old, new in zip(start, sums, strict=True)]
         end = unordered.select(base + vectors * lanes, base)
-        return self._one_by_one(lane, base, end, made)
+        return self._one_by_one(lane, base, end, sums)
 
     def _tree(self, parts: list[list[Element]]) -> list[Element]:
         """Combine the elements of vectors, neighbours first; the values are scalars."""
@@ -139,16 +139,16 @@ class OrderedReduction:
         """Return the condition that one of some vectors holds a NaN; None where that makes no difference."""
         if self.grouping is not Grouping.ASSOCIATIVE_WITHOUT_NAN:
             return None
-        found: Value | None = None
+        unordered: Value | None = None
         for n, kind in enumerate(self.combiner.values):
             if kind.is_floating:
                 for part in parts:
                     value = part[n]
                     assert isinstance(value, Value)
                     nan = value.compare("uno", value)
-                    found = nan if found is None else found | nan
-        assert found is not None
-        bits = found.bitcast(make_type(f"i{self.vectors.lanes}"))
+                    unordered = nan if unordered is None else unordered | nan
+        assert unordered is not None
+        bits = unordered.bitcast(make_type(f"i{self.vectors.lanes}"))
         return bits.compare("ne", 0)
 
 
@@ -174,16 +174,16 @@ def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: 
     def taken(a: Value, b: Value | None) -> Value:
         return a.shuffle(places, b)
 
-    found: list[Element] = []
+    elements: list[Element] = []
     for n, a in enumerate(low):
         b = None if high is None else high[n]
         if isinstance(a, tuple):
             assert b is None or isinstance(b, tuple)
-            found.append((taken(a[0], b and b[0]), taken(a[1], b and b[1])))
+            elements.append((taken(a[0], b and b[0]), taken(a[1], b and b[1])))
         else:
             assert b is None or isinstance(b, Value)
-            found.append(taken(a, b))
-    return found
+            elements.append(taken(a, b))
+    return elements
 
 
 def _lane_zero(element: Element) -> Element:

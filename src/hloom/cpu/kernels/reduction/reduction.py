@@ -170,11 +170,11 @@ class RowReduction:
             start: list[Element] = [
                 self.function.constant(register_type(self.types[0]).vector(lanes), neutral)
             ]
-            made = self._rounds(list(outer), lane, 0, start)
+            sums = self._rounds(list(outer), lane, 0, start)
         else:
-            made = self._rounds([], lane, lanes, self._first(lane))
+            sums = self._rounds([], lane, lanes, self._first(lane))
         start = self.combiner.starts(initial, self.types)
-        total = self.combiner.combine(self.scalars, start, self._across(made))
+        total = self.combiner.combine(self.scalars, start, self._across(sums))
         return self.combiner.lower(total, self.types)
 
     def _first(self, lane: Variable) -> list[Element]:
@@ -190,25 +190,25 @@ class RowReduction:
         if outer:
             with self.function.loop(0, outer[0].trips, 1, flatten(start)) as loop, self.vectors.scope():
                 outer[0].value = loop.index
-                made = self._rounds(outer[1:], lane, low, unflatten(loop.values, start))
-                loop.next(*flatten(made))
+                sums = self._rounds(outer[1:], lane, low, unflatten(loop.values, start))
+                loop.next(*flatten(sums))
             return unflatten(loop.values, start)
         lane.is_lane = True
         lanes = self.vectors.lanes
-        whole = lane.trips // lanes * lanes
-        with self.function.loop(low, whole, lanes, flatten(start)) as loop, self.vectors.scope():
+        vector_trips = lane.trips // lanes * lanes
+        with self.function.loop(low, vector_trips, lanes, flatten(start)) as loop, self.vectors.scope():
             lane.value = loop.index
             loop.next(*flatten(self._combined(unflatten(loop.values, start))))
-        made = unflatten(loop.values, start)
-        if whole < lane.trips:
-            lane.value = self.function.constant(I64, whole)
+        sums = unflatten(loop.values, start)
+        if vector_trips < lane.trips:
+            lane.value = self.function.constant(I64, vector_trips)
             numbers = self.function.constant(I32.vector(lanes), list(range(lanes)))
-            inside = numbers.compare("ult", lane.trips - whole)
+            inside = numbers.compare("ult", lane.trips - vector_trips)
             with self.vectors.scope(), self.vectors.masked(inside):
-                more = self._combined(made)
-            made = [self.vectors.choose(inside, m, old) for m, old in zip(more, made, strict=True)]
+                more = self._combined(sums)
+            sums = [self.vectors.choose(inside, m, old) for m, old in zip(more, sums, strict=True)]
         lane.is_lane = False
-        return made
+        return sums
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
         source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)

@@ -238,9 +238,9 @@ class _Rows:
                 self.vectors.store(view, source, values[0])
 
             run.observe = keep
-            made = run.run()
+            sums = run.run()
             self.vectors.views[operand] = view
-            return made
+            return sums
         return run.run()
 
     def aside(self, operand: HloInstruction, size: int) -> View:

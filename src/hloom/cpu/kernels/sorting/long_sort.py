@@ -164,8 +164,8 @@ class _LongSort:
             fill_bytes(mine, f.constant(I8, 0), size)
             with f.loop(start, end) as loop:
                 _, digit = self.digit(f, f.parameters[0], loop.index, low, width)
-                place = f.offset(mine, digit, I32)
-                f.store(f.load(I32, place) + 1, place)
+                address = f.offset(mine, digit, I32)
+                f.store(f.load(I32, address) + 1, address)
 
         self.call([source, counts], body)
 
@@ -176,9 +176,9 @@ class _LongSort:
             mine = f.offset(f.parameters[2], number * BINS, I32)
             with f.loop(start, end) as loop:
                 integer, digit = self.digit(f, f.parameters[0], loop.index, low, width)
-                place = f.offset(mine, digit, I32)
-                at = f.load(I32, place)
-                f.store(at + 1, place)
+                address = f.offset(mine, digit, I32)
+                at = f.load(I32, address)
+                f.store(at + 1, address)
                 f.store(integer, f.offset(f.parameters[1], at.cast("zext", I64), self.record.type))
 
         self.call([source, target, counts], body)
@@ -187,12 +187,12 @@ class _LongSort:
         """Store the results from the area that holds the sorted records."""
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
-            place = self.areas(f, f.parameters[len(self.pointers) - 1])[area]
+            address = self.areas(f, f.parameters[len(self.pointers) - 1])[area]
             row = self.row(f, module, low, high)
             if self.plan.alone is None:
-                row.write(place)
+                row.write(address)
             else:
-                row.write_alone(self.record, place)
+                row.write_alone(self.record, address)
 
         self.call(self.pointers, body)
 
@@ -206,9 +206,9 @@ def _places(module: Module) -> str:
         with f.loop(0, BINS, 1, [f.constant(I32, 0)]) as bins:
             (total,) = bins.values
             for piece in range(PIECES):
-                place = f.offset(counts, bins.index + piece * BINS, I32)
-                here = f.load(I32, place)
-                f.store(total, place)
+                address = f.offset(counts, bins.index + piece * BINS, I32)
+                here = f.load(I32, address)
+                f.store(total, address)
                 total = total + here
             bins.next(total)
         f.finish()

@@ -124,7 +124,7 @@ class _RowSort:
             (less,) = self.e.apply(self.comparator, pairs)
             assert isinstance(less, Value)
             take_right = right_there & ((left_there ^ 1) | less)
-            chosen = [self.e.choose(take_right, r, x) for r, x in zip(right, left, strict=True)]
-            self._store(target, loop.index, chosen)
+            smaller = [self.e.choose(take_right, r, x) for r, x in zip(right, left, strict=True)]
+            self._store(target, loop.index, smaller)
             step = take_right.cast("zext", I64)
             loop.next(left_at + (f.constant(I64, 1) - step), right_at + step)

@@ -116,8 +116,8 @@ class _Sort:
         with f.loop(0, count) as loop:
             integer = f.load(self.record.type, f.offset(integers, loop.index, self.record.type))
             for number in range(len(self.digits)):
-                place = self.bin(number, self.digit(integer, number))
-                f.store(f.load(I32, place) + 1, place)
+                address = self.bin(number, self.digit(integer, number))
+                f.store(f.load(I32, address) + 1, address)
 
     def place(self, number: int, integers: Value, count: Value) -> Value:
         """Replace the counts of a digit by first positions; return true if all records share the digit."""
@@ -128,9 +128,9 @@ class _Sort:
         )
         with f.loop(0, self.bins, 1, [f.constant(I32, 0)]) as loop:
             (total,) = loop.values
-            place = self.bin(number, loop.index)
-            here = f.load(I32, place)
-            f.store(total, place)
+            address = self.bin(number, loop.index)
+            here = f.load(I32, address)
+            f.store(total, address)
             loop.next(total + here)
         return same
 
@@ -141,9 +141,9 @@ class _Sort:
         f, kind = self.f, self.record.type
         with f.loop(0, count) as loop:
             integer = f.load(kind, f.offset(source[0], loop.index, kind))
-            place = self.bin(number, self.digit(integer, number))
-            at = f.load(I32, place)
-            f.store(at + 1, place)
+            address = self.bin(number, self.digit(integer, number))
+            at = f.load(I32, address)
+            f.store(at + 1, address)
             index = at.cast("zext", I64)
             f.store(integer, f.offset(target[0], index, kind))
             if self.record.beside:

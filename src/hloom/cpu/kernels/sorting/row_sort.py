@@ -207,14 +207,14 @@ class RowByKeys:
 
     def row_indices(self, row: Value) -> list[Index]:
         """Return the multi-index of the row, with 0 in the sorted dimension."""
-        found: list[Index] = [Index(0)] * len(self.sizes)
+        numbers: list[Index] = [Index(0)] * len(self.sizes)
         for d in reversed(range(len(self.sizes))):
             if d == self.dimension or self.sizes[d] == 1:
                 continue
             quotient = row.unsigned_divide(self.sizes[d])
-            found[d] = self.e.opaque(row - quotient * self.sizes[d], self.sizes[d])
+            numbers[d] = self.e.opaque(row - quotient * self.sizes[d], self.sizes[d])
             row = quotient
-        return found
+        return numbers
 
     def at(self, place: Index) -> tuple[Index, ...]:
         """Return the multi-index of an element of the row."""
@@ -241,9 +241,9 @@ class RowByKeys:
         """Store the keys; return a flag that is true if some element cannot be recovered from its key."""
         key = self.plan.groups[0][0]
         kind = key.element_type
-        place = self.f.allocate(I32, self.e.lanes)
+        address = self.f.allocate(I32, self.e.lanes)
         wide = I32.vector(self.e.lanes)
-        self.f.store(self.f.constant(wide, 0), place)
+        self.f.store(self.f.constant(wide, 0), address)
         target = self.area(area, record.type)
 
         def body(index: Index) -> None:
@@ -253,17 +253,17 @@ class RowByKeys:
             back = value_of(restored(plain, kind), kind)
             assert isinstance(element, Value)
             bits = integer_type(32 if kind.is_floating and kind.bits < 32 else max(8, kind.bits))
-            given, found = (x.bitcast(bits.vector(x.type.lanes)) for x in (element, back))
-            differs = given.compare("ne", found)
+            element_bits, back_bits = (x.bitcast(bits.vector(x.type.lanes)) for x in (element, back))
+            differs = element_bits.compare("ne", back_bits)
             if self.e.mask is not None:
                 differs = differs & self.e.lane_mask()
-            self.f.store(self.f.load(wide, place) | differs.cast("zext", I32), place)
+            self.f.store(self.f.load(wide, address) | differs.cast("zext", I32), address)
             self.e.store(target, (index,), integer.cast("zext", record.type))
 
         self.each(self.e, body)
         if self.plan.alone_by_network:
             self.pad(area, record.type)
-        return self.f.intrinsic("vector.reduce.or", self.f.load(wide, place), result=I32).compare("ne", 0)
+        return self.f.intrinsic("vector.reduce.or", self.f.load(wide, address), result=I32).compare("ne", 0)
 
     def write_alone(self, record: Record, area: Value) -> None:
         """Store the elements recovered from the sorted keys."""
@@ -314,11 +314,11 @@ class RowByKeys:
         def body(index: Index) -> None:
             elements = [self.e.element(o, self.at(index)) for o in self.i.operands]
             integer = self.e.wide(self.group_integer(group, elements))
-            place = self.e.wide(self.e.index_value(index))
+            position = self.e.wide(self.e.index_value(index))
             if record.beside:
-                self.e.store(numbers, (index,), place.cast("trunc", I32))
+                self.e.store(numbers, (index,), position.cast("trunc", I32))
             else:
-                integer = (integer << 32) | place
+                integer = (integer << 32) | position
             self.e.store(integers, (index,), integer)
 
         self.each(self.e, body)
@@ -333,8 +333,8 @@ class RowByKeys:
         def body(index: Index) -> None:
             number = self.e.load(old, (index,))
             assert isinstance(number, Value)
-            place = self.e.opaque(number.cast("zext", I64), self.n)
-            elements = [self.e.element(o, self.at(place)) for o in self.i.operands]
+            position = self.e.opaque(number.cast("zext", I64), self.n)
+            elements = [self.e.element(o, self.at(position)) for o in self.i.operands]
             self.e.store(integers, (index,), self.group_integer(group, elements))
             self.e.store(numbers, (index,), number)
 
@@ -350,11 +350,11 @@ class RowByKeys:
         def body(index: Index) -> None:
             number = e.load(source, (index,))
             assert isinstance(number, Value)
-            place = number.cast("zext", I64) if record.beside else number & 0xFFFFFFFF
+            position = number.cast("zext", I64) if record.beside else number & 0xFFFFFFFF
             if e.mask is not None:
-                place = e.choose(e.mask, place, e.wide(self.f.constant(I64, 0)))
-                assert isinstance(place, Value)
-            there = self.at(e.opaque(place, self.n))
+                position = e.choose(e.mask, position, e.wide(self.f.constant(I64, 0)))
+                assert isinstance(position, Value)
+            there = self.at(e.opaque(position, self.n))
             for k in used_results(self.i):
                 e.store(self.results[k], self.at(index), e.element(self.i.operands[k], there))
 
@@ -364,9 +364,9 @@ class RowByKeys:
 
     def pad(self, area: Value, kind: Type) -> None:
         """Fill a network's records beyond the row with the greatest integer."""
-        for place in range(self.n, padded(self.n)):
-            if place - self.n < 32:
-                self.f.store(self.f.constant(kind, -1), self.f.offset(area, place, kind))
+        for position in range(self.n, padded(self.n)):
+            if position - self.n < 32:
+                self.f.store(self.f.constant(kind, -1), self.f.offset(area, position, kind))
         if padded(self.n) - self.n > 32:
             with self.f.loop(self.n + 32, padded(self.n)) as loop:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))

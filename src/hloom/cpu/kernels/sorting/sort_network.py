@@ -144,8 +144,10 @@ class _Network:
         """Emit the function."""
         f, block = self.f, block_size(self.element)
         with f.loop(0, self.count, block) as blocks:
-            place = self.at(blocks.index)
-            _stored(f, _sorted_block(_loaded(f, self.element, self.lanes, place, BLOCK), self.lanes), place)
+            address = self.at(blocks.index)
+            _stored(
+                f, _sorted_block(_loaded(f, self.element, self.lanes, address, BLOCK), self.lanes), address
+            )
         exponent = f.intrinsic("cttz", self.count, f.constant(I1, 1))
         first = f.constant(I64, block)
         with f.loop(0, exponent - (block.bit_length() - 1), 1, [first]) as merging:
@@ -156,10 +158,10 @@ class _Network:
                 self.level(distance)
                 levels.next(distance.logical_shift_right(1))
             with f.loop(0, self.count, block) as blocks:
-                place = self.at(blocks.index)
-                vectors = _loaded(f, self.element, self.lanes, place, BLOCK)
+                address = self.at(blocks.index)
+                vectors = _loaded(f, self.element, self.lanes, address, BLOCK)
                 _descend(vectors, 0, BLOCK, BLOCK // 2)
-                _stored(f, [_merged_lanes(v) for v in vectors], place)
+                _stored(f, [_merged_lanes(v) for v in vectors], address)
             merging.next(run + run)
         f.finish()
 

@@ -123,11 +123,11 @@ class _Recognition:
         single = self.comparison(root)
         if single is not None:
             return [single]
-        for first, equal, rest in _alternatives(root):
+        for first, equal, alternative in _alternatives(root):
             key = self.comparison(first)
             if key is None or not self.is_equality(equal, first):
                 continue
-            others = self.keys(rest)
+            others = self.keys(alternative)
             if others is not None:
                 return [key, *others]
         return None
@@ -161,39 +161,39 @@ class _Recognition:
 
     def key(self, root: HloInstruction) -> HloComputation:
         """Return a computation of the key from the elements of one side."""
-        made = HloComputation("key")
+        computation = HloComputation("key")
         parameters = self.comparator.parameters
         copies: dict[HloInstruction, HloInstruction] = {}
         for number in range(len(parameters) // 2):
             copy = HloInstruction(
                 f"p{number}", Parameter(parameter_number=number), parameters[2 * number].shape
             )
-            copies[parameters[2 * number]] = copies[parameters[2 * number + 1]] = made.add(copy)
+            copies[parameters[2 * number]] = copies[parameters[2 * number + 1]] = computation.add(copy)
 
         def copied(node: HloInstruction) -> HloInstruction:
             if node not in copies:
                 operands = [copied(o) for o in node.operands]
-                copies[node] = made.add(node.clone(operands=operands))
+                copies[node] = computation.add(node.clone(operands=operands))
             return copies[node]
 
-        made.root = copied(root)
-        return made
+        computation.root = copied(root)
+        return computation
 
 
 def _alternatives(
     root: HloInstruction,
 ) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
     """Return readings of an expression as ``first or (equal and rest)`` or ``rest if equal else first``."""
-    found: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
+    alternatives: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
     if root.opcode == "or":
         for first, both in (root.operands, reversed(root.operands)):
             if both.opcode == "and":
                 a, b = both.operands
-                found += [(first, a, b), (first, b, a)]
+                alternatives += [(first, a, b), (first, b, a)]
     elif root.opcode == "select":
-        equal, rest, first = root.operands
-        found.append((first, equal, rest))
-    return found
+        equal, alternative, first = root.operands
+        alternatives.append((first, equal, alternative))
+    return alternatives
 
 
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:

@@ -107,9 +107,9 @@ class _Row:
         variable = Variable(count, "s")
 
         def body() -> None:
-            place = Index.of(variable)
-            integer = self.integer(e, place).cast("zext", I64)
-            e.store(self.records, (place,), (integer << 32) | e.wide(e.index_value(place)))
+            position = Index.of(variable)
+            integer = self.integer(e, position).cast("zext", I64)
+            e.store(self.records, (position,), (integer << 32) | e.wide(e.index_value(position)))
 
         low, high = self.f.constant(I64, 0), self.f.constant(I64, count)
         vector_loop(e, variable, low, high, body, exact=count % e.lanes == 0)
@@ -135,21 +135,21 @@ class _Row:
         """Filter the elements beyond the first ones."""
         f = self.f
         e = Elements(f, LANES, {})
-        place = f.allocate(I32)
-        f.store(self.bound(), place)
+        address = f.allocate(I32)
+        f.store(self.bound(), address)
         filled = f.allocate(I64)
         f.store(f.constant(I64, self.k), filled)
         variable = Variable(self.n, "s")
 
         def body() -> None:
             integer = self.integer(e, Index.of(variable))
-            better = integer.compare("ult", f.load(I32, place).splat(LANES))
+            better = integer.compare("ult", f.load(I32, address).splat(LANES))
             if e.mask is not None:
                 better = better & e.lane_mask()
             bits = better.bitcast(I64)
             assert isinstance(variable.value, Value)
             with f.when(bits.compare("ne", 0)):
-                self.take(bits, variable.value, place, filled)
+                self.take(bits, variable.value, address, filled)
 
         low, high = f.constant(I64, self.size), f.constant(I64, self.n)
         vector_loop(e, variable, low, high, body, exact=(self.n - self.size) % LANES == 0)
@@ -181,13 +181,13 @@ class _Row:
         variable = Variable(self.k, "s")
 
         def body() -> None:
-            place = Index.of(variable)
-            record = e.load(self.records, (place,))
+            position = Index.of(variable)
+            record = e.load(self.records, (position,))
             assert isinstance(record, Value)
             key = record.logical_shift_right(32).cast("trunc", integer_type(key_width(self.kind)))
             value = value_of(restored(~key if self.largest else key, self.kind), self.kind)
-            e.store(self.values, (self.row_index(e), place), value)
-            e.store(self.numbers, (self.row_index(e), place), record.cast("trunc", I32))
+            e.store(self.values, (self.row_index(e), position), value)
+            e.store(self.numbers, (self.row_index(e), position), record.cast("trunc", I32))
 
         low, high = self.f.constant(I64, 0), self.f.constant(I64, self.k)
         if e.lanes:

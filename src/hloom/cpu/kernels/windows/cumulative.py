@@ -117,8 +117,8 @@ def may_skip_padding(
     from hloom.evaluate.evaluator import Evaluator
 
     values = [literal.array for literal in literals]
-    made = Evaluator().run(computation, [*values, *values])
-    results = [np.asarray(r) for r in (made if isinstance(made, tuple) else [made])]
+    value = Evaluator().run(computation, [*values, *values])
+    results = [np.asarray(r) for r in (value if isinstance(value, tuple) else [value])]
     return all(bool(np.all((r == v) | ((r != r) & (v != v)))) for r, v in zip(results, values, strict=True))
 
 
@@ -198,8 +198,8 @@ class _Scan(ABC):
     def put(self, place: Place, at: Index, values: Sequence[Element]) -> None:
         """Store complete accumulators at a position in memory order."""
         index = place(at)
-        made = self.combiner.lower(values, [v.element_type for v in self.results])
-        for view, value in zip(self.results, made, strict=True):
+        values_stored = self.combiner.lower(values, [v.element_type for v in self.results])
+        for view, value in zip(self.results, values_stored, strict=True):
             self.e.store(view, index, spread(self.e, value))
 
     def join(self, earlier: Sequence[Element], later: Sequence[Element]) -> list[Element]:
@@ -239,18 +239,18 @@ class _StepByStep(_Scan):
         number = Variable(high, "s")
         with self.f.loop(low, high, 1, flatten(state)) as loop, self.e.scope():
             number.value = loop.index
-            made = self._step(place, Index.of(number), unflatten(loop.values, state), ahead)
-            loop.next(*flatten(made))
+            next_state = self._step(place, Index.of(number), unflatten(loop.values, state), ahead)
+            loop.next(*flatten(next_state))
         return unflatten(loop.values, state)
 
     def _step(
         self, place: Place, number: Index, state: list[Element] | None, ahead: int | None
     ) -> list[Element]:
         values = self.load(place, self._memory(number + (ahead or 0), self.scan.size))
-        made = values if state is None else self.join(state, values)
+        joined = values if state is None else self.join(state, values)
         if ahead is not None:
-            self.store(place, self._memory(number, self.scan.results), made)
-        return made
+            self.store(place, self._memory(number, self.scan.results), joined)
+        return joined
 
     def _repeat(self, place: Place, low: int, high: int, state: list[Element] | None) -> None:
         """Store equal results: initial values as long as no element has been combined."""
@@ -274,19 +274,21 @@ class _InRegisters(_Scan):
         """Emit whole blocks of several vectors, then the remaining elements."""
         size, lanes = self.scan.size, self.e.lanes
         block = lanes * min(VECTORS, size // lanes)
-        whole = size // block * block
+        full_end = size // block * block
         carry = self.init if self.starts_with_init else None
         first = 0
         if carry is None:
             carry = self._block(place, self._base(self.f.constant(I64, 0), block), block, None)
             first = block
-        with self.f.loop(first, whole, block, flatten(carry)) as loop, self.e.scope():
-            made = self._block(place, self._base(loop.index, block), block, unflatten(loop.values, carry))
-            loop.next(*flatten(made))
-        if whole < size:
-            start = 0 if self.scan.backward else whole
+        with self.f.loop(first, full_end, block, flatten(carry)) as loop, self.e.scope():
+            next_state = self._block(
+                place, self._base(loop.index, block), block, unflatten(loop.values, carry)
+            )
+            loop.next(*flatten(next_state))
+        if full_end < size:
+            start = 0 if self.scan.backward else full_end
             carry = unflatten(loop.values, carry)
-            self._block(place, self.f.constant(I64, start), size - whole, carry)
+            self._block(place, self.f.constant(I64, start), size - full_end, carry)
 
     def _base(self, done: Value, block: int) -> Value:
         """Return the position in memory of the block after a number of scanned elements."""

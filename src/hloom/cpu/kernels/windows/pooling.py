@@ -125,9 +125,9 @@ class _Pool:
             )  # fmt: skip
             return
         self._vectors(at, first, last)
-        for place in (*range(first), *range(last, minor.positions)):
+        for position in (*range(first), *range(last, minor.positions)):
             with self.scalars.scope():
-                self._position(self.scalars, [*at, Index(place)], minor.taps_inside(place))
+                self._position(self.scalars, [*at, Index(position)], minor.taps_inside(position))
 
     def _vectors(self, at: list[Index], first: int, last: int) -> None:
         """Emit interior positions; the last vector overlaps its predecessor instead of a masked tail."""
@@ -154,10 +154,10 @@ class _Pool:
 
     def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
         """Emit a window that is inside the base, except perhaps along the lanes."""
-        made = [spread(e, x) for x in self.start]
+        accumulators = [spread(e, x) for x in self.start]
         for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
-            made = self._step(e, at, [Index(tap) for tap in taps], made)
-        return made
+            accumulators = self._step(e, at, [Index(tap) for tap in taps], accumulators)
+        return accumulators
 
     def _looped(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
         """Emit loops over the elements of a window that are inside the base."""
@@ -171,8 +171,8 @@ class _Pool:
                 return nest(number + 1, state)
             with self.f.loop(*bounds[number], 1, flatten(state)) as loop, e.scope():
                 variables[number].value = loop.index
-                made = nest(number + 1, unflatten(loop.values, state))
-                loop.next(*flatten(made))
+                next_state = nest(number + 1, unflatten(loop.values, state))
+                loop.next(*flatten(next_state))
             return unflatten(loop.values, state)
 
         return nest(0, [spread(e, x) for x in self.start])
@@ -194,6 +194,6 @@ class _Pool:
         return [spread(e, x) for x in self.combiner.combine(e, state, lifted)]
 
     def _store(self, e: Elements, at: Sequence[Index], state: list[Element]) -> None:
-        made = self.combiner.lower(state, [view.element_type for view in self.results])
-        for view, value in zip(self.results, made, strict=True):
+        stored = self.combiner.lower(state, [view.element_type for view in self.results])
+        for view, value in zip(self.results, stored, strict=True):
             e.store(view, tuple(at), spread(e, value))

@@ -76,13 +76,13 @@ class _Walk:
         with f.loop(0, self.parts.steps, 1, flatten(start)) as loop, e.scope():
             number.value = loop.index
             index = place(at if number.extent > 1 else Index(0))
-            given: list[Element] = [e.load(view, index) for view in self.inputs]
-            given += unflatten(loop.values, start)
-            for parameter, value in zip(self.step.parameters, given, strict=True):
+            elements: list[Element] = [e.load(view, index) for view in self.inputs]
+            elements += unflatten(loop.values, start)
+            for parameter, value in zip(self.step.parameters, elements, strict=True):
                 e.know(parameter, slice_, value)
-            made = [spread(e, x) for x in e.leaves(self.step.root, slice_)]
-            for view, value in zip(self.outputs, made, strict=False):
+            outputs = [spread(e, x) for x in e.leaves(self.step.root, slice_)]
+            for view, value in zip(self.outputs, outputs, strict=False):
                 e.store(view, index, value)
-            loop.next(*flatten(made[len(self.outputs) :]))
+            loop.next(*flatten(outputs[len(self.outputs) :]))
         for view, value in zip(self.last, unflatten(loop.values, start), strict=True):
             e.store(view, slice_, value)

@@ -194,15 +194,15 @@ class _Windows:
             for p, d, size in zip(at, self.window, self.operand.dimensions, strict=True)
         ]
         conditions = [inside for row in table for _, inside in row]
-        whole: Value | None = None
+        position: Value | None = None
         for inside in conditions:
-            whole = self.e.both(whole, inside)
-        if whole is None:
+            position = self.e.both(position, inside)
+        if position is None:
             self._written_out(table, lifted, whole=True)
             return
-        with self.f.when(whole), self.e.scope():
+        with self.f.when(position), self.e.scope():
             self._written_out(table, lifted, whole=True)
-        with self.f.when(~whole), self.e.scope():
+        with self.f.when(~position), self.e.scope():
             self._written_out(table, lifted, whole=False)
 
     def _written_out(
@@ -233,16 +233,16 @@ class _Windows:
         """Store one row of adjacent windows: the selected elements, and initial values elsewhere."""
         e, f, step = self.e, self.f, self.window[-1].size
         kind = self.result.element_type
-        chosen = state[0]
-        assert isinstance(chosen, Value)
-        held = as_type(self.start, kind, self.scatter.accumulators[0])
-        (new,) = self.scatter.lower(self.scatter.combine(e, [held], [value]), [kind])
+        selected = state[0]
+        assert isinstance(selected, Value)
+        accumulator = as_type(self.start, kind, self.scatter.accumulators[0])
+        (new,) = self.scatter.lower(self.scatter.combine(e, [accumulator], [value]), [kind])
         with f.when(inside) if inside is not None else nullcontext():
             rows: list[Value] = []
             for tap in range(step):
-                made = spread(e, e.choose(chosen.compare("eq", number + tap), new, self.start))
-                assert isinstance(made, Value)
-                rows.append(to_storage(made, kind))
+                contribution = spread(e, e.choose(selected.compare("eq", number + tap), new, self.start))
+                assert isinstance(contribution, Value)
+                rows.append(to_storage(contribution, kind))
             scalar, _, _ = e.parts(self.result.linear(place))
             f.store(_interleaved(rows), f.offset(self.result.pointer, scalar, rows[0].type.scalar))
 
@@ -308,8 +308,8 @@ class _Windows:
         with self.f.when(inside) if inside is not None else nullcontext(), e.scope():
             kind = self.result.element_type
             old = self.start if self.fresh else e.load(self.result, place)
-            held = as_type(old, kind, self.scatter.accumulators[0])
-            (new,) = self.scatter.lower(self.scatter.combine(e, [held], [value]), [kind])
+            accumulator = as_type(old, kind, self.scatter.accumulators[0])
+            (new,) = self.scatter.lower(self.scatter.combine(e, [accumulator], [value]), [kind])
             e.store(self.result, place, spread(e, e.choose(hit, new, old)))
 
 
@@ -317,12 +317,12 @@ def _interleaved(rows: Sequence[Value]) -> Value:
     """Interleave vectors: the first lanes of all, then the second ones, and so on."""
     count, lanes = len(rows), rows[0].type.lanes
     wide = lanes * count
-    made = rows[0].shuffle([lane // count if lane % count == 0 else -1 for lane in range(wide)])
+    interleaved = rows[0].shuffle([lane // count if lane % count == 0 else -1 for lane in range(wide)])
     for number, row in enumerate(rows[1:], 1):
         spread_out = row.shuffle([lane // count if lane % count == number else -1 for lane in range(wide)])
         order = [
             wide + lane if lane % count == number else lane if lane % count < number else -1
             for lane in range(wide)
         ]
-        made = made.shuffle(order, spread_out)
-    return made
+        interleaved = interleaved.shuffle(order, spread_out)
+    return interleaved

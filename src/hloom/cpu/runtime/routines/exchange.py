@@ -118,8 +118,8 @@ def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
     with f.loop(0, exchange["stand_in_count"]) as loop:
         stand_in = _element(exchange["stand_ins"], STAND_IN, loop.index)
         Fields(PARTICIPANT, stand_in["participant"])["form"] = form
-        own = rendezvous.atomic("participants", stand_in["position"])
-        own.store(stand_in["participant"], "monotonic")
+        slot = rendezvous.atomic("participants", stand_in["position"])
+        slot.store(stand_in["participant"], "monotonic")
 
 
 @routine(I32, exchange=EXCHANGE, first=I64, end=I64)

@@ -146,19 +146,19 @@ def run_apart(f: Function, gang: Fields) -> Value:
 def resume_all(f: Function, gang: Fields) -> None:
     """Resume the fibers in turns until all are finished; return the status of the run."""
     count = gang["devices"]
-    moved, left = Variable(f, I1), Variable(f, I1)
+    moved, waits_on = Variable(f, I1), Variable(f, I1)
     with repeat(f):
         moved.set(0)
-        left.set(0)
+        waits_on.set(0)
         with f.loop(0, count) as loop:
             fiber = gang.nested("fibers", loop.index)
             unfinished = fiber["state"].compare("ne", FINISHED)
             with f.when(unfinished), choose(f, _waits(f, fiber)) as waiting:
-                left.set(1)
+                waits_on.set(1)
                 waiting.otherwise()
                 moved.set(1)
-                _resume(f, gang, fiber, left)
-        f.return_if(~left.get(), DONE)
+                _resume(f, gang, fiber, waits_on)
+        f.return_if(~waits_on.get(), DONE)
         f.return_if(~moved.get(), DEADLOCK)
 
 

@@ -99,8 +99,8 @@ def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Valu
     ``ARRIVE`` publishes the record first and compares the forms of all afterwards; ``DEPART`` withdraws it.
     """
     rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
-    own = rendezvous.atomic("participants", participant["position"])
-    own.store(participant.pointer, "monotonic")
+    slot = rendezvous.atomic("participants", participant["position"])
+    slot.store(participant.pointer, "monotonic")
     generation = rendezvous.atomic("generation").load("seq_cst")
     arrived = rendezvous.atomic("arrived").add(1, "seq_cst") + 1
     with choose(f, arrived.cast("zext", I64).compare("eq", participant["local"])) as last:
@@ -108,7 +108,7 @@ def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Valu
         last.otherwise()
         f.return_if(follow(f, participant, rendezvous, generation, number), 1)
     with f.when(step.compare("eq", DEPART)):
-        own.store(0, "monotonic")
+        slot.store(0, "monotonic")
     with f.when(step.compare("eq", ARRIVE)):
         f.return_if(differ(f, participant, rendezvous, number), 1)
     return f.constant(I32, 0)
