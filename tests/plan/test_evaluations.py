@@ -15,7 +15,7 @@ from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import KERNELS, emit_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.operations.control_flow import InstructionFusion as FusionOperation
+from hloom.operations.control_flow import Fusion as FusionOperation
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.plan.evaluations import evaluated_elements
