@@ -37,8 +37,9 @@ def corruptions(wanted: Array, bound: Any, *, exact: bool) -> Iterator[tuple[str
         if np.isfinite(numbers.reshape(-1)[place]) and np.isfinite(allowed[place]):
             yield from _at(wanted, place, float(allowed[place]), exact)
     if not finite.reshape(-1).all() and _has_nan(wanted) and np.isnan(numbers).any():
-        place = int(np.argmax(np.isnan(numbers.reshape(-1))))
-        yield "with a number for NaN", _with(wanted, place, wanted.dtype.type(1))
+        bounded = np.isnan(numbers.reshape(-1)) & np.isfinite(allowed)
+        if bounded.any():  # an infinite bound lets any number pass
+            yield "with a number for NaN", _with(wanted, int(np.argmax(bounded)), wanted.dtype.type(1))
 
 
 def _at(wanted: Array, place: int, allowed: float, exact: bool) -> Iterator[tuple[str, Array]]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.errors import EvaluationError
+from hloom.ir.value import Array
 from hloom.shape.shape import Shape
 
 
@@ -18,9 +19,9 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
     return [shape]
 
 
-def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
+def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[Array | None]:
     """Return the leaves of values, in order; None for tokens."""
-    leaves: list[np.ndarray[Any, Any] | None] = []
+    leaves: list[Array | None] = []
     for shape, value in zip(shapes, values, strict=True):
         if shape.is_tuple:
             leaves += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
