@@ -35,18 +35,10 @@ class Scope:
     """
 
     elements: dict[Key, Element] = field(default_factory=dict[Key, Element])
-    leaves: dict[tuple[HloInstruction, Indices], list[Element]] = field(
-        default_factory=dict[tuple[HloInstruction, Indices], list[Element]]
-    )
-    columns: dict[tuple[Value, Index, int, int, int], Value] = field(
-        default_factory=dict[tuple[Value, Index, int, int, int], Value]
-    )
-    conditions: dict[tuple[Index, int] | frozenset[Value], Value] = field(
-        default_factory=dict[tuple[Index, int] | frozenset[Value], Value]
-    )
-    divisions: dict[tuple[Index, int], tuple[Index, Index]] = field(
-        default_factory=dict[tuple[Index, int], tuple[Index, Index]]
-    )
+    leaves: dict[tuple[HloInstruction, Indices], list[Element]] = field(default_factory=dict)  # type: ignore
+    columns: dict[tuple[Value, Index, int, int, int], Value] = field(default_factory=dict)  # type: ignore
+    conditions: dict[tuple[Index, int] | frozenset[Value], Value] = field(default_factory=dict)  # type: ignore
+    divisions: dict[tuple[Index, int], tuple[Index, Index]] = field(default_factory=dict)  # type: ignore
 
 
 class EmittedIndexing(Indexing[Value, Element]):
