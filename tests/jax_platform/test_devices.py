@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import pytest
 from jax._src.lax import parallel
 
@@ -156,7 +157,7 @@ print("all-reduce(" in text, "all-reduce-start(" in text, run(x).sum())
     assert run_program(program, "cpu", **FOUR) == "True False 120.0\n"
 
 
-@ASYNCHRONOUS
+@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="XLA's verifier refuses them before jaxlib 0.12")
 def test_collectives_in_two_steps() -> None:
     program = (
         HEAD
