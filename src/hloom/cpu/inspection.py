@@ -1,4 +1,4 @@
-"""What the compiler made of a program: its module after all passes, LLVM IR, cost, and measuring programs."""
+"""Inspection of a compiled program: optimized module, LLVM IR, cost, timed programs."""
 
 from __future__ import annotations
 

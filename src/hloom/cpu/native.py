@@ -64,7 +64,7 @@ class NativeExecutable:
 
     @property
     def calls_host(self) -> bool:
-        """Whether it calls Python for operations that only the host can run."""
+        """Whether the program contains host calls, which run Python."""
         return self.facts.host_calls > 0
 
     @property
@@ -74,7 +74,7 @@ class NativeExecutable:
 
     @property
     def runs_alone(self) -> bool:
-        """Whether the code needs nothing but memory: no calls of the host, no sizes of arrays."""
+        """Whether the program has neither host calls nor dynamic sizes."""
         return not self.calls_host and self.module is self.source
 
 

@@ -16,7 +16,7 @@ from hloom.shape.shape import Shape
 
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
-"""What is stated of an instruction (a shape, an operation, a literal), in other element types."""
+"""A shape, an operation or a literal with its element types replaced."""
 
 
 def clone_module(module: HloModule) -> HloModule:

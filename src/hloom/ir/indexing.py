@@ -1,4 +1,4 @@
-"""What an element needs, said once: the interface over which operations declare it.
+"""Interface over which operations declare the operand elements that a result element reads.
 
 `Operation.element` computes an element of a result at a symbolic index from operand elements, which it yields
 as `Read`s, in steps::
@@ -54,7 +54,7 @@ MOST_UNROLLED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Accumulation(Generic[Condition]):
-    """How the element of a result accumulates operand elements: in loops, of which each step has some terms.
+    """The loops that accumulate operand elements into a result element, and the terms of each step.
 
     Attributes:
         extents: of the loops, outermost first.

@@ -18,7 +18,7 @@ CONTEXT: Final = Struct(
     fiber=PTR,  # of a device that shares a thread; null: it has a thread
     host=PTR,  # the Python function that answers host calls; null: that of the thread's run
 )
-"""What a program knows of its run."""
+"""The run of a program: pool, device, stop word, host function."""
 
 TIMING: Final = Struct("timing", nanoseconds=I64, runs=I64, waited=I64)
 """Of an instruction; it waited in native code for other devices that many nanoseconds."""

@@ -1,4 +1,4 @@
-"""What depends on the processor, and on Linux: pauses of spinning threads, and futexes."""
+"""Processor pauses for spinning threads, and Linux futexes."""
 
 from __future__ import annotations
 
