@@ -88,8 +88,8 @@ def test_errors_say_where() -> None:
 
 
 def loaded_by(statements: str) -> set[str]:
-    """Return the packages that a fresh interpreter has loaded after some statements."""
-    code = f"import sys\n{statements}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    """Return the modules that a fresh interpreter has loaded after some statements."""
+    code = f"import sys\n{statements}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -100,6 +100,11 @@ def test_importing_hloom_loads_nothing_heavy() -> None:
     assert not heavy & loaded_by("import hloom\nfor name in hloom.__all__: getattr(hloom, name)")
     evaluation = f"import hloom\nhloom.compile(hloom.HloModule.from_text({EXCHANGE!r}))"
     assert not (heavy - {"scipy"}) & loaded_by(evaluation)
+
+
+def test_compiling_loads_neither_package_metadata_nor_debugging() -> None:
+    modules = loaded_by(f"import hloom\nhloom.compile(hloom.HloModule.from_text({EXCHANGE!r}), 'cpu')")
+    assert not {"importlib.metadata", "hloom.debug"} & modules
 
 
 def test_importing_hloom_costs_little_beside_numpy() -> None:

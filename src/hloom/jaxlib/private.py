@@ -10,7 +10,6 @@ import inspect
 import re
 from functools import reduce
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
@@ -102,6 +101,8 @@ def _tested() -> str:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:
