@@ -22,7 +22,7 @@ from hloom.codegen.llvm import (
     MOST_LANES,
     PTR,
     Attribute,
-    Constant,
+    ConstantValue,
     Function,
     Module,
     Structure,
@@ -88,7 +88,7 @@ def test_constants_can_be_read() -> None:
     assert f.constant(F32.vector(4), 2).value == 2.0 and isinstance(f.constant(F32, 2).value, float)
     assert f.constant(I32.vector(2), [1, 2]).value == (1, 2)
     splat = f.constant(I32, 7).splat(4)
-    assert isinstance(splat, Constant) and (splat.value, splat.type) == (7, I32.vector(4))
+    assert isinstance(splat, ConstantValue) and (splat.value, splat.type) == (7, I32.vector(4))
 
 
 def test_equal_constants_are_one_object() -> None:

@@ -14,7 +14,7 @@ from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.printer import print_module
 from hloom.codegen.llvm.routines import External, Library, State, routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat, section
+from hloom.codegen.llvm.structured import LocalVariable, choose, is_null, repeat, section
 from hloom.codegen.structs import Array, Contended, Struct
 from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
@@ -31,7 +31,7 @@ memset = External("memset", PTR, PTR, I32, I64)
 
 @routine(I64, exported=True, shape=SHAPE)
 def sum_of_points(f: Function, shape: Fields) -> Value:
-    total = Variable(f, I64, 0)
+    total = LocalVariable(f, I64, 0)
     with f.loop(0, shape["count"].cast("zext", I64)) as loop:
         point = shape.nested("points", loop.index)
         total.set(total.get() + point["x"].cast("sext", I64) * point["y"])
@@ -41,7 +41,7 @@ def sum_of_points(f: Function, shape: Fields) -> Value:
 @routine(I64, exported=True, shape=SHAPE)
 def length(f: Function, shape: Fields) -> Value:
     """Follow a list to its end."""
-    node, count = Variable(f, PTR, shape.pointer), Variable(f, I64, 0)
+    node, count = LocalVariable(f, PTR, shape.pointer), LocalVariable(f, I64, 0)
     with repeat(f) as loop:
         loop.leave_if(is_null(node.get()))
         count.set(count.get() + 1)
@@ -59,7 +59,7 @@ def collatz(f: Function, n: Value) -> Value:
     """Count the steps to 1; -1 for what is not positive."""
     count_call(f)
     f.return_if(n.compare("slt", 1), -1)
-    number, steps = Variable(f, I64, n), Variable(f, I64, 0)
+    number, steps = LocalVariable(f, I64, n), LocalVariable(f, I64, 0)
     with repeat(f) as loop:
         loop.leave_if(number.get().compare("eq", 1))
         steps.set(steps.get() + 1)
@@ -93,7 +93,7 @@ def clear(f: Function, shape: Fields) -> None:
 @routine(I64, exported=True, points=PTR, count=I64, wanted=I64, sums=PTR)
 def search(f: Function, points: Value, count: Value, wanted: Value, sums: Value) -> Value:
     """Write sums of points up to the first with a number, and return its index; -1 if there is none."""
-    index, total = Variable(f, I64, -1), f.allocate_bytes(count * I64.size, align=I64.size)
+    index, total = LocalVariable(f, I64, -1), f.allocate_bytes(count * I64.size, align=I64.size)
     with section(f) as unseen:
         with f.loop(0, count) as loop:
             point = Fields(POINT, points).at(loop.index)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.codegen.elementwise import arithmetic, bits, comparison, conversion, integral, transcendental
-from hloom.codegen.elementwise.registry import LOWERINGS, Context, lowering
+from hloom.codegen.elementwise.registry import LOWERINGS, LoweringContext, lowering
 from hloom.codegen.llvm import F64, Value
 from hloom.codegen.types import Element, is_small, round_to, wrap
 from hloom.errors import HloError
@@ -25,7 +25,7 @@ from hloom.shape.float_format import float_format
 
 FAMILIES: Final = (arithmetic, bits, comparison, conversion, integral, transcendental)
 
-__all__ = ["FAMILIES", "LOWERINGS", "Context", "lower_elementwise", "lowering"]
+__all__ = ["FAMILIES", "LOWERINGS", "LoweringContext", "lower_elementwise", "lowering"]
 
 
 def lower_elementwise(
@@ -42,7 +42,7 @@ def lower_elementwise(
     rule = LOWERINGS.get(operation.opcode)
     if rule is None:
         raise HloError(f"{operation.opcode} has no lowering", rule="cpu.lowering-missing")
-    result = rule.lower(Context(operation, operand_types, result_type), *_of_one_width(operands))
+    result = rule.lower(LoweringContext(operation, operand_types, result_type), *_of_one_width(operands))
     if isinstance(result, tuple):
         return result
     if result_type.is_floating:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm import F32, F64, I8, I16, I32, Constant, Value
+from hloom.codegen.elementwise.registry import LoweringContext, lowering
+from hloom.codegen.llvm import F32, F64, I8, I16, I32, ConstantValue, Value
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element, parts
 from hloom.codegen.vector_math import complex_exponential, complex_numbers
@@ -18,7 +18,7 @@ from hloom.shape.element_type import ElementType
 
 
 @lowering("add")
-def _add(c: Context, a: Element, b: Element) -> Element:
+def _add(c: LoweringContext, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return a[0] + b[0], a[1] + b[1]
@@ -27,7 +27,7 @@ def _add(c: Context, a: Element, b: Element) -> Element:
 
 
 @lowering("subtract")
-def _subtract(c: Context, a: Element, b: Element) -> Element:
+def _subtract(c: LoweringContext, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return a[0] - b[0], a[1] - b[1]
@@ -36,7 +36,7 @@ def _subtract(c: Context, a: Element, b: Element) -> Element:
 
 
 @lowering("multiply")
-def _multiply(c: Context, a: Element, b: Element) -> Element:
+def _multiply(c: LoweringContext, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return complex_numbers.multiply(a, b)
@@ -45,7 +45,7 @@ def _multiply(c: Context, a: Element, b: Element) -> Element:
 
 
 @lowering("divide")
-def _divide(c: Context, a: Element, b: Element) -> Element:
+def _divide(c: LoweringContext, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return complex_numbers.divide(a, b)
@@ -54,7 +54,7 @@ def _divide(c: Context, a: Element, b: Element) -> Element:
 
 
 @lowering("remainder")
-def _remainder(c: Context, a: Element, b: Element) -> Element:
+def _remainder(c: LoweringContext, a: Element, b: Element) -> Element:
     x, y = parts(a, b)
     if not c.kind.is_integer:
         return remainder(x, y)
@@ -63,7 +63,7 @@ def _remainder(c: Context, a: Element, b: Element) -> Element:
 
 
 @lowering("power")
-def _power(c: Context, a: Element, b: Element) -> Element:
+def _power(c: LoweringContext, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return complex_exponential.power(a, b)
@@ -72,12 +72,12 @@ def _power(c: Context, a: Element, b: Element) -> Element:
 
 
 @lowering("negate")
-def _negate(c: Context, a: Element) -> Element:
+def _negate(c: LoweringContext, a: Element) -> Element:
     return (-a[0], -a[1]) if isinstance(a, tuple) else -a
 
 
 @lowering("abs")
-def _abs(c: Context, a: Element) -> Element:
+def _abs(c: LoweringContext, a: Element) -> Element:
     if isinstance(a, tuple):
         return complex_numbers.modulus(a)
     if c.kind.is_floating:
@@ -86,7 +86,7 @@ def _abs(c: Context, a: Element) -> Element:
 
 
 @lowering("sign", exact=True)
-def _sign(c: Context, a: Element) -> Element:
+def _sign(c: LoweringContext, a: Element) -> Element:
     if isinstance(a, tuple):
         return complex_numbers.sign(a)
     if c.kind.is_floating:
@@ -99,17 +99,17 @@ def _sign(c: Context, a: Element) -> Element:
 
 
 @lowering("maximum", exact=True)
-def _maximum(c: Context, a: Element, b: Element) -> Element:
+def _maximum(c: LoweringContext, a: Element, b: Element) -> Element:
     return larger(a, b, c.result_type)
 
 
 @lowering("minimum", exact=True)
-def _minimum(c: Context, a: Element, b: Element) -> Element:
+def _minimum(c: LoweringContext, a: Element, b: Element) -> Element:
     return smaller(a, b, c.result_type)
 
 
 @lowering("clamp", exact=True)
-def _clamp(c: Context, low: Element, a: Element, high: Element) -> Element:
+def _clamp(c: LoweringContext, low: Element, a: Element, high: Element) -> Element:
     return smaller(larger(a, low, c.result_type), high, c.result_type)
 
 
@@ -217,4 +217,4 @@ def _divided(x: Value, y: Value, signed: bool) -> Value:
 
 def constant_integer(value: Value) -> int | None:
     """Return the value of an integer constant equal in every lane; None for other values."""
-    return value.value if isinstance(value, Constant) and isinstance(value.value, int) else None
+    return value.value if isinstance(value, ConstantValue) and isinstance(value.value, int) else None

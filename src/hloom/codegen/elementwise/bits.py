@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from hloom.codegen.elementwise.registry import Context, lowering
+from hloom.codegen.elementwise.registry import LoweringContext, lowering
 from hloom.codegen.llvm import I1, I16, I32, I64, Value
 from hloom.codegen.types import wrap
 from hloom.shape.element_type import ElementType
 
 
 @lowering("and", exact=True)
-def _and(c: Context, a: Value, b: Value) -> Value:
+def _and(c: LoweringContext, a: Value, b: Value) -> Value:
     return a & b
 
 
 @lowering("or", exact=True)
-def _or(c: Context, a: Value, b: Value) -> Value:
+def _or(c: LoweringContext, a: Value, b: Value) -> Value:
     return a | b
 
 
 @lowering("xor", exact=True)
-def _xor(c: Context, a: Value, b: Value) -> Value:
+def _xor(c: LoweringContext, a: Value, b: Value) -> Value:
     return a ^ b
 
 
 @lowering("not")
-def _not(c: Context, a: Value) -> Value:
+def _not(c: LoweringContext, a: Value) -> Value:
     return ~a
 
 
@@ -36,20 +36,20 @@ def _pattern(value: Value, element_type: ElementType) -> Value:
 
 
 @lowering("shift-left")
-def _shift_left(c: Context, a: Value, count: Value) -> Value:
+def _shift_left(c: LoweringContext, a: Value, count: Value) -> Value:
     """Shift left; LLVM leaves shifts by the width or more undefined, so their results are replaced by 0."""
     count = _pattern(count, c.kind)
     return count.compare("ult", c.kind.bits).select(a << count, 0)
 
 
 @lowering("shift-right-logical")
-def _shift_right_logical(c: Context, a: Value, count: Value) -> Value:
+def _shift_right_logical(c: LoweringContext, a: Value, count: Value) -> Value:
     a, count = _pattern(a, c.kind), _pattern(count, c.kind)
     return count.compare("ult", c.kind.bits).select(a.logical_shift_right(count), 0)
 
 
 @lowering("shift-right-arithmetic")
-def _shift_right_arithmetic(c: Context, a: Value, count: Value) -> Value:
+def _shift_right_arithmetic(c: LoweringContext, a: Value, count: Value) -> Value:
     """Shift right with copies of the sign bit, for unsigned types too."""
     spare = max(0, 8 - c.kind.bits)
     if spare and not c.kind.is_signed:
@@ -60,12 +60,12 @@ def _shift_right_arithmetic(c: Context, a: Value, count: Value) -> Value:
 
 
 @lowering("popcnt")
-def _population_count(c: Context, a: Value) -> Value:
+def _population_count(c: LoweringContext, a: Value) -> Value:
     return a.function.intrinsic("ctpop", _pattern(a, c.kind))
 
 
 @lowering("count-leading-zeros")
-def _count_leading_zeros(c: Context, a: Value) -> Value:
+def _count_leading_zeros(c: LoweringContext, a: Value) -> Value:
     zeros = a.function.intrinsic("ctlz", _pattern(a, c.kind), a.function.constant(I1, 0))
     return zeros - (8 - c.kind.bits) if c.kind.bits < 8 else zeros
 
@@ -74,7 +74,7 @@ _TWICE = {1: I16, 2: I32, 4: I64}
 
 
 @lowering("mulhi")
-def _multiply_high(c: Context, a: Value, b: Value) -> Value:
+def _multiply_high(c: LoweringContext, a: Value, b: Value) -> Value:
     bits, signed = c.kind.bits, c.kind.is_signed
     if bits == 64:
         return _high_half(a, b, signed)

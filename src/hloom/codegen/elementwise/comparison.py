@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from hloom.codegen.elementwise.registry import Context, lowering
+from hloom.codegen.elementwise.registry import LoweringContext, lowering
 from hloom.codegen.llvm import F64, I32, I64, Value
 from hloom.codegen.types import Element, parts
 from hloom.operations.comparison import Compare
 
 
 @lowering("compare", exact=True)
-def _compare(c: Context, a: Element, b: Element) -> Element:
+def _compare(c: LoweringContext, a: Element, b: Element) -> Element:
     assert isinstance(c.operation, Compare)
     word = c.operation.direction.lower()
     if isinstance(a, tuple):
@@ -37,7 +37,7 @@ def _total_order_key(x: Value) -> Value:
 
 
 @lowering("select", exact=True)
-def _select(c: Context, pred: Value, a: Element, b: Element) -> Element:
+def _select(c: LoweringContext, pred: Value, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return pred.select(a[0], b[0]), pred.select(a[1], b[1])
@@ -46,5 +46,5 @@ def _select(c: Context, pred: Value, a: Element, b: Element) -> Element:
 
 
 @lowering("is-finite", exact=True)
-def _is_finite(c: Context, a: Value) -> Value:
+def _is_finite(c: LoweringContext, a: Value) -> Value:
     return a.function.intrinsic("fabs", a).compare("olt", math.inf)

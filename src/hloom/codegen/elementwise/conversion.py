@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hloom.codegen.elementwise.registry import Context, lowering
+from hloom.codegen.elementwise.registry import LoweringContext, lowering
 from hloom.codegen.llvm import F32, F64, I32, I64, Value
 from hloom.codegen.small_floats import quiet_nan
 from hloom.codegen.types import Element, is_small, register_type, round_to, wrap
@@ -16,22 +16,22 @@ from hloom.shape.float_format import float_format
 
 
 @lowering("copy", exact=True)
-def _copy(c: Context, a: Element) -> Element:
+def _copy(c: LoweringContext, a: Element) -> Element:
     return a
 
 
 @lowering("complex", exact=True)
-def _complex(c: Context, real: Value, imag: Value) -> Element:
+def _complex(c: LoweringContext, real: Value, imag: Value) -> Element:
     return real, imag
 
 
 @lowering("real", exact=True)
-def _real(c: Context, a: Element) -> Element:
+def _real(c: LoweringContext, a: Element) -> Element:
     return a[0] if isinstance(a, tuple) else a
 
 
 @lowering("imag", exact=True)
-def _imag(c: Context, a: Element) -> Element:
+def _imag(c: LoweringContext, a: Element) -> Element:
     return a[1] if isinstance(a, tuple) else a.function.constant(a.type, 0.0)
 
 
@@ -39,7 +39,7 @@ def _imag(c: Context, a: Element) -> Element:
 
 
 @lowering("convert", exact=True)
-def _convert(c: Context, a: Element) -> Element:
+def _convert(c: LoweringContext, a: Element) -> Element:
     return convert(a, c.kind, c.result_type)
 
 
@@ -151,7 +151,7 @@ def _float_to_integer(a: Value, target: ElementType) -> Value:
 
 
 @lowering("reduce-precision")
-def _reduce_precision(c: Context, a: Value) -> Value:
+def _reduce_precision(c: LoweringContext, a: Value) -> Value:
     """Round the mantissa in the operand's own format, then handle the exponent's range."""
     r = Reals(a)
     source = float_format(c.kind)
@@ -185,7 +185,7 @@ def _round_pattern(r: Reals, size: Value, bits: int, scale: float) -> Value:
 
 
 @lowering("stochastic-convert", exact=True)
-def _stochastic_convert(c: Context, a: Value, random: Value) -> Element:
+def _stochastic_convert(c: LoweringContext, a: Value, random: Value) -> Element:
     """Choose the neighbor farther from 0 if the random number is below the fraction of the way to it."""
     source, target = c.operand_types[0], c.result_type
     x = a.cast("fpext", F64)

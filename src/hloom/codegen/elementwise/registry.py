@@ -12,7 +12,7 @@ from hloom.ir.operation import Operation
 from hloom.shape.element_type import ElementType
 
 
-class Context:
+class LoweringContext:
     """The operation with its attributes, and the element types."""
 
     __slots__ = ("operand_types", "operation", "result_type")

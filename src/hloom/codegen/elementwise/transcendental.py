@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from hloom.codegen.elementwise.registry import Context, lowering
+from hloom.codegen.elementwise.registry import LoweringContext, lowering
 from hloom.codegen.llvm import Value
 from hloom.codegen.types import Element
 from hloom.codegen.vector_math import (
@@ -26,7 +26,7 @@ Function: TypeAlias = Callable[..., Element]
 
 
 def _register(opcode: str, of_reals: Function, of_complex: Function | None = None) -> None:
-    def lower(c: Context, *operands: Element) -> Element:
+    def lower(c: LoweringContext, *operands: Element) -> Element:
         if isinstance(operands[0], tuple):
             assert of_complex is not None
             return of_complex(*operands)

@@ -21,7 +21,7 @@ from hloom.codegen.llvm.types import (
     Type,
     make_type,
 )
-from hloom.codegen.llvm.values import Builder, Constant, Operand, Value
+from hloom.codegen.llvm.values import Builder, ConstantValue, Operand, Value
 
 __all__ = [
     "ALWAYS_INLINE",
@@ -40,7 +40,7 @@ __all__ = [
     "Attribute",
     "Block",
     "Builder",
-    "Constant",
+    "ConstantValue",
     "Function",
     "Loop",
     "Module",

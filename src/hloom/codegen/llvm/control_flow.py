@@ -11,7 +11,7 @@ from hloom.codegen.llvm.types import VOID, Type
 from hloom.codegen.llvm.values import Builder, Value
 
 
-class Call(Instruction):
+class CallInstruction(Instruction):
     """A direct call.
 
     Attributes:

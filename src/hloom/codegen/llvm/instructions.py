@@ -38,7 +38,7 @@ class Instruction(Value, ABC):
         """Return the instruction as LLVM's text."""
 
 
-class Unary(Instruction):
+class UnaryInstruction(Instruction):
     """An instruction on one operand: ``fneg``, or a conversion to another type."""
 
     __slots__ = ("operand",)
@@ -56,7 +56,7 @@ class Unary(Instruction):
         return f"  {self.name} = {self.opcode} {a.type.text} {a.name} to {self.type.text}"
 
 
-class Binary(Instruction):
+class BinaryInstruction(Instruction):
     """An instruction on two operands of the type of its result."""
 
     __slots__ = ("left", "right")
@@ -75,7 +75,7 @@ class Binary(Instruction):
         return f"  {self.name} = {self.opcode} {self.type.text} {self.left.name}, {self.right.name}"
 
 
-class FlaggedBinary(Binary):
+class FlaggedBinary(BinaryInstruction):
     """A binary instruction with flags, such as ``nsw``.
 
     Attributes:
@@ -94,7 +94,7 @@ class FlaggedBinary(Binary):
         return f"  {self.name} = {opcode} {self.type.text} {self.left.name}, {self.right.name}"
 
 
-class Compare(Instruction):
+class CompareInstruction(Instruction):
     """``icmp`` and ``fcmp``.
 
     Attributes:
@@ -121,7 +121,7 @@ class Compare(Instruction):
         return f"  {self.name} = {self.opcode} {self.predicate} {a.type.text} {a.name}, {self.right.name}"
 
 
-class Select(Instruction):
+class SelectInstruction(Instruction):
     """A choice by an i1, or lane by lane."""
 
     __slots__ = ("condition", "no", "yes")

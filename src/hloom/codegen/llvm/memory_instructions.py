@@ -121,7 +121,7 @@ class DynamicStackMemory(Instruction):
         return f"  {self.name} = alloca i8, {self.bytes.type.text} {self.bytes.name}, align {self.align}"
 
 
-class Parameter(Instruction):
+class Argument(Instruction):
     """A parameter of a function; after `Function.pack_parameters`, the load of it from an array.
 
     Attributes:

@@ -11,32 +11,32 @@ from typing import Final, TypeAlias, TypeVar
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.blocks import Block
-from hloom.codegen.llvm.control_flow import Branch, Call, IndirectCall, Jump, Phi, Return, Switch
+from hloom.codegen.llvm.control_flow import Branch, CallInstruction, IndirectCall, Jump, Phi, Return, Switch
 from hloom.codegen.llvm.declarations import Declaration, GlobalConstant, GlobalVariable
 from hloom.codegen.llvm.instructions import (
-    Binary,
-    Compare,
+    BinaryInstruction,
+    CompareInstruction,
     Extract,
     FlaggedBinary,
     Insert,
     Instruction,
-    Select,
+    SelectInstruction,
     ShuffleVector,
-    Unary,
+    UnaryInstruction,
 )
 from hloom.codegen.llvm.memory_instructions import (
+    Argument,
     DynamicStackMemory,
     Load,
     Offset,
-    Parameter,
     StackMemory,
     Store,
 )
 from hloom.codegen.llvm.types import I1, I8, I64, PTR, VOID, Type
 from hloom.codegen.llvm.values import (
     NUMBERS,
-    Constant,
     ConstantKey,
+    ConstantValue,
     GlobalAddress,
     Number,
     Operand,
@@ -82,11 +82,11 @@ class Function:
         self.result = result or VOID
         self.attributes: tuple[Attribute, ...] = tuple(attributes)
         self.internal = internal
-        self.parameters = [Parameter(self, t) for t in parameters]
+        self.parameters = [Argument(self, t) for t in parameters]
         self.stack: list[StackMemory] = []
         self.prologue: list[Store] = []
         self.symbols: dict[str, None] = {}
-        self.constants: dict[ConstantKey, Constant] = {}
+        self.constants: dict[ConstantKey, ConstantValue] = {}
         self._poisons: dict[Type, Poison] = {}
         self._addresses: dict[str, GlobalAddress] = {}
         self.block = Block()
@@ -124,7 +124,7 @@ class Function:
 
     # -- constants
 
-    def constant(self, type: Type, value: Number | Sequence[Number]) -> Constant:
+    def constant(self, type: Type, value: Number | Sequence[Number]) -> ConstantValue:
         """Return a number as a constant, in every lane of a vector; a sequence has one number per lane."""
         if isinstance(value, NUMBERS):
             key = type, value if value and value == value else _special(type, value)
@@ -132,7 +132,7 @@ class Function:
             key = type, tuple([n if n and n == n else _special(type, n) for n in value])
         constant = self.constants.get(key)
         if constant is None:
-            constant = self.constants[key] = Constant(self, type, _as_element(type, value), key)
+            constant = self.constants[key] = ConstantValue(self, type, _as_element(type, value), key)
         return constant
 
     def operand(self, type: Type, value: Operand) -> Value:
@@ -165,7 +165,7 @@ class Function:
         """Append a two-operand instruction on values of one type."""
         if not isinstance(b, Value):
             b = self.constant(a.type, b)
-        instruction = Binary(self, opcode, a, b)
+        instruction = BinaryInstruction(self, opcode, a, b)
         self._append(instruction)
         return instruction
 
@@ -178,7 +178,7 @@ class Function:
 
     def unary(self, opcode: str, a: Value) -> Value:
         """Append a one-operand instruction whose result has the operand's type."""
-        instruction = Unary(self, a.type, opcode, a)
+        instruction = UnaryInstruction(self, a.type, opcode, a)
         self._append(instruction)
         return instruction
 
@@ -188,7 +188,9 @@ class Function:
             b = self.constant(a.type, b)
         type = a.type
         opcode = "fcmp" if type.is_float else "icmp"
-        instruction = Compare(self, I1.vector(type.lanes) if type.lanes else I1, opcode, predicate, a, b)
+        instruction = CompareInstruction(
+            self, I1.vector(type.lanes) if type.lanes else I1, opcode, predicate, a, b
+        )
         self._append(instruction)
         return instruction
 
@@ -200,7 +202,7 @@ class Function:
             yes = self.constant(no.type, yes)
         elif not isinstance(no, Value):
             no = self.constant(yes.type, no)
-        instruction = Select(self, condition, yes, no)
+        instruction = SelectInstruction(self, condition, yes, no)
         self._append(instruction)
         return instruction
 
@@ -208,7 +210,7 @@ class Function:
         """Append a conversion: ``sitofp``, ``bitcast``, ``ptrtoint``, ..."""
         if type is value.type:
             return value
-        instruction = Unary(self, type, opcode, value)
+        instruction = UnaryInstruction(self, type, opcode, value)
         self._append(instruction)
         return instruction
 
@@ -244,7 +246,7 @@ class Function:
             declaration = self.module.callee(callee)
             callee = declaration or self.module.declare(callee, result, [a.type for a in arguments])
         self.symbols[callee.name] = None
-        instruction = Call(self, result or VOID, callee.name, arguments, attributes)
+        instruction = CallInstruction(self, result or VOID, callee.name, arguments, attributes)
         self._append(instruction)
         return instruction
 
@@ -297,7 +299,7 @@ class Function:
         """Reserve a number of bytes of stack memory, outside of loops."""
         return self.append(DynamicStackMemory(self, bytes, align))
 
-    def initialize(self, memory: StackMemory, value: Constant) -> None:
+    def initialize(self, memory: StackMemory, value: ConstantValue) -> None:
         """Store a constant in stack memory in the function's prologue."""
         self.prologue.append(Store(self, value, memory, value.type.size))
 
@@ -371,7 +373,7 @@ class Function:
 
     def pack_parameters(self, count: int) -> None:
         """Take the first parameters, pointers, from an array whose address replaces them."""
-        packed, array = self.parameters[:count], Parameter(self, PTR)
+        packed, array = self.parameters[:count], Argument(self, PTR)
         loads: list[Instruction] = []
         for number, parameter in enumerate(packed):
             parameter.place = array

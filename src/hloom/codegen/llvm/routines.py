@@ -20,7 +20,7 @@ from hloom.codegen.llvm.values import Operand, Value
 from hloom.codegen.structs import Struct
 from hloom.codegen.target import Target
 
-Argument: TypeAlias = Operand | Fields
+PassedValue: TypeAlias = Operand | Fields
 Body: TypeAlias = Callable[..., Operand | Fields | None]
 
 
@@ -74,7 +74,7 @@ class Routine:
         self._body = body
         self._types = [PTR if isinstance(p, Struct) else p for p in parameters.values()]
 
-    def __call__(self, f: Function, *arguments: Argument) -> Value:
+    def __call__(self, f: Function, *arguments: PassedValue) -> Value:
         """Emit a call."""
         cast(Library, f.module).call(self)
         return f.call(self.result, self.name, *_values(f, self._types, arguments))
@@ -112,7 +112,7 @@ class External:
     def __init__(self, name: str, result: Type = VOID, *parameters: Type) -> None:
         self.name, self.result, self._types = name, result, parameters
 
-    def __call__(self, f: Function, *arguments: Argument) -> Value:
+    def __call__(self, f: Function, *arguments: PassedValue) -> Value:
         """Emit a call."""
         return f.call(self.result, self.name, *_values(f, self._types, arguments))
 
@@ -154,7 +154,7 @@ def routines_of(*modules: object) -> list[Routine]:
     return [r for m in modules for r in vars(m).values() if isinstance(r, Routine)]
 
 
-def _values(f: Function, types: Iterable[Type], arguments: Iterable[Argument]) -> list[Value]:
+def _values(f: Function, types: Iterable[Type], arguments: Iterable[PassedValue]) -> list[Value]:
     return [
         a.pointer if isinstance(a, Fields) else f.operand(t, a) for t, a in zip(types, arguments, strict=True)
     ]

@@ -14,7 +14,7 @@ from hloom.codegen.llvm.types import PTR, Type
 from hloom.codegen.llvm.values import Operand, Value
 
 
-class Variable:
+class LocalVariable:
     """A local variable.
 
     Attributes:

@@ -26,7 +26,7 @@ class Builder(Protocol):
         """The machine that the code is for."""
         ...
 
-    def constant(self, type: Type, value: Number | Sequence[Number]) -> Constant:
+    def constant(self, type: Type, value: Number | Sequence[Number]) -> ConstantValue:
         """Return a number as a constant, in every lane of a vector; a sequence gives a lane each."""
         ...
 
@@ -240,7 +240,7 @@ class GlobalAddress(Value):
         self.name = self.key = f"@{symbol}"
 
 
-class Constant(Value):
+class ConstantValue(Value):
     """A number, the same in every lane of a vector, or a tuple with a number for each lane.
 
     Equal constants of a function are one object.
@@ -261,7 +261,7 @@ class Constant(Value):
         self.key = self.number_key = key
 
     def __repr__(self) -> str:
-        return f"<Constant {self.type.text} {self.value}>"
+        return f"<ConstantValue {self.type.text} {self.value}>"
 
     @property
     def is_uniform(self) -> bool:

@@ -28,7 +28,7 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WordLayout:
     """Describe the layout of random words.
 
     Attributes:
@@ -59,7 +59,7 @@ class Plan:
         return self.rows * self.counters
 
 
-def plan_of(i: HloInstruction) -> Plan:
+def layout_of(i: HloInstruction) -> WordLayout:
     """Return the layout of an instruction's words."""
     output = i.shape.tuple_shapes[1]
     kept = output.element_type.bits
@@ -67,82 +67,84 @@ def plan_of(i: HloInstruction) -> Plan:
     bits, stored, count = 64 if kept == 64 else 32, max(8, kept), math.prod(sizes)
     if operation_of(i, RngBitGenerator).algorithm != "rng_three_fry":
         words = 128 // bits
-        return Plan(False, bits, stored, kept, 1, -(-count // words), words, count, 1)
+        return WordLayout(False, bits, stored, kept, 1, -(-count // words), words, count, 1)
     if bits == 64 or not sizes:
-        return Plan(True, bits, stored, kept, 1, count, 1, count, 1)
+        return WordLayout(True, bits, stored, kept, 1, count, 1, count, 1)
     even = [axis for axis, size in enumerate(sizes) if size % 2 == 0]
     axis = even[0] if even else sizes.index(max(sizes))
     half, inner, outer = (sizes[axis] + 1) // 2, math.prod(sizes[axis + 1 :]), math.prod(sizes[:axis])
     if inner != 1:
-        return Plan(True, bits, stored, kept, outer * half, inner, 2, sizes[axis], inner)
+        return WordLayout(True, bits, stored, kept, outer * half, inner, 2, sizes[axis], inner)
     if sizes[axis] % 2 == 0:
-        return Plan(True, bits, stored, kept, 1, outer * half, 2, count, 1)
-    return Plan(True, bits, stored, kept, outer, half, 2, sizes[axis], 1)
+        return WordLayout(True, bits, stored, kept, 1, outer * half, 2, count, 1)
+    return WordLayout(True, bits, stored, kept, outer, half, 2, sizes[axis], 1)
 
 
 @KERNELS.register("rng-bit-generator")
 def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Store the bits and the next state."""
     i = plan.instruction
-    bits = plan_of(i)
+    layout = layout_of(i)
     state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
-    _advance(program.function, bits, i.operands[0].shape.dimensions[0], state, after)
+    _advance(program.function, layout, i.operands[0].shape.dimensions[0], state, after)
     if program.view(i, (1,)).count:
-        kernel = program.shared(lambda name: _kernel(program.module, name, bits, i))
+        kernel = program.shared(lambda name: _kernel(program.module, name, layout, i))
         program.call(i, kernel, [state, program.pointer(i, (1,))])
 
 
-def _advance(f: Function, plan: Plan, words: int, state: Value, after: Value) -> None:
+def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: Value) -> None:
     """Return the next state: the counter of 64 or 128 bits plus the number of blocks used."""
     key, low = f.load(I64, state), f.load(I64, f.offset(state, 1, I64))
     f.store(key, after)
-    moved = low + plan.blocks
+    moved = low + layout.blocks
     f.store(moved, f.offset(after, 1, I64))
     if words == 3:
         high = f.load(I64, f.offset(state, 2, I64))
         f.store(high + moved.compare("ult", low).cast("zext", I64), f.offset(after, 2, I64))
 
 
-def _kernel(module: Module, name: str, plan: Plan, i: HloInstruction) -> LoopKernel:
+def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (state, bits, begin, end) over the counters of one row, or over rows."""
     function = module.function(name, [PTR, PTR, I64, I64])
     state, target, begin, end = function.parameters
-    emitter = _Bits(function, plan, i.operands[0].shape.dimensions[0], state, target)
-    if plan.rows == 1:
+    emitter = _Bits(function, layout, i.operands[0].shape.dimensions[0], state, target)
+    if layout.rows == 1:
         emitter.row(function.constant(I64, 0), begin, end)
-        trips, grain = plan.counters, 8 * LANES
+        trips, grain = layout.counters, 8 * LANES
     else:
         with function.loop(begin, end) as loop:
-            emitter.row(loop.index, function.constant(I64, 0), function.constant(I64, plan.counters))
-        trips, grain = plan.rows, 1
+            emitter.row(loop.index, function.constant(I64, 0), function.constant(I64, layout.counters))
+        trips, grain = layout.rows, 1
     function.finish()
-    return LoopKernel(name, trips, grain, plan.blocks * plan.words * 20)
+    return LoopKernel(name, trips, grain, layout.blocks * layout.words * 20)
 
 
 class _Bits:
     """Emit rows of words."""
 
-    def __init__(self, function: Function, plan: Plan, words: int, state: Value, target: Value) -> None:
-        self.f, self.plan, self.target = function, plan, target
+    def __init__(
+        self, function: Function, layout: WordLayout, words: int, state: Value, target: Value
+    ) -> None:
+        self.f, self.layout, self.target = function, layout, target
         self.key = function.load(I64, state)
         self.low = function.load(I64, function.offset(state, 1, I64))
         self.high = function.load(I64, function.offset(state, 2, I64)) if words == 3 else self.key
 
     def row(self, row: Value, begin: Value, end: Value) -> None:
         """Emit the words of the counters [begin, end) of a row."""
-        plan = self.plan
+        layout = self.layout
         with self.f.loop(begin, end, LANES) as loop:
-            number = row * plan.counters + loop.index
+            number = row * layout.counters + loop.index
             words = [self.elements(w) for w in self.words(number)]
-            if plan.apart == 1:
-                self.write_together(words, row * plan.length, loop.index, end)
+            if layout.apart == 1:
+                self.write_together(words, row * layout.length, loop.index, end)
             else:
                 self.write_apart(words, row, loop.index, end)
 
     def elements(self, word: Value) -> Value:
         """Convert a word to its stored form."""
-        element = word.cast("trunc", make_type(f"i{self.plan.stored}"))
-        return element & ((1 << self.plan.kept) - 1) if self.plan.kept < 8 else element
+        element = word.cast("trunc", make_type(f"i{self.layout.stored}"))
+        return element & ((1 << self.layout.kept) - 1) if self.layout.kept < 8 else element
 
     def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
         """Store the words of every counter side by side."""
@@ -151,22 +153,22 @@ class _Bits:
         vector = words[0] if count == 1 else _interleaved(words)
         position = counter * count
         pointer = f.offset(self.target, start + position, kind)
-        limit = f.intrinsic("smin", end * count, f.constant(I64, self.plan.length)) - position
+        limit = f.intrinsic("smin", end * count, f.constant(I64, self.layout.length)) - position
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
         """Store each word of a row of counters in its own row; the last one of an odd number is dropped."""
-        f, plan = self.f, self.plan
+        f, layout = self.f, self.layout
         kind = words[0].type.scalar
-        half = (plan.length + 1) // 2
+        half = (layout.length + 1) // 2
         outer = row.unsigned_divide(half)
         pair = row - outer * half
         for number, word in enumerate(words):
             line = pair * 2 + number
-            position = (outer * plan.length + line) * plan.apart + counter
+            position = (outer * layout.length + line) * layout.apart + counter
             limit = end - counter
-            if number and plan.length % 2:
-                limit = line.compare("slt", plan.length).select(limit, 0)
+            if number and layout.length % 2:
+                limit = line.compare("slt", layout.length).select(limit, 0)
             self.store(word, f.offset(self.target, position, kind), limit)
 
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
@@ -189,13 +191,13 @@ class _Bits:
         f = self.f
         lanes = f.constant(I64.vector(LANES), list(range(LANES)))
         low = (self.low + number).splat(LANES) + lanes
-        if self.plan.threefry:
+        if self.layout.threefry:
             x, y = self.threefry(*_halves(low))
-            return [_joined(x, y)] if self.plan.bits == 64 else [x, y][: self.plan.words]
+            return [_joined(x, y)] if self.layout.bits == 64 else [x, y][: self.layout.words]
         carry = low.compare("ult", self.low.splat(LANES)).cast("zext", I64)
         high = self.high.splat(LANES) + carry
         w = self.philox([*_halves(low), *_halves(high)])
-        return [_joined(w[0], w[1]), _joined(w[2], w[3])] if self.plan.bits == 64 else w
+        return [_joined(w[0], w[1]), _joined(w[2], w[3])] if self.layout.bits == 64 else w
 
     def threefry(self, x: Value, y: Value) -> tuple[Value, Value]:
         """Compute twenty rounds of Threefry."""

@@ -21,7 +21,7 @@ from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, emit_direct
 from hloom.cpu.kernels.convolution.convolution_packing import emit_copy_base, emit_pack_kernel
 from hloom.cpu.kernels.convolution.convolution_plan import (
-    Convolution,
+    DirectConvolution,
     StridePhase,
     across_depth,
     across_groups,
@@ -45,7 +45,7 @@ _WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConvolutionKernels:
     """Describe the kernels of a convolution: the tiles of each phase, and the operand copies.
 
     Attributes:
@@ -55,14 +55,14 @@ class Plan:
         bytes: size of the workspace; the copied base is first in it.
     """
 
-    convolution: Convolution
+    convolution: DirectConvolution
     tilings: tuple[ConvolutionTiling, ...]
     kernel_offsets: tuple[int, ...]
     bytes: int
 
 
 @lru_cache(maxsize=256)
-def plan_of(i: HloInstruction, target: Target) -> Plan | None:
+def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
     """Return the plan of a convolution, or of the fusion around one; None: a loop over elements."""
     instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
@@ -84,10 +84,10 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
         packed = phase.terms > 0 and packed_kernel(convolution, phase, tiling)
         offsets.append(total if packed else -1)
         total += packed_bytes(convolution, phase, tiling) if packed else 0
-    return Plan(convolution, tilings, tuple(offsets), total)
+    return ConvolutionKernels(convolution, tilings, tuple(offsets), total)
 
 
-def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
+def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
     """Choose the lanes: output features; if these are few, features of several groups, or input features."""
     convolution = convolution_of(i, copied=copied)
     if convolution is None:
@@ -140,26 +140,31 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _packing(
-    module: Module, plan: Plan, phase: StridePhase, tiling: ConvolutionTiling
+    module: Module, plan: ConvolutionKernels, phase: StridePhase, tiling: ConvolutionTiling
 ) -> Callable[[str], LoopKernel]:
     emit = emit_pack_depth if plan.convolution.deep else emit_pack_kernel
     return lambda name: emit(module, name, plan.convolution, phase, tiling)
 
 
 def _direct(
-    module: Module, i: HloInstruction, plan: Plan, phase: StridePhase, tiling: ConvolutionTiling, extra: int
+    module: Module,
+    i: HloInstruction,
+    plan: ConvolutionKernels,
+    phase: StridePhase,
+    tiling: ConvolutionTiling,
+    extra: int,
 ) -> Callable[[str], LoopKernel]:
     bind = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
     kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles
     return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, bind, kind)
 
 
-def _rounded(value: Element, convolution: Convolution, i: HloInstruction) -> Element:
+def _rounded(value: Element, convolution: DirectConvolution, i: HloInstruction) -> Element:
     result = i.shape.element_type
     return value if isinstance(value, tuple) or convolution.kind is result else round_to(value, result)
 
 
-def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Epilogue]:
+def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that stores the sums as the convolution's result."""
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
@@ -173,7 +178,7 @@ def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Va
     return with_pointers
 
 
-def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Epilogue]:
+def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that computes the results of a fusion from the sums."""
     parts = kernel_parts(i)
     inputs, roots = parts.inputs, parts.roots

@@ -14,7 +14,7 @@ from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, from_storage, storage_type
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, load_vector
-from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
+from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, has_few_borders
 
 MOST_WRITTEN_OUT = 160
@@ -27,7 +27,7 @@ class GroupTiles(Tiles):
     across = "lanes across groups"
 
     def __init__(
-        self, f: Function, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling,
+        self, f: Function, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling,
         epilogue: Epilogue
     ) -> None:  # fmt: skip
         super().__init__(f, convolution, phase, tiling, epilogue)

@@ -19,7 +19,7 @@ from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, constant, from_storage, storage_bytes, storage_type
-from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
+from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import (
     ConvolutionTiling,
     border_tiles,
@@ -56,7 +56,7 @@ class Epilogue:
 
 
 def emit_direct(
-    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling,
+    module: Module, name: str, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling,
     extra: int,
     bind: Callable[[Sequence[Value]], Epilogue], kind: type[Tiles],
 ) -> LoopKernel:  # fmt: skip
@@ -84,7 +84,7 @@ class Tiles:
     across: ClassVar[str] = "lanes across features"
 
     def __init__(
-        self, f: Function, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling,
+        self, f: Function, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling,
         epilogue: Epilogue
     ) -> None:  # fmt: skip
         self.f, self.convolution, self.phase, self.tiling, self.epilogue = (

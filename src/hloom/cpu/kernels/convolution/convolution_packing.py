@@ -10,13 +10,13 @@ from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_lo
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
-from hloom.cpu.kernels.convolution.convolution_plan import Convolution, StridePhase
+from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, packed_strides, tap_axes
 from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_kernel(
-    module: Module, name: str, convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling
+    module: Module, name: str, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling
 ) -> LoopKernel:
     """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order."""
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -57,7 +57,7 @@ def emit_pack_kernel(
     return LoopKernel(name, trips, 1, trips * panel_elements)
 
 
-def emit_copy_base(module: Module, name: str, convolution: Convolution) -> LoopKernel:
+def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
     """Emit the kernel (base, copy, begin, end) that copies the base in the accumulator type, zero-padded."""
     assert convolution.padding is not None
     merged: list[tuple[int, int, int]] = []

@@ -20,12 +20,12 @@ from hloom.codegen.rules.contraction import accumulator_type
 from hloom.ir.affine import Index, Indices, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
-from hloom.operations.convolution import Convolution as ConvolutionOperation
+from hloom.operations.convolution import Convolution
 from hloom.shape.element_type import ElementType
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class StrideAxis:
     """Describe the positions of results and the taps of the window along one axis.
 
     The base index is position * step + tap * dilation - low; there is a product where it is in [0, size).
@@ -106,7 +106,7 @@ class StridePhase:
         rank: dimensions of the result.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[StrideAxis, ...]
     x_offset: int
     w_offset: int
     columns: int
@@ -140,7 +140,7 @@ class StridePhase:
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution:
+class DirectConvolution:
     """Describe a convolution as its phases.
 
     Attributes:
@@ -185,12 +185,12 @@ class Convolution:
         return tuple(n + low + high for n, (low, high) in zip(self.x_dimensions, self.padding, strict=True))
 
 
-def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | None:
+def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolution | None:
     """Return a convolution as sums over strides; None for dynamic shapes or empty arrays.
 
     ``copied``: the base is a copy in the accumulator type, with the padding that taps reach.
     """
-    operation = operation_of(i, ConvolutionOperation)
+    operation = operation_of(i, Convolution)
     labels, window = operation.dim_labels, operation.window
     lhs, rhs = (o.shape for o in i.operands)
     static = i.shape.is_static and lhs.is_static and rhs.is_static
@@ -216,9 +216,9 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
     columns = outputs // groups
     x_group = x_batch * batch if batch_groups > 1 else x_feature * depth
     fixed = [
-        Axis(batch, 1, x_batch, 0, targets=((labels.output_batch_dimension, batch),)),
-        Axis(groups, 1, x_group, 0, w_column * columns, targets=((feature, groups),), scale=columns),
-        Axis(1, depth, 0, x_feature, 0, w_strides[labels.kernel_input_feature_dimension]),
+        StrideAxis(batch, 1, x_batch, 0, targets=((labels.output_batch_dimension, batch),)),
+        StrideAxis(groups, 1, x_group, 0, w_column * columns, targets=((feature, groups),), scale=columns),
+        StrideAxis(1, depth, 0, x_feature, 0, w_strides[labels.kernel_input_feature_dimension]),
     ]
     choices = [
         [
@@ -237,14 +237,14 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
         phases.append(
             StridePhase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank)
         )
-    return Convolution(
+    return DirectConvolution(
         tuple(phases), kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type,
         lhs.dimensions, tuple(padding) if copied else None, groups, depth, x_feature, x_group, outputs,
         w_strides[labels.kernel_input_feature_dimension],
     )  # fmt: skip
 
 
-def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
+def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
     """Return a convolution in small groups with lanes across groups; None if its strides do not allow that.
 
     Either groups have one output feature and are adjacent in the base, or the features of neighbouring groups
@@ -263,7 +263,7 @@ def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
     return replace(c, phases=tuple(phases), groups=1, repeat=columns)
 
 
-def across_depth(convolution: Convolution, lanes: int) -> Convolution | None:
+def across_depth(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
     """Return a convolution with lanes across input features; None if these do not fill vectors."""
     c = convolution
     if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
@@ -271,7 +271,7 @@ def across_depth(convolution: Convolution, lanes: int) -> Convolution | None:
     phases: list[StridePhase] = []
     for phase in c.phases:
         axes = [a for a in phase.axes if a.targets]
-        axes.append(Axis(1, c.depth // lanes, 0, lanes, 0, lanes * c.w_feature))
+        axes.append(StrideAxis(1, c.depth // lanes, 0, lanes, 0, lanes * c.w_feature))
         phases.append(replace(phase, axes=tuple(axes)))
     return replace(c, phases=tuple(phases), deep=True)
 
@@ -284,14 +284,14 @@ def _phases(d: WindowDimension, results: int) -> int:
 class _Spatial:
     """Describe a phase of a spatial dimension, without strides: its taps are first, first + apart ..."""
 
-    axis: Axis
+    axis: StrideAxis
     first: int
     apart: int
     window: WindowDimension
 
     def along(
         self, x_stride: int, w_stride: int, dimension: int, before: int, padded: bool
-    ) -> tuple[Axis, int, int]:
+    ) -> tuple[StrideAxis, int, int]:
         """Return the axis with its strides, and the offsets of position 0, tap 0 in base and kernel.
 
         ``before`` elements of padding precede the base in memory.
@@ -316,7 +316,7 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatia
     taps = max(0, -(-(d.size - first) // apart))
     period = hole // common
     low = (before - first * d.window_dilation) // hole if taps else 0
-    axis = Axis(
+    axis = StrideAxis(
         -(-(results - phase) // period), taps, 0, 0, step=d.stride // common,
         dilation=d.window_dilation * apart // hole, low=low, size=size, targets=((0, results),),
         scale=period, offset=phase,
@@ -335,9 +335,9 @@ def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
     return low, high
 
 
-def _merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+def _merged(axes: Sequence[StrideAxis]) -> tuple[StrideAxis, ...]:
     """Merge axes of one tap whose positions are contiguous in the base and in the result."""
-    merged: list[Axis] = []
+    merged: list[StrideAxis] = []
     for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):
         inner = merged[-1] if merged else None
         if inner is not None and _mergeable(axis) and _mergeable(inner):
@@ -354,6 +354,6 @@ def _merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(reversed(merged))
 
 
-def _mergeable(axis: Axis) -> bool:
+def _mergeable(axis: StrideAxis) -> bool:
     single = axis.taps == 1 and not axis.bounded and axis.scale == 1 and not axis.offset
     return single and not axis.w_position and bool(axis.targets)

@@ -9,7 +9,7 @@ from typing import Final
 
 from hloom.codegen.target import Target, fuses, registers
 from hloom.codegen.types import register_type, storage_bytes
-from hloom.cpu.kernels.convolution.convolution_plan import Axis, Convolution, StridePhase
+from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StrideAxis, StridePhase
 
 MANY_ITEMS: Final = 16
 """Number of tasks (lines times panels) that balances the load of the threads."""
@@ -96,7 +96,7 @@ class ConvolutionTiling:
 
 
 def tiling_of(
-    convolution: Convolution, phase: StridePhase, target: Target, *, resumable: bool
+    convolution: DirectConvolution, phase: StridePhase, target: Target, *, resumable: bool
 ) -> ConvolutionTiling:
     """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
 
@@ -128,7 +128,7 @@ def tiling_of(
     return _ordered(convolution, phase, best[1], resumable=resumable)
 
 
-def _deep_tiling(convolution: Convolution, phase: StridePhase, target: Target) -> ConvolutionTiling:
+def _deep_tiling(convolution: DirectConvolution, phase: StridePhase, target: Target) -> ConvolutionTiling:
     """Return the tiles if every output feature has a vector of its own."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
@@ -139,7 +139,7 @@ def _deep_tiling(convolution: Convolution, phase: StridePhase, target: Target) -
     return replace(tiling, pieces=_pieces(phase, tiling))
 
 
-def accumulators(convolution: Convolution, lanes: int, vectors: int, target: Target) -> int:
+def accumulators(convolution: DirectConvolution, lanes: int, vectors: int, target: Target) -> int:
     """Return the number of accumulators for which a tile has registers beside the kernel's vectors.
 
     Processors without operands that broadcast keep an element of the base in a register, and those without
@@ -164,7 +164,7 @@ def _cycles_across(rows: int, vectors: int) -> float:
 
 
 def _ordered(
-    convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling, *, resumable: bool
+    convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling, *, resumable: bool
 ) -> ConvolutionTiling:
     """Order the loops so that the operand read most often stays in the cache."""
     size = storage_bytes(convolution.kind)
@@ -216,12 +216,12 @@ def row_axis(phase: StridePhase) -> int:
     return best_rows
 
 
-def has_few_borders(axis: Axis) -> bool:
+def has_few_borders(axis: StrideAxis) -> bool:
     """Return true if border tiles are specialized; otherwise the rows of one have taps of their own."""
     return border_pieces(axis) <= BORDERS
 
 
-def border_pieces(axis: Axis) -> int:
+def border_pieces(axis: StrideAxis) -> int:
     """Return the approximate number of specialized tiles for the borders of an axis."""
     if not axis.bounded:
         return 0
@@ -230,14 +230,14 @@ def border_pieces(axis: Axis) -> int:
     return -(-len(outside) // 8) * len({axis.taps_inside(p) for p in outside}) * 2
 
 
-def needs_copy(convolution: Convolution, phase: StridePhase) -> bool:
+def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
     """Return true if the base must be copied, to convert its type or because border positions dominate."""
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
-def packed_kernel(convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling) -> bool:
+def packed_kernel(convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling) -> bool:
     """Return true if the kernel must be packed into panels."""
     kind = convolution.kind
     if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
@@ -262,14 +262,14 @@ def packed_strides(phase: StridePhase, tiling: ConvolutionTiling) -> tuple[dict[
     return strides, stride
 
 
-def packed_bytes(convolution: Convolution, phase: StridePhase, tiling: ConvolutionTiling) -> int:
+def packed_bytes(convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling) -> int:
     """Return the bytes of the packed kernel of a phase."""
     panels = tiling.panels(phase) * convolution.groups
     size = panels * packed_strides(phase, tiling)[1] * storage_bytes(convolution.kind)
     return -(-size // 64) * 64
 
 
-def border_tiles(axis: Axis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:
+def border_tiles(axis: StrideAxis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:
     """Return (first, end) of the interior tiles, as rows, and (first row, rows) of each other tile."""
     first, last = axis.whole
     low, high = -(-first // rows), last // rows

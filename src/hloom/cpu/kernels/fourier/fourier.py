@@ -39,7 +39,7 @@ SLOTS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class AxisTransform:
     """Describe the transforms along one dimension.
 
     Attributes:
@@ -79,30 +79,30 @@ class Axis:
         return {"complex": 2 * self.length, "real": self.length, "half": 2 * self.half}[form]
 
 
-def axes_of(i: HloInstruction) -> list[Axis]:
+def axes_of(i: HloInstruction) -> list[AxisTransform]:
     """Return the transforms of an instruction, in execution order."""
     operation = operation_of(i, Fft)
     lengths, kind = operation.fft_length, operation.fft_type
     part = F32 if i.shape.element_type in (C64, REAL32) else F64
     spectrum = i.operands[0].shape.dimensions if kind == "IRFFT" else i.shape.dimensions
     rank = len(spectrum)
-    axes: list[Axis] = []
+    axes: list[AxisTransform] = []
     for number, length in enumerate(lengths):
         dimension = rank - len(lengths) + number
         outer, inner = math.prod(spectrum[:dimension]), math.prod(spectrum[dimension + 1 :])
         last = number == len(lengths) - 1
         source = "real" if last and kind == "RFFT" else "half" if last and kind == "IRFFT" else "complex"
         target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
-        axes.append(Axis(part, length, outer, inner, kind[0] == "I", source, target))
+        axes.append(AxisTransform(part, length, outer, inner, kind[0] == "I", source, target))
     return axes if kind == "IRFFT" else axes[::-1]
 
 
-def _within_bytes(axis: Axis) -> int:
+def _within_bytes(axis: AxisTransform) -> int:
     """Return the bytes of scratch memory of one transform along lanes: two areas."""
     return 4 * axis.part.size * axis.length
 
 
-def _lanes(axis: Axis) -> int:
+def _lanes(axis: AxisTransform) -> int:
     """Return the number of transforms per group, bounded by their count and by the stack."""
     lanes = axis.lanes
     many = axis.outer if axis.inner == 1 else axis.inner
@@ -111,24 +111,24 @@ def _lanes(axis: Axis) -> int:
     return lanes
 
 
-def _areas(axis: Axis) -> int:
+def _areas(axis: AxisTransform) -> int:
     """Return the bytes of scratch memory per lane."""
     passes = len(radices(axis.length) or ())
     return max(0, min(2, passes - 1)) * 2 * axis.length * axis.part.size
 
 
-def _slot_bytes(axis: Axis) -> int:
+def _slot_bytes(axis: AxisTransform) -> int:
     """Return the bytes of scratch memory of one group of transforms; 0 if it fits on the stack."""
     size = _within_bytes(axis) if axis.within else _areas(axis) * _lanes(axis)
     return size if size > STACK_BYTES else 0
 
 
-def _groups(axis: Axis) -> int:
+def _groups(axis: AxisTransform) -> int:
     """Return the number of vectors of adjacent transforms."""
     return -(-(axis.outer if axis.inner == 1 else axis.inner) // _lanes(axis))
 
 
-def _slots(axis: Axis) -> int:
+def _slots(axis: AxisTransform) -> int:
     """Return the number of scratch areas, bounded by the number of groups."""
     if axis.within:
         return min(SLOTS, axis.outer)
@@ -175,7 +175,7 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
         source = goal
 
 
-def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
+def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
     """Emit the kernel (source, target, workspace, begin, end) over a range of transforms."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
     emitter = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
@@ -189,7 +189,7 @@ def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
 class _Transform:
     """Emit the parts common to all kernels: twiddle tables and passes."""
 
-    def __init__(self, module: Module, function: Function, axis: Axis) -> None:
+    def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         self.module, self.f, self.axis = module, function, axis
         self.source, self.target, self.space, self.begin, self.end = function.parameters
         self.part, self.n = axis.part, axis.length
@@ -245,7 +245,7 @@ class _Transform:
 class _SideBySide(_Transform):
     """Emit transforms with one transform per lane: neighbouring columns, or rows, which are gathered."""
 
-    def __init__(self, module: Module, function: Function, axis: Axis) -> None:
+    def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         super().__init__(module, function, axis)
         self.lanes = _lanes(axis)
         self.rows = axis.inner == 1
@@ -400,7 +400,7 @@ class _SideBySide(_Transform):
 class _Within(_Transform):
     """Emit one transform at a time, with lanes along it: the first radix is the vector length."""
 
-    def __init__(self, module: Module, function: Function, axis: Axis) -> None:
+    def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         super().__init__(module, function, axis)
         self.lanes = axis.lanes
         self.wide = self.part.vector(self.lanes)

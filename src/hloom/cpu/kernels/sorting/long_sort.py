@@ -15,7 +15,7 @@ from hloom.codegen.elements import View
 from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import fill_bytes
 from hloom.codegen.loops import LoopKernel
-from hloom.cpu.kernels.sorting.radix_sort import Record
+from hloom.cpu.kernels.sorting.radix_sort import SortRecord
 from hloom.cpu.kernels.sorting.row_sort import KeySort, RowByKeys, emit_rows, length, slot_bytes
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
@@ -72,7 +72,7 @@ class _LongSort:
     ) -> None:
         self.program, self.f, self.i, self.plan, self.pointers = program, program.function, i, plan, pointers
         self.n = length(i)
-        self.record: Record = plan.alone or plan.record
+        self.record: SortRecord = plan.alone or plan.record
         self.piece = -(-self.n // (64 * PIECES)) * 64
         self.bytes = slot_bytes(plan, self.n)
 

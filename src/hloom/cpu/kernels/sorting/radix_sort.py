@@ -17,7 +17,7 @@ LONG: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SortRecord:
     """Describe a record: an integer with the key in its upper bits, and optionally an index.
 
     Attributes:
@@ -52,7 +52,7 @@ class Record:
         ]
 
 
-def radix_sort(module: Module, record: Record, count: int) -> str:
+def radix_sort(module: Module, record: SortRecord, count: int) -> str:
     """Emit the function that sorts records between two areas; return its name.
 
     The function maps (integers, other integers, indices, other indices, count) to a flag that is true if the
@@ -68,7 +68,7 @@ def radix_sort(module: Module, record: Record, count: int) -> str:
 class _Sort:
     """Emit the function."""
 
-    def __init__(self, module: Module, name: str, record: Record, digits: list[tuple[int, int]]) -> None:
+    def __init__(self, module: Module, name: str, record: SortRecord, digits: list[tuple[int, int]]) -> None:
         self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)
         self.record, self.digits = record, digits
         self.bins = 1 << max(width for _, width in digits)

@@ -19,7 +19,7 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element
-from hloom.cpu.kernels.sorting.radix_sort import Record, radix_sort
+from hloom.cpu.kernels.sorting.radix_sort import SortRecord, radix_sort
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
 from hloom.cpu.program import ProgramEmitter
@@ -52,8 +52,8 @@ class KeySort:
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
-    record: Record
-    alone: Record | None
+    record: SortRecord
+    alone: SortRecord | None
     by_network: bool
     alone_by_network: bool
 
@@ -80,12 +80,12 @@ def key_sort(i: HloInstruction) -> KeySort | None:
         groups[-1].append(key)
     widest = max(sum(k.bits for k in group) for group in groups)
     narrow = len(groups) == 1 and widest <= 32
-    record = Record(64, widest, 32) if narrow else Record(64, widest, 0, beside=True)
+    record = SortRecord(64, widest, 32) if narrow else SortRecord(64, widest, 0, beside=True)
     alone = None
     if len(keys) == len(i.operands) == 1 and keys[0].choice:
         kind = i.operands[0].shape.element_type
         if keys[0].element_type is kind and kind.bits >= 8 and kind is not et.PRED:
-            alone = Record(max(32, keys[0].bits), keys[0].bits)
+            alone = SortRecord(max(32, keys[0].bits), keys[0].bits)
     if not narrow and n < SHORT and alone is None:
         return None
     return KeySort(tuple(map(tuple, groups)), record, alone, narrow and n <= NETWORK, n <= NETWORK)
@@ -237,7 +237,7 @@ class RowByKeys:
 
     # -- keys alone
 
-    def fill_alone(self, record: Record, area: Value) -> Value:
+    def fill_alone(self, record: SortRecord, area: Value) -> Value:
         """Store the keys; return a flag that is true if some element cannot be recovered from its key."""
         key = self.plan.groups[0][0]
         kind = key.element_type
@@ -265,7 +265,7 @@ class RowByKeys:
             self.pad(area, record.type)
         return self.f.intrinsic("vector.reduce.or", self.f.load(wide, address), result=I32).compare("ne", 0)
 
-    def write_alone(self, record: Record, area: Value) -> None:
+    def write_alone(self, record: SortRecord, area: Value) -> None:
         """Store the elements recovered from the sorted keys."""
         key = self.plan.groups[0][0]
         source = self.area(area, record.type)
@@ -371,7 +371,7 @@ class RowByKeys:
             with self.f.loop(self.n + 32, padded(self.n)) as loop:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
 
-    def sorted(self, record: Record, areas: tuple[Value, Value], by_network: bool) -> tuple[Value, Value]:
+    def sorted(self, record: SortRecord, areas: tuple[Value, Value], by_network: bool) -> tuple[Value, Value]:
         """Sort records; return the area that holds the result, and the other one."""
         f = self.f
         if by_network:

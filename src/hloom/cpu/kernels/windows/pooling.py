@@ -18,7 +18,7 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import Element
-from hloom.cpu.kernels.convolution.convolution_plan import Axis
+from hloom.cpu.kernels.convolution.convolution_plan import StrideAxis
 from hloom.cpu.kernels.windows.cumulative import may_skip_padding
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
@@ -48,12 +48,14 @@ def is_pooling(i: HloInstruction) -> bool:
     return not ordered and may_skip_padding(window, computation, i.operands[half:])
 
 
-def _axes(i: HloInstruction) -> list[Axis]:
+def _axes(i: HloInstruction) -> list[StrideAxis]:
     """Return positions and window elements of every dimension."""
     window = operation_of(i, ReduceWindow).window
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return [
-        Axis(positions, d.size, 0, 0, step=d.stride, dilation=d.window_dilation, low=d.padding_low, size=size)
+        StrideAxis(
+            positions, d.size, 0, 0, step=d.stride, dilation=d.window_dilation, low=d.padding_low, size=size
+        )
         for d, positions, size in zip(window, results.dimensions, i.operands[0].shape.dimensions, strict=True)
     ]
 

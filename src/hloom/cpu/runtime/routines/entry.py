@@ -12,7 +12,7 @@ from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.routines import External, routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero
+from hloom.codegen.llvm.structured import LocalVariable, choose, is_null, is_zero
 from hloom.cpu.runtime.numpy_interface import ARRAY
 from hloom.cpu.runtime.routines.host import call_object, drop_object
 from hloom.cpu.runtime.routines.interruption import hloom_execute
@@ -103,7 +103,7 @@ def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value
             f.return_value(0)
         store_element(arrays, loop.index, array.pointer)
         store_element(targets, loop.index, array["data"])
-    arena = Variable(f, PTR, 0)
+    arena = LocalVariable(f, PTR, 0)
     with f.when(descriptor["arena_bytes"].compare("ne", 0)):
         arena.set(borrow_arena(f, descriptor))
         with f.when(is_null(arena.get())):

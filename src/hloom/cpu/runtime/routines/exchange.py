@@ -12,7 +12,7 @@ from hloom.codegen.llvm.atomics import Atomic
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.routines import External, routine
-from hloom.codegen.llvm.structured import Variable, repeat
+from hloom.codegen.llvm.structured import LocalVariable, repeat
 from hloom.codegen.structs import Struct
 from hloom.cpu.runtime.device_structs import (
     EXCHANGE,
@@ -57,11 +57,11 @@ def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
 @routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
 def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
     """Copy the segments of a message into its memory, or out of it."""
-    packed = Variable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
+    packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
         segment = _element(exchange["segments"], SEGMENT, segments.index)
-        row = Variable(f, PTR, segment_address(f, Fields(RENDEZVOUS, exchange["rendezvous"]), segment))
+        row = LocalVariable(f, PTR, segment_address(f, Fields(RENDEZVOUS, exchange["rendezvous"]), segment))
         bytes = segment["bytes"]
         with f.loop(0, segment["rows"]):
             target, source = packs.select(packed.get(), row.get()), packs.select(row.get(), packed.get())
@@ -153,7 +153,7 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
         first, end = span["first"], span["end"]
         with f.when(exchange["under_way"].compare("eq", 0)):
             fail_if_nonzero(begin_round(f, exchange, first, end))
-        pending = Variable(f, I64, 0)
+        pending = LocalVariable(f, I64, 0)
         with f.loop(first, end) as loop:
             message = _element(exchange["messages"], MESSAGE, loop.index)
             with f.when(message["complete"].compare("eq", 0)):
@@ -175,7 +175,7 @@ def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> V
     After a while the host waits, which detects deadlocks: it is told -1 - step instead of a generation.
     """
     begin = hloom_clock(f)
-    polls = Variable(f, I64, 0)
+    polls = LocalVariable(f, I64, 0)
     with repeat(f) as loop:
         progress = hloom_advance(f, exchange, step)
         f.return_if(progress.compare("eq", COMPLETE), 0)

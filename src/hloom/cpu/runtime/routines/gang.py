@@ -15,7 +15,7 @@ from hloom.codegen.llvm import I1, I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.atomics import Atomic
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
+from hloom.codegen.llvm.structured import LocalVariable, choose, is_null, repeat
 from hloom.cpu.runtime.device_structs import (
     AWAITED,
     CALLS,
@@ -136,7 +136,7 @@ def run_apart(f: Function, gang: Fields) -> Value:
             f.return_if(status.compare("ne", 0), ENDED)
         f.return_value(DONE)
     context = gang.nested("fibers")["context"]
-    status = Variable(f, I32, hloom_parallel(f, context, run_devices.address(f), gang, count, 1))
+    status = LocalVariable(f, I32, hloom_parallel(f, context, run_devices.address(f), gang, count, 1))
     with f.loop(0, count) as loop:
         status.set(status.get() | gang.nested("fibers", loop.index)["status"])
     return status.get()
@@ -146,7 +146,7 @@ def run_apart(f: Function, gang: Fields) -> Value:
 def resume_all(f: Function, gang: Fields) -> None:
     """Resume the fibers in turns until all are finished; return the status of the run."""
     count = gang["devices"]
-    moved, waits_on = Variable(f, I1), Variable(f, I1)
+    moved, waits_on = LocalVariable(f, I1), LocalVariable(f, I1)
     with repeat(f):
         moved.set(0)
         waits_on.set(0)
@@ -164,13 +164,13 @@ def resume_all(f: Function, gang: Fields) -> None:
 
 def _waits(f: Function, fiber: Fields) -> Value:
     """Return whether a fiber waits for a word that has not changed; the word of others may be null."""
-    waits = Variable(f, I1, 0)
+    waits = LocalVariable(f, I1, 0)
     with f.when(fiber["state"].compare("eq", WAITS)):
         waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
     return waits.get()
 
 
-def _resume(f: Function, gang: Fields, fiber: Fields, left: Variable) -> None:
+def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> None:
     """Resume a fiber until it waits or is finished, with looks for signals and host calls in between."""
     with repeat(f) as loop:
         fiber["state"] = RUNS
@@ -223,7 +223,7 @@ def hloom_gang_run(
     """
     count, arena_bytes = gang["devices"], gang["arena_bytes"]
     bytes = arena_bytes * count
-    arenas = Variable(f, PTR, 0)
+    arenas = LocalVariable(f, PTR, 0)
     with f.when(bytes.compare("ne", 0)):
         arenas.set(hloom_take(f, gang["memory"], bytes))
         f.return_if(is_null(arenas.get()), NO_MEMORY)
@@ -236,7 +236,7 @@ def hloom_gang_run(
         fiber["state"], fiber["status"] = RUNS, 0
         with f.when(meets):
             begin_fiber(f, gang, fiber)
-    status = Variable(f, I32)
+    status = LocalVariable(f, I32)
     with choose(f, meets) as choice:
         status.set(take_turns(f, gang))
         choice.otherwise()

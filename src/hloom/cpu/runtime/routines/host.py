@@ -11,7 +11,7 @@ from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import store_element
 from hloom.codegen.llvm.routines import External, State, routine
-from hloom.codegen.llvm.structured import Variable, is_null
+from hloom.codegen.llvm.structured import LocalVariable, is_null
 from hloom.cpu.runtime.routines.fiber import fiber_host
 from hloom.cpu.runtime.structs import CONTEXT
 
@@ -36,7 +36,7 @@ def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
 def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
     """Call a Python function with two integers; return 1 if it raised an exception, else 0."""
     arguments = f.allocate(PTR, 2)
-    failed = Variable(f, I32, 1)
+    failed = LocalVariable(f, I32, 1)
     state = ensure_gil(f)
     first, second = integer(f, a), integer(f, b)
     with f.when(~(is_null(first) | is_null(second))):
@@ -55,7 +55,7 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
 @routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
 def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
     """Run a host call of a program: its number, and the addresses of its operands and results."""
-    function = Variable(f, PTR, FUNCTIONS(f)["host"])
+    function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
         own, fiber = context["host"], context["fiber"]
         with f.when(~(is_null(own) | is_null(fiber))):

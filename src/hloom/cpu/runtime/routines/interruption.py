@@ -12,7 +12,7 @@ from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.atomics import Atomic
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import External, routine
-from hloom.codegen.llvm.structured import Variable, is_null, is_zero
+from hloom.codegen.llvm.structured import LocalVariable, is_null, is_zero
 from hloom.cpu.runtime.device_structs import FIBER
 from hloom.cpu.runtime.routines.clock import hloom_clock
 from hloom.cpu.runtime.routines.fiber import fiber_look
@@ -31,7 +31,7 @@ def look_for_signals(f: Function) -> Value:
     """Let Python run the handlers of signals; return nonzero if an exception is set in this thread."""
     with f.when(holds_gil(f).compare("ne", 0)):
         f.return_value(check_signals(f).compare("ne", 0).cast("zext", I32))
-    raised = Variable(f, I32, 1)
+    raised = LocalVariable(f, I32, 1)
     state = ensure_gil(f)
     with f.when(is_null(error_occurred(f))):
         raised.set(check_signals(f).compare("ne", 0).cast("zext", I32))

@@ -22,7 +22,7 @@ from hloom.codegen.llvm import I8, I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import fill_bytes
 from hloom.codegen.llvm.routines import External, routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero, null, repeat
+from hloom.codegen.llvm.structured import LocalVariable, choose, is_null, is_zero, null, repeat
 from hloom.cpu.runtime.routines.processor import futex_wait, futex_wake, pause
 from hloom.cpu.runtime.structs import CONTEXT, POOL, SLOT
 
@@ -55,7 +55,7 @@ def work(f: Function, pool: Fields, index: Value, context: Fields) -> int:
 
     With a context, poll after each chunk; a nonzero status empties all slices, and 1 is returned.
     """
-    last = Variable(f, I64, 0)
+    last = LocalVariable(f, I64, 0)
     task, arguments, chunk = pool["task"], pool["arguments"], pool["chunk"]
     iterations, grain, threads = pool["iterations"], pool["grain"], pool["threads"].cast("zext", I64)
     with f.loop(0, threads) as slices:
@@ -97,7 +97,7 @@ def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> N
 def worker(f: Function, slot: Fields) -> None:
     """Wait for regions and work in them, until the pool stops."""
     pool, index = Fields(POOL, slot["pool"]), slot["index"]
-    joined, spins = Variable(f, I32, 0), Variable(f, I32, 0)
+    joined, spins = LocalVariable(f, I32, 0), LocalVariable(f, I32, 0)
     with repeat(f):
         generation = pool.atomic("generation").load("acquire")
         f.return_if(pool.atomic("stop").load("monotonic").compare("ne", 0), 0)
@@ -165,7 +165,7 @@ def run_serially(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> None:
     """Run the ranges one after the other; return nonzero if that ended early."""
-    last, begin = Variable(f, I64, 0), Variable(f, I64, 0)
+    last, begin = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     size = (iterations.unsigned_divide(_SERIAL_RANGES).unsigned_divide(grain) + 1) * grain
     with repeat(f):
         end = f.intrinsic("smin", begin.get() + size, iterations)
@@ -180,7 +180,7 @@ def divide(f: Function, pool: Fields, units: Value) -> None:
     """Divide the units of a region into the slices of the threads."""
     threads = pool["threads"].cast("zext", I64)
     pool["chunk"] = units.unsigned_divide(threads * _CHUNKS) + 1
-    first = Variable(f, I64, 0)
+    first = LocalVariable(f, I64, 0)
     with f.loop(0, threads) as loop:
         end = (units * (loop.index + 1)).unsigned_divide(threads)
         slot = pool.nested("slots", loop.index)
@@ -191,7 +191,7 @@ def divide(f: Function, pool: Fields, units: Value) -> None:
 @routine(pool=POOL)
 def wait_for_workers(f: Function, pool: Fields) -> None:
     """Wait until no worker is in the region: spin for a while, then sleep."""
-    active, spins = pool.atomic("active"), Variable(f, I32, 0)
+    active, spins = pool.atomic("active"), LocalVariable(f, I32, 0)
     with repeat(f) as loop:
         f.return_if(is_zero(active.load("seq_cst")))
         loop.leave_if(spins.get().compare("uge", _CALLER_SPINS))

@@ -11,7 +11,7 @@ from typing import Final
 from hloom.codegen.llvm import I1, I32, I64, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, repeat
+from hloom.codegen.llvm.structured import LocalVariable, choose, is_null, repeat
 from hloom.cpu.runtime.device_structs import EXCHANGE, FIBER, PARTICIPANT, RENDEZVOUS
 from hloom.cpu.runtime.routines.exchange import begin_exchange, run_exchange
 from hloom.cpu.runtime.routines.fiber import fiber_differs, fiber_wait
@@ -62,7 +62,7 @@ def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Val
     with f.when(~is_null(fiber.pointer)):
         fiber_wait(f, fiber, rendezvous.address("generation"), generation, number)
         f.return_value(0)
-    spins, sleeps = Variable(f, I32, 0), Variable(f, I32, 0)
+    spins, sleeps = LocalVariable(f, I32, 0), LocalVariable(f, I32, 0)
     with repeat(f) as loop:
         changed = rendezvous.atomic("generation").load("acquire").compare("ne", generation)
         f.return_if(changed, 0)

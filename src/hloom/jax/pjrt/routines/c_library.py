@@ -8,7 +8,7 @@ from typing import Final
 
 from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Operand
 from hloom.codegen.llvm.fields import Fields
-from hloom.codegen.llvm.routines import Argument, External
+from hloom.codegen.llvm.routines import External, PassedValue
 from hloom.codegen.structs import Struct, size_of
 
 malloc: Final = External("malloc", PTR, I64)
@@ -23,7 +23,7 @@ pthread_cond_wait: Final = External("pthread_cond_wait", I32, PTR, PTR)
 pthread_cond_broadcast: Final = External("pthread_cond_broadcast", I32, PTR)
 
 
-def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Argument) -> Fields:
+def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: PassedValue) -> Fields:
     """Return a new struct with a length of its last field; fields without a value are undefined."""
     element = size_of(list(struct.fields.values())[-1].element)
     size = length * element + struct.size

@@ -7,7 +7,7 @@ from typing import Final
 from hloom.codegen.llvm import I1, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import State, routine
-from hloom.codegen.llvm.structured import Variable, is_null, is_zero, repeat
+from hloom.codegen.llvm.structured import LocalVariable, is_null, is_zero, repeat
 from hloom.jax.pjrt.routines.c_library import (
     allocate,
     free,
@@ -75,7 +75,7 @@ def is_unready(f: Function, event: Fields) -> Value:
 def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
     """Complete an event, which takes the error, null for success; then call its functions, with copies."""
     state = is_null(error).select(f.constant(I64, READY), FAILED)
-    callback = Variable(f, PTR)
+    callback = LocalVariable(f, PTR)
     with locked(f, EVENTS(f).nested("lock")):
         event["error"] = error
         callback.set(event["callbacks"])
@@ -144,7 +144,7 @@ def create(f: Function, args: Fields) -> None:
 
 @function("Event_Set")
 def set_event(f: Function, args: Fields) -> None:
-    error = Variable(f, PTR, 0)
+    error = LocalVariable(f, PTR, 0)
     with f.when(~is_zero(args["error_code"])):
         message, size = args["error_message"], args["error_message_size"]
         error.set(pjrt_error(f, args["error_code"], message, size))

@@ -13,7 +13,7 @@ from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.routines import State, routine
-from hloom.codegen.llvm.structured import Section, Variable, choose, is_null, is_zero, section
+from hloom.codegen.llvm.structured import LocalVariable, Section, choose, is_null, is_zero, section
 from hloom.jax.pjrt.routines.buffers import is_deleted, keep_storage
 from hloom.jax.pjrt.routines.c_library import allocate, free
 from hloom.jax.pjrt.routines.events import drop_event, is_unready, keep_event, pjrt_event, ready_event
@@ -53,7 +53,7 @@ def pjrt_set_tracing(f: Function, sessions: Value) -> None:
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
     """Compare the arguments of a device with the inputs of the program."""
-    late = Variable(f, I32, _FIT)
+    late = LocalVariable(f, I32, _FIT)
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
         parameter = Fields(INPUT, executable["inputs"]).at(loop.index)
@@ -72,7 +72,7 @@ def execute(f: Function, args: Fields) -> Value:
     with section(f) as native:
         native.leave_if(_is_run_by_python(f, executable, args))
         is_late = _examine_all(f, executable, args, native)
-        gang, error, event = executable["gang"], Variable(f, PTR), Variable(f, PTR, ready_event(f))
+        gang, error, event = executable["gang"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
         with choose(f, is_late) as choice:
             native.leave_if(~is_zero(executable["calls_python"]))  # it may wait for programs of the worker
             with f.when(~is_null(gang)):
@@ -104,7 +104,7 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
     """Return whether the program is long or arguments are late; leave the section if some do not fit."""
-    is_late = Variable(f, I1, ~is_zero(executable["is_long"]))
+    is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
         arguments = arguments_of(f, args, loop.index)
         state = examine(f, executable, arguments)

@@ -8,7 +8,7 @@ from hloom.codegen.llvm import I1, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element, store_element
 from hloom.codegen.llvm.routines import State, routine
-from hloom.codegen.llvm.structured import Variable, is_null, is_zero, null
+from hloom.codegen.llvm.structured import LocalVariable, is_null, is_zero, null
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.routines.buffers import (
     keep_storage,
@@ -63,7 +63,7 @@ def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: V
     donated.
     """
     call = _DONATIONS(f).atomic("calls").add(1, "monotonic") + 1
-    donated, bearers = Variable(f, I64, 0), Variable(f, I64, 0)
+    donated, bearers = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     with f.loop(0, executable["num_donated"]) as loop:
         index = load_element(I64, executable["donated"], loop.index)
         with f.when(~is_excepted(f, args, index)):
@@ -135,7 +135,7 @@ def make_results(
     """
     with f.loop(0, executable["num_outputs"]) as loop:
         output = Fields(OUTPUT, executable["outputs"]).at(loop.index)
-        storage = Variable(f, PTR, donated_storage(f, args, arguments, output["donor"]))
+        storage = LocalVariable(f, PTR, donated_storage(f, args, arguments, output["donor"]))
         with f.when(is_null(storage.get())):
             storage.set(pjrt_storage(f, output["bytes"]))
             with f.when(is_null(storage.get())):
@@ -191,7 +191,7 @@ def device_of(f: Function, executable: Fields, args: Fields, number: Value | int
 @routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
 def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
     """Make the results of all devices; return whether there is memory for all."""
-    arguments = Variable(f, PTR, 0)
+    arguments = LocalVariable(f, PTR, 0)
     with f.loop(0, executable["num_devices"]) as loop:
         with f.when(~is_zero(executable["num_inputs"])):
             arguments.set(arguments_of(f, args, loop.index))

@@ -7,7 +7,7 @@ from typing import Final
 from hloom.codegen.llvm import I32, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import External, State, routine
-from hloom.codegen.llvm.structured import Variable, is_null, is_zero
+from hloom.codegen.llvm.structured import LocalVariable, is_null, is_zero
 from hloom.cpu.runtime.device_structs import ENDED
 from hloom.jax.pjrt.errors import CANCELLED
 from hloom.jax.pjrt.routines.buffers import pjrt_give, pjrt_take
@@ -84,7 +84,7 @@ def _run_together(f: Function, executable: Fields, sources: Value, targets: Valu
 
 def _run_alone(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
     """Return the status of a program on one device, with an arena if it needs one."""
-    bytes, arena = executable["arena_bytes"], Variable(f, PTR, 0)
+    bytes, arena = executable["arena_bytes"], LocalVariable(f, PTR, 0)
     with f.when(~is_zero(bytes)):
         arena.set(pjrt_take(f, bytes))
         with f.when(is_null(arena.get())):

@@ -11,7 +11,16 @@ from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import copy_bytes, load_element
 from hloom.codegen.llvm.routines import State, routine
-from hloom.codegen.llvm.structured import Section, Variable, choose, is_null, is_zero, null, repeat, section
+from hloom.codegen.llvm.structured import (
+    LocalVariable,
+    Section,
+    choose,
+    is_null,
+    is_zero,
+    null,
+    repeat,
+    section,
+)
 from hloom.jax.pjrt.element_types import TYPES
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT
 from hloom.jax.pjrt.routines.buffers import (
@@ -74,7 +83,7 @@ def from_host(f: Function, args: Fields) -> Value:
         width = _width_of(f, args["type"])
         native.leave_if(is_zero(width) | ~is_null(args["device_layout"]))
         size = _row_major_size(f, args, width, native)
-        device, memory = Variable(f, PTR, args["device"]), Variable(f, PTR, args["memory"])
+        device, memory = LocalVariable(f, PTR, args["device"]), LocalVariable(f, PTR, args["memory"])
         with choose(f, is_null(memory.get())) as choice:
             memory.set(Fields(DEVICE, device.get())["memory"])
             choice.otherwise()
@@ -97,7 +106,7 @@ def _width_of(f: Function, type: Value) -> Value:
 
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
     """Return the bytes of the array; leave the section if its strides are not those of a row-major one."""
-    dimension, size = Variable(f, I64, args["num_dims"]), Variable(f, I64, width)
+    dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     is_strided = ~is_zero(args["num_byte_strides"])
     with repeat(f) as loop:
         loop.leave_if(is_zero(dimension.get()))
@@ -115,7 +124,7 @@ def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tu
 
     The storage is the host's memory itself if that stays unchanged and is worth it, else it has a copy.
     """
-    data, storage, event = args["data"], Variable(f, PTR), Variable(f, PTR, ready_event(f))
+    data, storage, event = args["data"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
     is_lasting = args["host_buffer_semantics"].compare("uge", _IMMUTABLE_UNTIL_TRANSFER)
     is_aligned = is_zero(data.cast("ptrtoint", I64) & (_BORROWED_ALIGNMENT - 1))
     with choose(f, is_lasting & size.compare("uge", _LEAST_BORROWED) & is_aligned) as choice:

@@ -9,7 +9,7 @@ from hloom.codegen.llvm import I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element
 from hloom.codegen.llvm.routines import routine
-from hloom.codegen.llvm.structured import Variable, choose, is_null, is_zero, null, repeat, section
+from hloom.codegen.llvm.structured import LocalVariable, choose, is_null, is_zero, null, repeat, section
 from hloom.jax.pjrt.routines.buffers import drop_storage
 from hloom.jax.pjrt.routines.c_library import (
     free,
@@ -72,7 +72,7 @@ def execute_task(f: Function, task: Fields) -> None:
     executable, event = pointee(task, "executable"), task["event"]
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     addresses = TaskAddresses.of(f, task, inputs, outputs)
-    error = Variable(f, PTR, 0)
+    error = LocalVariable(f, PTR, 0)
     with section(f) as ready:
         with f.loop(0, inputs) as loop:
             failure = pjrt_await(f, load_element(PTR, addresses.events, loop.index))
@@ -104,7 +104,7 @@ def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> V
 @routine(PTR, worker=WORKER)
 def work(f: Function, worker: Fields) -> None:
     """Run the tasks of a worker, for ever."""
-    lock, changed, task = worker.nested("lock"), worker.nested("changed"), Variable(f, PTR)
+    lock, changed, task = worker.nested("lock"), worker.nested("changed"), LocalVariable(f, PTR)
     with repeat(f):
         with locked(f, lock):
             with repeat(f) as loop:
@@ -144,7 +144,7 @@ def enqueue(f: Function, worker: Fields, task: Fields) -> None:
         worker["unfinished"] = worker["unfinished"] + 1
         with f.when(is_zero(worker["is_started"])):
             worker["is_started"] = 1
-            thread = Variable(f, I64)
+            thread = LocalVariable(f, I64)
             pthread_create(f, thread.pointer, null(f), work.address(f), worker)
             pthread_detach(f, thread.get())
         pthread_cond_broadcast(f, changed)
