@@ -10,27 +10,34 @@ from typing import Final
 
 from hloom.codegen.llvm import F64, I32, I64, Value, make_type
 from hloom.codegen.vector_math.exponential import LOG2_E, LOG_2
-from hloom.codegen.vector_math.reals import Pair, Reals, in_double, in_registers, itself_if_negligible
+from hloom.codegen.vector_math.reals import (
+    Pair,
+    Reals,
+    coefficients,
+    in_double,
+    in_registers,
+    itself_if_negligible,
+)
 
-_LOG_SINGLE: Final = (
-    # (log(1 + f) - f + f²/2) / f³; relative error of log(1 + f): 2^-27.3
-    0.3333333134651184, -0.250008225440979, 0.20001260936260223, -0.16623330116271973, 0.14200925827026367,
-    -0.13159559667110443, 0.12767383456230164, -0.07643689215183258,
-)  # fmt: skip
-_LOG_DOUBLE: Final = (
-    # (2 atanh(s) / s - 2) / s² in s², s = f / (2 + f); relative error of 2 atanh(s): 2^-59.5
-    0.6666666666666734, 0.3999999999941652, 0.28571428742072447, 0.22222198599191276, 0.1818356321226382,
-    0.15314074364331223, 0.14795749275800713,
-)  # fmt: skip
-LOG_SHORT: Final = (
-    # the same; relative error 2^-44.9
-    0.6666666667580449, 0.39999995620838236, 0.28572109249162964, 0.2217618538708322, 0.19584193536519656,
-)  # fmt: skip
-_LOG_LONG: Final = (
-    # (2 atanh(s) / s - 2 - 2/3 s²) / s⁴ in s²; relative error of 2 atanh(s): 2^-73.5
-    0.3999999999999998, 0.2857142857144384, 0.22222222217789595, 0.18181818844033085, 0.15384558424257996,
-    0.13336264719198188, 0.11675775216176087, 0.11981806883469623,
-)  # fmt: skip
+# (log(1 + f) - f + f²/2) / f³; relative error of log(1 + f): 2^-27.3
+_LOG_SINGLE: Final = coefficients("""
+    0.3333333134651184 -0.250008225440979 0.20001260936260223 -0.16623330116271973 0.14200925827026367
+    -0.13159559667110443 0.12767383456230164 -0.07643689215183258
+""")
+# (2 atanh(s) / s - 2) / s² in s², s = f / (2 + f); relative error of 2 atanh(s): 2^-59.5
+_LOG_DOUBLE: Final = coefficients("""
+    0.6666666666666734 0.3999999999941652 0.28571428742072447 0.22222198599191276 0.1818356321226382
+    0.15314074364331223 0.14795749275800713
+""")
+# the same; relative error 2^-44.9
+LOG_SHORT: Final = coefficients("""
+    0.6666666667580449 0.39999995620838236 0.28572109249162964 0.2217618538708322 0.19584193536519656
+""")
+# (2 atanh(s) / s - 2 - 2/3 s²) / s⁴ in s²; relative error of 2 atanh(s): 2^-73.5
+_LOG_LONG: Final = coefficients("""
+    0.3999999999999998 0.2857142857144384 0.22222222217789595 0.18181818844033085 0.15384558424257996
+    0.13336264719198188 0.11675775216176087 0.11981806883469623
+""")
 _SQRT_HALF: Final = {False: 0x3F3504F3, True: 0x3FE6A09E667F3BCD}
 """The pattern of sqrt(1/2)."""
 LOG2_E_TAIL: Final = {False: 1.925963033500e-08, True: 2.0355273740931033e-17}

@@ -8,21 +8,21 @@ from typing import Final
 from hloom.codegen.llvm import F32, F64, I1, I64, Function, Value
 from hloom.codegen.vector_math.exponential import RANGE, exponential_parts
 from hloom.codegen.vector_math.logarithm import EXPONENT_UNIT, log_as_sum, normalized
-from hloom.codegen.vector_math.reals import Reals
+from hloom.codegen.vector_math.reals import Reals, coefficients
 
 _HUGE: Final = 2.0**80
 """A power of this size is 0, 1 or infinite."""
 
 
-_LOG2: Final = (
-    # log2(1 + f) / s in s², s = f / (2 + f); relative error 2^-37.8
-    2.8853900817901486, 0.9617966732750547, 0.5770835962395058, 0.41167210829097695, 0.3407404539930948,
-)  # fmt: skip
-_EXP2: Final = (
-    # (2^r - 1) / r for |r| <= 1/2; relative error of 2^r: 2^-28.5
-    0.6931472150107111, 0.24022652787003912, 0.05550310469098957, 0.009617692419869144, 0.001340667366221073,
-    0.000155948087187209,
-)  # fmt: skip
+# log2(1 + f) / s in s², s = f / (2 + f); relative error 2^-37.8
+_LOG2: Final = coefficients("""
+    2.8853900817901486 0.9617966732750547 0.5770835962395058 0.41167210829097695 0.3407404539930948
+""")
+# (2^r - 1) / r for |r| <= 1/2; relative error of 2^r: 2^-28.5
+_EXP2: Final = coefficients("""
+    0.6931472150107111 0.24022652787003912 0.05550310469098957 0.009617692419869144 0.001340667366221073
+    0.000155948087187209
+""")
 
 
 def power(x: Value, y: Value) -> Value:

@@ -16,6 +16,11 @@ _SHORTEST_SPLIT: Final = 5
 """Minimum number of coefficients of a polynomial that is evaluated in two independent halves."""
 
 
+def coefficients(text: str) -> tuple[float, ...]:
+    """Return the coefficients of a polynomial from their decimals, the constant term first."""
+    return tuple(map(float, text.split()))
+
+
 class Reals:
     """The numbers of one type in one function.
 
