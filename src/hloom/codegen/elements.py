@@ -26,6 +26,7 @@ from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.structure import Constant, GetTupleElement, Tuple
 from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
@@ -51,6 +52,11 @@ class View:
     element_type: ElementType
     dimensions: tuple[int, ...]
     strides: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, pointer: Value, shape: Shape) -> View:
+        """Return the dense array of a shape at an address."""
+        return cls(pointer, shape.element_type, shape.dimensions)
 
     def linear(self, indices: Indices) -> Index:
         """Return the distance of an element from the first one, in elements."""

@@ -18,12 +18,14 @@ from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.gather_scatter import Gather
-from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady_elements
+from hloom.plan.iteration import is_nested, result_shapes, steady_elements
+from hloom.plan.kernel import KernelParts
 from hloom.plan.space import Space
+from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
 """Bytes of a vector in a loop that may sum its lanes, on every processor: the sum's order does not depend on
@@ -96,6 +98,46 @@ def vector_loop(
     variable.value = None
 
 
+def begin_kernel(
+    module: Module, name: str, shapes: Sequence[Shape]
+) -> tuple[Function, list[View], Value, Value]:
+    """Begin the function of a kernel on arrays of these shapes.
+
+    Its parameters are the addresses of the arrays, then begin and end of the range of its outermost loop.
+    Returns the function, the arrays, and the range.
+    """
+    function = module.function(name, [PTR] * len(shapes) + [I64, I64])
+    *pointers, begin, end = function.parameters
+    return function, list(map(View.of, pointers, shapes)), begin, end
+
+
+def loop_nest(
+    elements: Elements,
+    variables: Sequence[Variable],
+    begin: Value,
+    end: Value,
+    body: Callable[[], None],
+    steady: Sequence[tuple[HloInstruction, Indices]] = (),
+) -> None:
+    """Emit ``body`` in nested loops, the first one from ``begin`` to ``end``.
+
+    The innermost loop runs over vectors if ``elements`` has lanes; the steady elements are emitted before it.
+    """
+    function = elements.function
+    if not variables:
+        body()
+        return
+    *outer, innermost = variables
+    if not outer:
+        _innermost(elements, innermost, begin, end, body)
+        return
+    with outer_loops(function, outer, begin, end), elements.scope():
+        for instruction, indices in steady:
+            elements.element(instruction, indices)
+        low, high = function.constant(I64, 0), function.constant(I64, innermost.trips)
+        _innermost(elements, innermost, low, high, body)
+
+
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
     """A completed kernel: its function's name and the range of its outermost loop.
@@ -115,30 +157,12 @@ class LoopKernel:
     form: str = ""
 
 
-def emit_loop_kernel(
-    module: Module,
-    name: str,
-    inputs: Sequence[HloInstruction],
-    roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-    space: Space | None = None,
-) -> LoopKernel:
-    """Emit the kernel that computes ``roots`` (arrays of equal dimensions) from ``inputs``.
-
-    Args:
-        module: the module to which the function is added.
-        name: the function's name.
-        inputs: instructions whose values are read from memory, in the order of the pointers.
-        roots: instructions whose values are written, in the order of the pointers that follow.
-        members: every computed instruction, including the roots.
-        space: the iteration space; None: that of the results.
-    """
+def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space) -> LoopKernel:
+    """Emit the kernel (inputs..., results..., begin, end) over a space: all results have its dimensions."""
+    inputs, roots, members = parts.inputs, parts.roots, parts.members
     shapes = result_shapes(roots)
-    dimensions = shapes[0].dimensions
-    if space is None:
-        space = planned_space(inputs, roots, members)
-    function = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
-    *pointers, begin, end = function.parameters
+    count = math.prod(shapes[0].dimensions)
+    function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *shapes])
     lane = space.variables[-1] if space.variables else None
     nested = any(is_nested(m) for m in members)
     costly = sum(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
@@ -148,39 +172,30 @@ def emit_loop_kernel(
         # several vectors side by side: each step along the reduced dimension then reads whole cache lines
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2
-    elif lane is not None and lanes and (math.prod(dimensions) >= LONG or _turning(members)):
+    elif lane is not None and lanes and (count >= LONG or _turning(members)):
         lanes *= side_by_side(members, lane.trips // lanes)
-    elements = Elements(function, lanes, _views(inputs, pointers))
-    targets = [
-        View(p, shape.element_type, shape.dimensions)
-        for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
-    ]
+    elements = Elements(function, lanes, dict(zip(inputs, arrays, strict=False)))
 
     def body() -> None:
         values = root_values(elements, roots, space.indices)
-        for target, value in zip(targets, values, strict=True):
+        for target, value in zip(arrays[len(inputs) :], values, strict=True):
             elements.store(target, space.indices, value)
 
     for scalar in inputs:
-        if scalar.shape.rank == 0 and scalar.shape.is_array:
+        if scalar.shape.rank == 0:
             elements.element(scalar, ())
-    if lane is None:
-        body()
-    elif len(space.variables) == 1:
-        _innermost(elements, lane, begin, end, body, exact=lanes > 0 and lane.trips % lanes == 0)
-    else:
-        steady = steady_elements(inputs, roots, space)
-        with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
-            for instruction, indices in steady:
-                elements.element(instruction, indices)
-            low, high = function.constant(I64, 0), function.constant(I64, lane.trips)
-            _innermost(elements, lane, low, high, body, exact=lanes > 0 and lane.trips % lanes == 0)
+    steady = steady_elements(inputs, roots, space) if len(space.variables) > 1 else ()
+    loop_nest(elements, space.variables, begin, end, body, steady)
     function.finish()
-    trips = space.variables[0].trips if space.variables else 1
-    grain = max(lanes, 1) if len(space.variables) <= 1 else 1
-    work = math.prod(dimensions) * work_for_each(members)
+    work = count * work_for_each(members)
     work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
-    return LoopKernel(name, trips, grain, work, lanes_text(lanes))
+    return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))
+
+
+def nest_kernel(name: str, variables: Sequence[Variable], lanes: int, work: int, form: str) -> LoopKernel:
+    """Return the kernel whose function is a `loop_nest`."""
+    trips = variables[0].trips if variables else 1
+    return LoopKernel(name, trips, max(lanes, 1) if len(variables) <= 1 else 1, work, form)
 
 
 def lanes_text(lanes: int) -> str:
@@ -232,20 +247,10 @@ def root_values(
     return [elements.element(root, tuple(indices)) for root in roots]
 
 
-def _innermost(
-    elements: Elements, lane: Variable, low: Value, high: Value, body: Callable[[], None], *, exact: bool
-) -> None:
+def _innermost(elements: Elements, lane: Variable, low: Value, high: Value, body: Callable[[], None]) -> None:
     if elements.lanes:
-        vector_loop(elements, lane, low, high, body, exact=exact)
+        vector_loop(elements, lane, low, high, body, exact=lane.trips % elements.lanes == 0)
         return
     with elements.function.loop(low, high) as loop, elements.scope():
         lane.value = loop.index
         body()
-
-
-def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
-    return {
-        i: View(p, i.shape.element_type, i.shape.dimensions)
-        for i, p in zip(inputs, pointers, strict=False)
-        if i.shape.is_array
-    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 import sys
 from collections.abc import Mapping
@@ -26,22 +27,26 @@ OPTIMIZED: Final = 2
 QUICK: Final = 0
 """Optimization level of LLVM's code generator for code that runs for less time than it takes to optimize."""
 
-_X86_FEATURES: Final = {
-    "pni": "sse3", "ssse3": "ssse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx": "avx", "avx2": "avx2",
-    "fma": "fma", "f16c": "f16c", "bmi1": "bmi", "bmi2": "bmi2", "avx512f": "avx512f", "avx512bw": "avx512bw",
-    "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512cd": "avx512cd", "avx512vbmi": "avx512vbmi",
-    "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16",
-    "avx512_fp16": "avx512fp16", "avx_vnni": "avxvnni", "gfni": "gfni", "avx512_vpopcntdq": "avx512vpopcntdq",
-    "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16",
-}  # fmt: skip
-_ARM_FEATURES: Final = {
-    "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "sve": "sve", "sve2": "sve2",
-    "bf16": "bf16", "i8mm": "i8mm",
-}  # fmt: skip
 _X86_64_V2: Final = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2"))
 _X86_64_V3: Final = _X86_64_V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"}
 _X86_64_V4: Final = _X86_64_V3 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 _NEOVERSE: Final = frozenset(("neon", "dotprod", "fullfp16", "sve", "bf16", "i8mm"))
+_KNOWN_FEATURES: Final[Mapping[str, frozenset[str]]] = {
+    "x86_64": _X86_64_V4.union(
+        ("avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bf16", "avx512fp16", "avx512vpopcntdq"),
+        ("avxvnni", "gfni", "amx-tile", "amx-int8", "amx-bf16"),
+    ),
+    "aarch64": _NEOVERSE | {"sve2"},
+}
+"""Features that code generation may ask for, by architecture, under LLVM's names."""
+_LINUX_NAMES: Final = {
+    "sse3": "pni",
+    "bmi": "bmi1",
+    "neon": "asimd",
+    "dotprod": "asimddp",
+    "fullfp16": "asimdhp",
+}
+"""Features to which Linux gives other names than LLVM; the others differ in punctuation only."""
 _FEATURES_OF: Final[Mapping[str, frozenset[str]]] = {
     "x86-64": frozenset(),
     "x86-64-v2": _X86_64_V2,
@@ -167,11 +172,17 @@ def host() -> Target:
     architecture = _ARCHITECTURE_OF[os.uname().machine]
     described = first_processor(_CPUINFO)
     flags = frozenset((described.get("flags") or described.get("Features") or "").split())
-    names = _X86_FEATURES if architecture == "x86_64" else _ARM_FEATURES
-    features = frozenset(name for flag, name in names.items() if flag in flags)
+    letters = {_letters(flag) for flag in flags}
+    known = _KNOWN_FEATURES[architecture]
+    features = frozenset(name for name in known if _letters(_LINUX_NAMES.get(name, name)) in letters)
     model = "|".join(f"{k}={v}" for k, v in sorted(described.items()) if k in _MODEL_KEYS)
     flags_digest = hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest()[:16]
     return Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")
+
+
+def _letters(name: str) -> str:
+    """Return the name of a feature without punctuation: Linux writes sse4_1, LLVM sse4.1."""
+    return re.sub("[._-]", "", name)
 
 
 _MODEL_KEYS: Final = (

@@ -306,7 +306,7 @@ class ProgramEmitter:
         shape = instruction.shape
         for number in index:
             shape = shape.tuple_shapes[number]
-        return View(self.pointer(instruction, index), shape.element_type, shape.dimensions)
+        return View.of(self.pointer(instruction, index), shape)
 
     def workspace(self, instruction: HloInstruction) -> Value:
         """Return the scratch memory of an instruction; see `WORKSPACES`."""
@@ -469,9 +469,7 @@ class ProgramEmitter:
     def scalar(self, plan: KernelPlan) -> None:
         """Compute a few scalars in line."""
         inputs, sources = plan.parts.inputs, self.input_pointers(plan.instruction)
-        views = {
-            i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, sources, strict=True)
-        }
+        views = {i: View.of(p, i.shape) for i, p in zip(inputs, sources, strict=True)}
         elements = Elements(self.function, 0, views)
         values = root_values(elements, plan.parts.roots, ())
         for target, value in zip(self.targets(plan.instruction), values, strict=True):

@@ -10,18 +10,18 @@ from typing import Final
 PROVIDERS: Final[dict[str, Callable[[], int]]] = {}
 """Functions that return the addresses of further external functions; called when code is loaded."""
 
-_C_LIBRARY: Final = frozenset((
-    "memcpy", "memset", "memmove", "memcmp", "fma", "fmaf", "fmod", "fmodf", "free", "posix_memalign",
-    "madvise", "syscall", "clock_gettime", "pthread_create", "pthread_join", "pthread_sigmask",
-    "sched_yield",
-))  # fmt: skip
+_C_LIBRARY: Final = """
+    memcpy memset memmove memcmp free posix_memalign madvise fma fmaf fmod fmodf
+    syscall clock_gettime sched_yield pthread_create pthread_join pthread_sigmask
+"""
+"""Functions of the C library that code may call."""
 
 
 def address_of(name: str) -> int | None:
     """Return the address of an external function; None if there is none of this name."""
     if name in PROVIDERS:
         return PROVIDERS[name]()
-    if name in _C_LIBRARY:
+    if name in _C_LIBRARY.split():
         return _address_in(_process(), name)
     if name.startswith("Py"):
         return _address_in(ctypes.pythonapi, name)

@@ -69,9 +69,9 @@ _SIGNATURES: Final[dict[str, tuple[_CType | None, tuple[_CType, ...]]]] = {
     "GetHostCPUFeatures": (None, (c_void_p,)),
     "SetCommandLine": (None, (c_char_p, c_char_p)),
 }
-_LONG: Final = frozenset((
-    "LinkModules", "RunNewFunctionPassManager", "RunNewModulePassManager", "TargetMachineEmitToMemory",
-))  # fmt: skip
+_LONG: Final = frozenset(
+    ("LinkModules", "RunNewFunctionPassManager", "RunNewModulePassManager", "TargetMachineEmitToMemory")
+)
 """Functions during which other threads run Python. Afterwards the thread needs the interpreter's lock again,
 for which it waits up to 5 ms while another thread computes, longer than the other functions take."""
 
@@ -108,9 +108,7 @@ _INTRINSIC_FEATURES: Final = (
 )
 """Processor-specific intrinsics that code may use, by prefix, with the features that they need."""
 
-_PROCESSORS: Final = frozenset((
-    "x86", "aarch64", "arm", "amdgcn", "nvvm", "wasm", "riscv", "ppc", "s390",
-))  # fmt: skip
+_PROCESSORS: Final = ("x86", "aarch64", "arm", "amdgcn", "nvvm", "wasm", "riscv", "ppc", "s390")
 """Processors in the names of intrinsics."""
 
 
@@ -206,9 +204,17 @@ def simplified_names(module: Module) -> list[str]:
 
 
 def generate(
-    text: str, target: Target, *, level: int = OPTIMIZED, assembly: bool = False, relocation: str = "pic",
-    code_model: str = "small", simplified: Sequence[str] = (), linked: str = "", internal: Sequence[str] = (),
-) -> bytes:  # fmt: skip
+    text: str,
+    target: Target,
+    *,
+    level: int = OPTIMIZED,
+    assembly: bool = False,
+    relocation: str = "pic",
+    code_model: str = "small",
+    simplified: Sequence[str] = (),
+    linked: str = "",
+    internal: Sequence[str] = (),
+) -> bytes:
     """Return the object code, or the assembly, of a module's text.
 
     Args:

@@ -87,15 +87,30 @@ def _low12(shift: int) -> Relocate:
 
 RELOCATIONS: Final[dict[int, dict[int, Relocate]]] = {
     X86_64: {
-        1: _absolute64, 2: _relative32, 4: _relative32, 10: _absolute32, 11: _absolute32_signed,
-        24: _relative64, 9: _relative32, 41: _relative32, 42: _relative32,
+        1: _absolute64,
+        10: _absolute32,
+        11: _absolute32_signed,
+        24: _relative64,
+        **dict.fromkeys((2, 4, 9, 41, 42), _relative32),
     },
     AARCH64: {
-        257: _absolute64, 258: _absolute32, 260: _relative64, 261: _relative32, 275: _page21, 277: _low12(0),
-        278: _low12(0), 284: _low12(1), 285: _low12(2), 286: _low12(3), 299: _low12(4), 282: _branch26,
-        283: _branch26, 311: _page21, 312: _low12(3),
+        257: _absolute64,
+        258: _absolute32,
+        260: _relative64,
+        261: _relative32,
+        275: _page21,
+        311: _page21,
+        282: _branch26,
+        283: _branch26,
+        277: _low12(0),
+        278: _low12(0),
+        284: _low12(1),
+        285: _low12(2),
+        286: _low12(3),
+        299: _low12(4),
+        312: _low12(3),
     },
-}  # fmt: skip
+}
 """Relocations by machine and kind."""
 
 THROUGH_TABLE: Final = {X86_64: frozenset((9, 41, 42)), AARCH64: frozenset((311, 312))}

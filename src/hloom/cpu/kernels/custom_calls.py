@@ -91,10 +91,10 @@ def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
         template = _external(program, "frame", frame_description(operands, results, i.backend_config))
     arrays = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
     counts = [f.constant(I64, len(shapes)) for shapes in (operands, results)]
-    status = f.call(
-        I32, _FOREIGN_FUNCTION, program.context, f.constant(I64, number), _packed(program, arrays),
-        _external(program, "foreign", operation.custom_call_target), template, *counts,
-    )  # fmt: skip
+    packed = _packed(program, arrays)
+    function = _external(program, "foreign", operation.custom_call_target)
+    call = (program.context, f.constant(I64, number), packed, function, template, *counts)
+    status = f.call(I32, _FOREIGN_FUNCTION, *call)
     f.return_if(status.compare("ne", 0), 1)
 
 

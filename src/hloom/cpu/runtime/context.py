@@ -13,9 +13,9 @@ from hloom.ir.device import DeviceId
 
 POLL_FUNCTION: Final = "hloom_poll"
 
-NATIVE_COLLECTIVES: Final = frozenset((
-    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter",
-))  # fmt: skip
+NATIVE_COLLECTIVES: Final = frozenset(
+    ("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter")
+)
 """Collectives with an implementation in native code."""
 
 

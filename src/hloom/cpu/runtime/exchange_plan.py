@@ -124,20 +124,17 @@ def plan_exchange(
     pairs = frozenset((source, target) for target, source in enumerate(sources) if source is not None)
     steps = tuple([tuple(_rounds(i, owners, rank, step, pairs)) for step in (1, 2)])
     sizes = _array_bytes(i)
-    received = dict.fromkeys(
-        (s.position, s.array)
-        for rounds in steps for messages in rounds for m in messages if not m.sends for s in m.segments
-    )  # fmt: skip
+    messages = [message for rounds in steps for each in rounds for message in each]
+    received = dict.fromkeys((s.position, s.array) for m in messages if not m.sends for s in m.segments)
     size = 0
     places: dict[tuple[int, int], int] = {}
     for position, array in received:
         places[position, array] = size
         size += _aligned(sizes[array])
     buffers: list[int | None] = []
-    for rounds in steps:
-        for message in (m for messages in rounds for m in messages):
-            buffers.append(None if message.in_place else size)
-            size += 0 if message.in_place else _aligned(message.bytes)
+    for message in messages:
+        buffers.append(None if message.in_place else size)
+        size += 0 if message.in_place else _aligned(message.bytes)
     stand_ins = tuple([n for n, owner in enumerate(owners) if owner != rank])
     return ExchangePlan(steps, stand_ins, places, tuple(buffers), size)
 

@@ -46,12 +46,13 @@ if TYPE_CHECKING:
 HOST_FUNCTION: Final = "hloom_host"
 FAILED: Final = 1 << 32
 """Added to the number of a call whose C function fails or answers later; see ``routines/foreign.py``."""
-HOST_OPERATIONS: Final = (
-    "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
-    "bitcast", "collective-permute-done", "collective-permute-start", "collective-reduce",
-    "get-dimension-size", "infeed", "map", "outfeed", "ragged-all-to-all", "recv", "recv-done",
-    "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
-)  # fmt: skip
+_OPCODES: Final = """
+    all-gather-start all-gather-done all-reduce-start all-reduce-done collective-permute-start
+    collective-permute-done collective-reduce ragged-all-to-all async-start async-done
+    send send-done recv recv-done infeed outfeed
+    bitcast get-dimension-size map rng-get-and-update-state set-dimension-size
+"""
+HOST_OPERATIONS: Final = tuple(_OPCODES.split())
 """Operations that the host evaluates: communication, and what no pass could expand.
 
 Custom calls are evaluated by the host as well if their functions are unknown to the compiler.

@@ -69,10 +69,10 @@ class PollEmitter:
         self._work = 0
         if self._last is None:
             self._last = self._variable(0)
+        nocapture = {1: (Attribute("nocapture"),)}
         poll = f.module.declare(
-            POLL_FUNCTION, I32, [I64, PTR], attributes=_ATTRIBUTES,
-            parameter_attributes={1: (Attribute("nocapture"),)},
-        )  # fmt: skip
+            POLL_FUNCTION, I32, [I64, PTR], attributes=_ATTRIBUTES, parameter_attributes=nocapture
+        )
         status = f.call(I32, poll, f.convert("ptrtoint", self._context, I64), self._last)
         f.return_if(status.compare("ne", 0), 1)
 

@@ -194,10 +194,11 @@ def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
     """Return the collectives that run in native code, in the same order in all processes."""
     present = {device: keys for offer in offers for device, keys in offer.forms.items()}
     unfit = {kind for offer in offers for kind in offer.unfit}
-    return {
-        key: None for keys in present.values() for key in keys
-        if key[:2] not in unfit and all(key in present.get(member, ()) for member in key[2])
-    }  # fmt: skip
+
+    def is_offered_by_all(key: Key) -> bool:
+        return key[:2] not in unfit and all(key in present.get(member, ()) for member in key[2])
+
+    return dict.fromkeys(key for keys in present.values() for key in keys if is_offered_by_all(key))
 
 
 def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from hloom.codegen.elements import Elements, View
@@ -22,16 +22,13 @@ from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, em
 from hloom.cpu.kernels.convolution.convolution_packing import emit_copy_base, emit_pack_kernel
 from hloom.cpu.kernels.convolution.convolution_plan import (
     DirectConvolution,
-    StridePhase,
     across_depth,
     across_groups,
     convolution_of,
 )
 from hloom.cpu.kernels.convolution.convolution_tiling import (
-    ConvolutionTiling,
+    TiledPhase,
     needs_copy,
-    packed_bytes,
-    packed_kernel,
     tiling_of,
 )
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -50,13 +47,13 @@ class ConvolutionKernels:
 
     Attributes:
         convolution: the sums.
-        tilings: one for each phase.
+        phases: with their tiles.
         kernel_offsets: offset of each phase's packed kernel in the workspace; -1 if it is not packed.
         bytes: size of the workspace; the copied base is first in it.
     """
 
     convolution: DirectConvolution
-    tilings: tuple[ConvolutionTiling, ...]
+    phases: tuple[TiledPhase, ...]
     kernel_offsets: tuple[int, ...]
     bytes: int
 
@@ -77,14 +74,16 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
             total *= size
         total = -(-total // 64) * 64
     resumable = i is instruction and i.shape.element_type is convolution.kind
-    phases = convolution.phases
-    tilings = tuple(tiling_of(convolution, phase, target, resumable=resumable) for phase in phases)
+    phases = tuple(
+        TiledPhase(convolution, phase, tiling_of(convolution, phase, target, resumable=resumable))
+        for phase in convolution.phases
+    )
     offsets: list[int] = []
-    for phase, tiling in zip(phases, tilings, strict=True):
-        packed = phase.terms > 0 and packed_kernel(convolution, phase, tiling)
+    for tiled in phases:
+        packed = tiled.phase.terms > 0 and tiled.packs_kernel
         offsets.append(total if packed else -1)
-        total += packed_bytes(convolution, phase, tiling) if packed else 0
-    return ConvolutionKernels(convolution, tilings, tuple(offsets), total)
+        total += tiled.packed_bytes if packed else 0
+    return ConvolutionKernels(convolution, phases, tuple(offsets), total)
 
 
 def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
@@ -106,7 +105,7 @@ def can_end_in_more(i: HloInstruction) -> bool:
     passes do not know the target.
     """
     plan = plan_of(i, _WIDEST)
-    return plan is not None and all(tiling.split is None for tiling in plan.tilings)
+    return plan is not None and all(tiled.tiling.split is None for tiled in plan.phases)
 
 
 @KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i, target))
@@ -126,37 +125,24 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
         x = space
     targets = [program.pointer(i, index) for index in program.assignment.values[i]]
     extra = targets if i is instruction else [*program.input_pointers(i), *targets]
-    for phase, tiling, offset in zip(convolution.phases, direct.tilings, direct.kernel_offsets, strict=True):
-        base = f.offset(x, phase.x_offset * storage_bytes(convolution.x_type))
-        weights = f.offset(w, phase.w_offset * storage_bytes(convolution.w_type))
+    for tiled, offset in zip(direct.phases, direct.kernel_offsets, strict=True):
+        base = f.offset(x, tiled.phase.x_offset * storage_bytes(convolution.x_type))
+        weights = f.offset(w, tiled.phase.w_offset * storage_bytes(convolution.w_type))
         if offset >= 0:
             packed = f.offset(space, offset)
-            program.call(
-                i, program.shared(_packing(program.module, direct, phase, tiling)), [weights, packed]
-            )
+            emit = emit_pack_depth if convolution.deep else emit_pack_kernel
+            pack = program.shared(partial(emit, program.module, tiled=tiled))
+            program.call(i, pack, [weights, packed])
             weights = packed
-        kernel = program.shared(_direct(program.module, i, direct, phase, tiling, len(extra)))
+        kernel = program.shared(_direct(program.module, i, tiled, len(extra)))
         program.call(i, kernel, [base, weights, *extra])
 
 
-def _packing(
-    module: Module, plan: ConvolutionKernels, phase: StridePhase, tiling: ConvolutionTiling
-) -> Callable[[str], LoopKernel]:
-    emit = emit_pack_depth if plan.convolution.deep else emit_pack_kernel
-    return lambda name: emit(module, name, plan.convolution, phase, tiling)
-
-
-def _direct(
-    module: Module,
-    i: HloInstruction,
-    plan: ConvolutionKernels,
-    phase: StridePhase,
-    tiling: ConvolutionTiling,
-    extra: int,
-) -> Callable[[str], LoopKernel]:
-    bind = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
-    kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles
-    return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, bind, kind)
+def _direct(module: Module, i: HloInstruction, tiled: TiledPhase, extra: int) -> Callable[[str], LoopKernel]:
+    convolution = tiled.convolution
+    bind = _store(i, convolution) if i.opcode == "convolution" else _fused(i, convolution)
+    kind = GroupTiles if convolution.repeat else DepthTiles if convolution.deep else Tiles
+    return lambda name: emit_direct(module, name, tiled, extra, bind, kind)
 
 
 def _rounded(value: Element, convolution: DirectConvolution, i: HloInstruction) -> Element:
@@ -168,7 +154,7 @@ def _store(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
     """Return the epilogue that stores the sums as the convolution's result."""
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
-        target = View(pointers[0], i.shape.element_type, i.shape.dimensions)
+        target = View.of(pointers[0], i.shape)
 
         def store(e: Elements, indices: Indices, value: Element) -> None:
             e.store(target, indices, _rounded(value, convolution, i))
@@ -185,20 +171,14 @@ def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
     instruction = KERNELS.hero(i)
 
     def with_pointers(pointers: Sequence[Value]) -> Epilogue:
-        views = {
-            o: View(p, o.shape.element_type, o.shape.dimensions)
-            for o, p in zip(inputs, pointers, strict=False)
-        }
-        targets = [
-            View(p, shape.element_type, shape.dimensions)
-            for p, shape in zip(pointers[len(inputs) :], result_shapes(roots), strict=True)
-        ]
+        views = {o: View.of(p, o.shape) for o, p in zip(inputs, pointers, strict=False)}
+        targets = list(map(View.of, pointers[len(inputs) :], result_shapes(roots)))
 
         def store(e: Elements, indices: Indices, value: Element) -> None:
             e.views = views
             e.know(instruction, indices, _rounded(value, convolution, instruction))
-            for target, made in zip(targets, root_values(e, roots, indices), strict=True):
-                e.store(target, indices, made)
+            for target, root_value in zip(targets, root_values(e, roots, indices), strict=True):
+                e.store(target, indices, root_value)
 
         return Epilogue(store, looped=True)
 

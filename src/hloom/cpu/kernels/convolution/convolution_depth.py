@@ -8,18 +8,16 @@ from hloom.codegen.loops import LoopKernel, outer_loops
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import Tiles, load_vector, store_vector
-from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
-from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, packed_strides, tap_axes
+from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, tap_axes
 from hloom.ir.affine import Index, Variable
 
 
-def emit_pack_depth(
-    module: Module, name: str, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling
-) -> LoopKernel:
+def emit_pack_depth(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
     """Emit (kernel, packed, begin, end): per tap, a vector of input features for each output feature."""
+    convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
-    strides, group_elements = packed_strides(phase, tiling)
+    strides, group_elements = tiled.packed_strides
     size = storage_bytes(convolution.kind)
     e = Elements(f, tiling.lanes, {})
     group = Variable(convolution.groups, "g")

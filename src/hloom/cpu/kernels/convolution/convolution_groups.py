@@ -14,8 +14,7 @@ from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, from_storage, storage_type
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, load_vector
-from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
-from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, has_few_borders
+from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, has_few_borders
 
 MOST_WRITTEN_OUT = 160
 """Maximum number of multiply-adds of a tile's row of taps that is unrolled; longer rows are loops."""
@@ -26,11 +25,9 @@ class GroupTiles(Tiles):
 
     across = "lanes across groups"
 
-    def __init__(
-        self, f: Function, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling,
-        epilogue: Epilogue
-    ) -> None:  # fmt: skip
-        super().__init__(f, convolution, phase, tiling, epilogue)
+    def __init__(self, f: Function, tiled: TiledPhase, epilogue: Epilogue) -> None:
+        super().__init__(f, tiled, epilogue)
+        convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
         self.depth = 1 if convolution.x_group == 1 and convolution.repeat == 1 else convolution.depth
         features = [n for n, a in enumerate(phase.axes) if not a.targets] if self.depth > 1 else []
         self.feature_step = self._kernel_step(features[0]) if features else 0

@@ -19,13 +19,10 @@ from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, constant, from_storage, storage_bytes, storage_type
-from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
 from hloom.cpu.kernels.convolution.convolution_tiling import (
-    ConvolutionTiling,
+    TiledPhase,
     border_tiles,
     has_few_borders,
-    packed_kernel,
-    packed_strides,
     tap_axes,
 )
 from hloom.ir.affine import Index, Indices, Variable
@@ -56,10 +53,13 @@ class Epilogue:
 
 
 def emit_direct(
-    module: Module, name: str, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling,
+    module: Module,
+    name: str,
+    tiled: TiledPhase,
     extra: int,
-    bind: Callable[[Sequence[Value]], Epilogue], kind: type[Tiles],
-) -> LoopKernel:  # fmt: skip
+    bind: Callable[[Sequence[Value]], Epilogue],
+    kind: type[Tiles],
+) -> LoopKernel:
     """Emit the kernel (base, kernel or packed kernel, extra pointers ..., begin, end) over lines and panels.
 
     ``bind`` is called once with the extra pointers and returns the epilogue of a vector of sums; ``kind``
@@ -67,14 +67,15 @@ def emit_direct(
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
-    tiles = kind(f, convolution, phase, tiling, bind(pointers))
+    tiles = kind(f, tiled, bind(pointers))
+    phase, tiling = tiled.phase, tiled.tiling
     ranges = tiling.split.count(phase) if tiling.split is not None else 1
     with f.loop(0, ranges) as part:
         tiles.begin(part.index)
         with f.loop(begin, end) as item:
             tiles.item(item.index, x, w)
     f.finish()
-    trips = tiling.lines(phase) * tiling.panels(phase) * tiling.pieces
+    trips = tiled.lines * tiled.panels * tiling.pieces
     return LoopKernel(name, trips, 1, phase.results * max(1, phase.terms), f"{kind.across}; {tiling}")
 
 
@@ -83,21 +84,14 @@ class Tiles:
 
     across: ClassVar[str] = "lanes across features"
 
-    def __init__(
-        self, f: Function, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling,
-        epilogue: Epilogue
-    ) -> None:  # fmt: skip
-        self.f, self.convolution, self.phase, self.tiling, self.epilogue = (
-            f,
-            convolution,
-            phase,
-            tiling,
-            epilogue,
-        )
-        self.kind = convolution.kind
+    def __init__(self, f: Function, tiled: TiledPhase, epilogue: Epilogue) -> None:
+        self.f, self.tiled, self.epilogue = f, tiled, epilogue
+        self.convolution, self.phase, self.tiling = tiled.convolution, tiled.phase, tiled.tiling
+        phase, tiling = tiled.phase, tiled.tiling
+        self.kind = tiled.convolution.kind
         self.size = storage_bytes(self.kind)
-        self.packed = packed_kernel(convolution, phase, tiling)
-        self.strides, panel = packed_strides(phase, tiling)
+        self.packed = tiled.packs_kernel
+        self.strides, panel = tiled.packed_strides
         self.panel_bytes = (panel if self.packed else tiling.panel) * self.size
         self.positions: list[Index] = [Index(0)] * len(phase.axes)
         self.ranges: list[tuple[Bound, Bound]] = [(0, axis.taps) for axis in phase.axes]
@@ -124,8 +118,7 @@ class Tiles:
 
     def item(self, item: Value, x: Value, w: Value) -> None:
         """Emit one panel of one line, or of a segment of it."""
-        tiling = self.tiling
-        panels, lines, pieces = tiling.panels(self.phase), tiling.lines(self.phase), tiling.pieces
+        panels, lines, pieces = self.tiled.panels, self.tiled.lines, self.tiling.pieces
         zero = self.f.constant(I64, 0)
         self.piece = zero
         if pieces > 1:
@@ -165,7 +158,7 @@ class Tiles:
             self.ranges[n] = axis.tap_range(variable.value)
             x = f.offset(x, variable.value * (axis.x_position * self.size))
             if axis.w_position:
-                phase_bytes = self.tiling.panels(self.phase) * self.panel_bytes
+                phase_bytes = self.tiled.panels * self.panel_bytes
                 w = f.offset(
                     w, variable.value * (phase_bytes if self.packed else axis.w_position * self.size)
                 )

@@ -10,19 +10,18 @@ from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_lo
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
-from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution, StridePhase
-from hloom.cpu.kernels.convolution.convolution_tiling import ConvolutionTiling, packed_strides, tap_axes
+from hloom.cpu.kernels.convolution.convolution_plan import DirectConvolution
+from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, tap_axes
 from hloom.ir.affine import Index, Variable
 
 
-def emit_pack_kernel(
-    module: Module, name: str, convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling
-) -> LoopKernel:
+def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
     """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order."""
+    convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
-    panels = tiling.panels(phase)
-    strides, panel_elements = packed_strides(phase, tiling)
+    panels = tiled.panels
+    strides, panel_elements = tiled.packed_strides
     size = storage_bytes(convolution.kind)
     group_stride = sum(axis.w_position for axis in phase.axes)
     e = Elements(f, tiling.lanes, {})

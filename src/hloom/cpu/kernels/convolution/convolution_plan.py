@@ -213,12 +213,13 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
     x_strides, w_strides = row_major_strides(sizes), row_major_strides(rhs.dimensions)
     x_batch, x_feature = x_strides[labels.input_batch_dimension], x_strides[labels.input_feature_dimension]
     w_column = w_strides[labels.kernel_output_feature_dimension]
+    w_feature = w_strides[labels.kernel_input_feature_dimension]
     columns = outputs // groups
     x_group = x_batch * batch if batch_groups > 1 else x_feature * depth
     fixed = [
         StrideAxis(batch, 1, x_batch, 0, targets=((labels.output_batch_dimension, batch),)),
         StrideAxis(groups, 1, x_group, 0, w_column * columns, targets=((feature, groups),), scale=columns),
-        StrideAxis(1, depth, 0, x_feature, 0, w_strides[labels.kernel_input_feature_dimension]),
+        StrideAxis(1, depth, 0, x_feature, 0, w_feature),
     ]
     choices = [
         [
@@ -237,11 +238,11 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
         phases.append(
             StridePhase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank)
         )
+    types = (kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type)
+    base = (lhs.dimensions, tuple(padding) if copied else None)
     return DirectConvolution(
-        tuple(phases), kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type,
-        lhs.dimensions, tuple(padding) if copied else None, groups, depth, x_feature, x_group, outputs,
-        w_strides[labels.kernel_input_feature_dimension],
-    )  # fmt: skip
+        tuple(phases), *types, *base, groups, depth, x_feature, x_group, outputs, w_feature
+    )
 
 
 def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
@@ -298,10 +299,9 @@ class _Spatial:
         """
         a, d = self.axis, self.window
         sign = -1 if d.window_reversal else 1
-        axis = replace(
-            a, x_position=a.step * x_stride, x_tap=a.dilation * x_stride, w_tap=sign * self.apart * w_stride,
-            targets=((dimension, a.targets[0][1]),), padded=padded,
-        )  # fmt: skip
+        x_position, x_tap, w_tap = a.step * x_stride, a.dilation * x_stride, sign * self.apart * w_stride
+        targets = ((dimension, a.targets[0][1]),)
+        axis = replace(a, x_position=x_position, x_tap=x_tap, w_tap=w_tap, targets=targets, padded=padded)
         begin = d.size - 1 - self.first if d.window_reversal else self.first
         return axis, (before - a.low) * x_stride, begin * w_stride if a.taps else 0
 
@@ -316,11 +316,10 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatia
     taps = max(0, -(-(d.size - first) // apart))
     period = hole // common
     low = (before - first * d.window_dilation) // hole if taps else 0
-    axis = StrideAxis(
-        -(-(results - phase) // period), taps, 0, 0, step=d.stride // common,
-        dilation=d.window_dilation * apart // hole, low=low, size=size, targets=((0, results),),
-        scale=period, offset=phase,
-    )  # fmt: skip
+    positions, step = -(-(results - phase) // period), d.stride // common
+    dilation = d.window_dilation * apart // hole
+    axis = StrideAxis(positions, taps, 0, 0, step=step, dilation=dilation, low=low, size=size)
+    axis = replace(axis, targets=((0, results),), scale=period, offset=phase)
     return _Spatial(axis, first, apart, d)
 
 
@@ -345,10 +344,8 @@ def _merged(axes: Sequence[StrideAxis]) -> tuple[StrideAxis, ...]:
             neighbours = axis.targets[-1][0] + 1 == inner.targets[0][0]
             if follows and neighbours:
                 positions, targets = axis.positions * inner.positions, (*axis.targets, *inner.targets)
-                merged[-1] = replace(
-                    inner, positions=positions, targets=targets, step=0, dilation=0, low=0, size=1,
-                    padded=False,
-                )  # fmt: skip
+                single = replace(inner, step=0, dilation=0, low=0, size=1, padded=False)
+                merged[-1] = replace(single, positions=positions, targets=targets)
                 continue
         merged.append(axis)
     return tuple(reversed(merged))

@@ -237,36 +237,55 @@ def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
-def packed_kernel(convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling) -> bool:
-    """Return true if the kernel must be packed into panels."""
-    kind = convolution.kind
-    if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
-        return True
-    far = any(axis.w_tap * storage_bytes(kind) % 4096 == 0 and axis.taps >= 16 for axis in phase.axes)
-    return phase.columns % tiling.panel != 0 or far
-
-
 def tap_axes(phase: StridePhase) -> list[int]:
     """Return the axes with more than one tap, in descending order of their strides in the base."""
     numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
     return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
 
 
-def packed_strides(phase: StridePhase, tiling: ConvolutionTiling) -> tuple[dict[int, int], int]:
-    """Return (elements between taps by axis, elements of a panel) of the packed kernel."""
-    stride = tiling.panel
-    strides: dict[int, int] = {}
-    for number in reversed(tap_axes(phase)):
-        strides[number] = stride
-        stride *= phase.axes[number].taps
-    return strides, stride
+@dataclass(frozen=True, slots=True)
+class TiledPhase:
+    """A phase of a convolution with its register tiles."""
 
+    convolution: DirectConvolution
+    phase: StridePhase
+    tiling: ConvolutionTiling
 
-def packed_bytes(convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling) -> int:
-    """Return the bytes of the packed kernel of a phase."""
-    panels = tiling.panels(phase) * convolution.groups
-    size = panels * packed_strides(phase, tiling)[1] * storage_bytes(convolution.kind)
-    return -(-size // 64) * 64
+    @property
+    def panels(self) -> int:
+        """Return the panels of a group."""
+        return self.tiling.panels(self.phase)
+
+    @property
+    def lines(self) -> int:
+        """Return the lines of tiles: the positions of all axes but that of the rows."""
+        return self.tiling.lines(self.phase)
+
+    @property
+    def packs_kernel(self) -> bool:
+        """Return true if the kernel must be packed into panels."""
+        convolution, phase, kind = self.convolution, self.phase, self.convolution.kind
+        if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
+            return True
+        far = any(axis.w_tap * storage_bytes(kind) % 4096 == 0 and axis.taps >= 16 for axis in phase.axes)
+        return phase.columns % self.tiling.panel != 0 or far
+
+    @property
+    def packed_strides(self) -> tuple[dict[int, int], int]:
+        """Return (elements between taps by axis, elements of a panel) of the packed kernel."""
+        stride = self.tiling.panel
+        strides: dict[int, int] = {}
+        for number in reversed(tap_axes(self.phase)):
+            strides[number] = stride
+            stride *= self.phase.axes[number].taps
+        return strides, stride
+
+    @property
+    def packed_bytes(self) -> int:
+        """Return the bytes of the packed kernel."""
+        panels = self.panels * self.convolution.groups
+        size = panels * self.packed_strides[1] * storage_bytes(self.convolution.kind)
+        return -(-size // 64) * 64
 
 
 def border_tiles(axis: StrideAxis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:

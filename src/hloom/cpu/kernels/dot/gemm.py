@@ -84,10 +84,8 @@ class Gemm:
     @property
     def transposed(self) -> Gemm:
         """Return the product of the transposes of B and A: the transpose of C."""
-        return replace(
-            self, m=self.n, n=self.m, a=self.b.transposed, b=self.a.transposed, a_type=self.b_type,
-            b_type=self.a_type,
-        )  # fmt: skip
+        a, b = self.b.transposed, self.a.transposed
+        return replace(self, m=self.n, n=self.m, a=a, b=b, a_type=self.b_type, b_type=self.a_type)
 
 
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
@@ -97,10 +95,9 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     """
     operation = operation_of(dot, Dot)
     lhs, rhs = (o.shape for o in dot.operands)
-    if not (dot.shape.is_static and lhs.is_static and rhs.is_static) or 0 in (
-        *lhs.dimensions,
-        *rhs.dimensions,
-    ):
+    if not (dot.shape.is_static and lhs.is_static and rhs.is_static):
+        return None
+    if 0 in (*lhs.dimensions, *rhs.dimensions):
         return None
     lhs_contracting = operation.lhs_contracting_dims
     rhs_contracting = operation.rhs_contracting_dims
@@ -108,9 +105,13 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     rhs_batch = operation.rhs_batch_dims
     lhs_kept = _others(lhs.rank, lhs_batch, lhs_contracting)
     rhs_kept = _others(rhs.rank, rhs_batch, rhs_contracting)
-    views = [read_through(o) if inside else Strided(o, 0, row_major_strides(o.shape.dimensions))
-             for o in dot.operands]  # fmt: skip
-    lhs_view, right = views
+
+    def view(operand: HloInstruction) -> Strided | None:
+        if inside:
+            return read_through(operand)
+        return Strided(operand, 0, row_major_strides(operand.shape.dimensions))
+
+    lhs_view, right = map(view, dot.operands)
     if lhs_view is None or right is None:
         return None
     m = _merged(lhs.dimensions, lhs_view.strides, lhs_kept)

@@ -132,8 +132,8 @@ class PanelPacker:
             f.offset(base, f.intrinsic("smin", start + lane, last) * (gemm.b.column * self.size))
             for lane in range(lanes)
         ]
-        target = f.offset(self.place(panels, panel, f.constant(I64, 0), 0),
-                          vector * (lanes * plan.factors.unit_bytes))  # fmt: skip
+        first_vector = self.place(panels, panel, f.constant(I64, 0), 0)
+        target = f.offset(first_vector, vector * (lanes * plan.factors.unit_bytes))
         wide = lanes * plan.factors.group
         full_steps = gemm.k // wide
         with f.when(start.compare("slt", gemm.n)):

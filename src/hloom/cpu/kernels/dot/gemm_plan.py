@@ -225,10 +225,9 @@ class _Planner:
 
     def made(self, depth: int, height: int, width: int, group: int, pack_a: bool, pack_b: str) -> TilePlan:
         in_place = self.plain_result and not self.gemm.kind.is_complex
-        return TilePlan(
-            self.gemm, self.transposed, self.factors, self.whole, self.lanes, self.rows, self.vectors, depth,
-            height, width, group, pack_a, pack_b, in_place,
-        )  # fmt: skip
+        product = (self.gemm, self.transposed, self.factors, self.whole)
+        tile = (self.lanes, self.rows, self.vectors)
+        return TilePlan(*product, *tile, depth, height, width, group, pack_a, pack_b, in_place)
 
     def height(self, depth: int, pack_a: bool) -> int:
         """Return the rows of a task."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from hloom.codegen.accumulators import flatten, unflatten
@@ -18,9 +19,14 @@ from hloom.ir.affine import Index, Variable
 
 
 def emit_gemm(
-    module: Module, name: str, plan: TilePlan, extra: int, bind: Callable[[Sequence[Value]], Epilogue], *,
+    module: Module,
+    name: str,
+    plan: TilePlan,
+    extra: int,
+    bind: Callable[[Sequence[Value]], Epilogue],
+    *,
     looped: bool = False,
-) -> LoopKernel:  # fmt: skip
+) -> LoopKernel:
     """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
 
     ``bind`` is called once with the extra pointers and returns the epilogue of a vector of sums. ``looped``
@@ -157,9 +163,10 @@ class _Product:
             lane = Variable(gemm.n, "n", column + (vectors - 1) * plan.lanes)
             lane.is_lane = True
             masks[-1] = e.index_value(Index.of(lane)).compare("slt", gemm.n)
-        places = [
-            self.place(row + r, column + v * plan.lanes) for r in range(height) for v in range(vectors)
-        ] if plan.blocks > 1 else []  # fmt: skip
+        places: list[Value] = []
+        if plan.blocks > 1:
+            tile = itertools.product(range(height), range(vectors))
+            places = [self.place(row + r, column + v * plan.lanes) for r, v in tile]
         start = [*self.first_sums(column, vectors)] * height
         if plan.blocks > 1:
             again = self.step.compare("sgt", 0).splat(plan.lanes)
@@ -167,7 +174,7 @@ class _Product:
                 self.kept(address, again, masks[n % vectors], first)
                 for n, (address, first) in enumerate(zip(places, start, strict=True))
             ]
-        sums = self.products(e, row, height, column, masks, start)
+        sums = self.products(row, height, column, masks, start)
         if plan.blocks == 1:
             self.hand_on(sums, row, height, column, masks)
         elif plan.in_place:
@@ -244,11 +251,11 @@ class _Product:
         return from_storage(first, kind)
 
     def products(
-        self, e: Elements, row: Value, height: int, column: Value, masks: Sequence[Value | None],
-        start: list[Element],
-    ) -> list[Element]:  # fmt: skip
+        self, row: Value, height: int, column: Value, masks: Sequence[Value | None], start: list[Element]
+    ) -> list[Element]:
         """Return the sums of a tile over the steps of a block."""
         f, plan, vectors = self.f, self.plan, len(masks)
+        e = Elements(f, plan.lanes, {})
         rows, a_step = self.a_rows(row, height)
         base, b_step = self.b_panel(column)
         with f.loop(0, self.count, 1, flatten(start)) as loop:

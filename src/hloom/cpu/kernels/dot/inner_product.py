@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, View
@@ -164,10 +164,8 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
             mask = e.index_value(Index.of(row)).compare("slt", gemm.k) if gemm.k % lanes else None
             with e.masked(mask):
                 position = Index.of(row) * gemm.b.row + Index.of(column) * gemm.b.column
-                e.store(
-                    view, (Index.of(number), Index.of(column), Index.of(row)),
-                    load_at(e, base, position, gemm.b_type),
-                )  # fmt: skip
+                place = Index.of(number), Index.of(column), Index.of(row)
+                e.store(view, place, load_at(e, base, position, gemm.b_type))
     f.finish()
     return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.k)
 
@@ -263,7 +261,8 @@ def _chosen(a: Element, lanes: Sequence[int], b: Element | None = None) -> Eleme
     return a.shuffle(lanes, b)
 
 
-_Place = tuple[Index, Index, Index]
+_Place: TypeAlias = tuple[Index, Index, Index]
+_TileEpilogue: TypeAlias = Callable[[Index, Elements, _Place, Element], None]
 
 
 def _place(plan: InnerProduct, batch: Value, row: Value, column: Index) -> _Place:
@@ -295,10 +294,7 @@ def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place
 class _Tiles:
     """Emit the products of tiles."""
 
-    def __init__(
-        self, f: Function, plan: InnerProduct, a: Value, b: Value,
-        epilogue: Callable[[Index, Elements, _Place, Element], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, f: Function, plan: InnerProduct, a: Value, b: Value, epilogue: _TileEpilogue) -> None:
         self.f, self.plan, self.epilogue = f, plan, epilogue
         self.a, self.b = a, b
         self.e = Elements(f, plan.lanes, {})
@@ -325,8 +321,8 @@ class _Tiles:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
         last = f.constant(I64, gemm.m - 1)
-        numbers = [f.intrinsic("smin", row + r, last) if gemm.m % plan.rows else row + r
-                   for r in range(plan.rows)]  # fmt: skip
+        clamps = gemm.m % plan.rows > 0
+        numbers = [f.intrinsic("smin", row + r, last) if clamps else row + r for r in range(plan.rows)]
         rows = [f.offset(a, number * (gemm.a.row * storage_bytes(gemm.a_type))) for number in numbers]
         for first in range(0, gemm.n, plan.columns):
             count = min(plan.columns, gemm.n - first)
@@ -379,9 +375,13 @@ class _Tiles:
         return unflatten(loop.values, total)
 
     def step(
-        self, rows: Sequence[Value], columns: Sequence[Value], at: Value, sums: Sequence[Element],
+        self,
+        rows: Sequence[Value],
+        columns: Sequence[Value],
+        at: Value,
+        sums: Sequence[Element],
         mask: Value | None = None,
-    ) -> list[Element]:  # fmt: skip
+    ) -> list[Element]:
         """Add one vector of products of every row and column to the sums."""
         plan, gemm = self.plan, self.plan.gemm
         depth = Variable(gemm.k, "k", at)

@@ -129,18 +129,21 @@ def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
     for pair in sums:
         zeroth = add(zeroth, pair)
     outputs = [zeroth] * n
+
+    def plus_scaled(total: Pair, pair: Pair, factor: float) -> Pair:
+        return f.fma(pair[0], factor, total[0]), f.fma(pair[1], factor, total[1])
+
     for j in range(1, half + 1):
-        even, odd = x[0], None
+        total, odd = x[0], None
         for k in range(1, half + 1):
             angle = 2 * math.pi * (j * k % n) / n
             cosine, sine = math.cos(angle), math.sin(angle)
-            even = tuple(f.fma(s, cosine, e) for s, e in zip(sums[k - 1], even, strict=True))
-            scaled = tuple(d * sine for d in differences[k - 1])
-            odd = scaled if odd is None else tuple(
-                f.fma(d, sine, o) for d, o in zip(differences[k - 1], odd, strict=True)
-            )  # fmt: skip
+            total = plus_scaled(total, sums[k - 1], cosine)
+            if odd is None:
+                odd = (differences[0][0] * sine, differences[0][1] * sine)
+            else:
+                odd = plus_scaled(odd, differences[k - 1], sine)
         assert odd is not None
-        turned = minus_i((odd[0], odd[1]))
-        total = (even[0], even[1])
+        turned = minus_i(odd)
         outputs[j], outputs[n - j] = add(total, turned), subtract(total, turned)
     return outputs

@@ -93,9 +93,14 @@ class _Emitter:
     """Emits the call for one matrix."""
 
     def __init__(
-        self, f: Function, call: LapackCall, operands: Sequence[Value], results: Sequence[Value],
-        workspace: Value, index: Value,
-    ) -> None:  # fmt: skip
+        self,
+        f: Function,
+        call: LapackCall,
+        operands: Sequence[Value],
+        results: Sequence[Value],
+        workspace: Value,
+        index: Value,
+    ) -> None:
         self.f, self.call, self.index = f, call, index
         self.operands, self.results = operands, results
         self.places: list[Value] = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hloom.analysis.instructions import operation_of
-from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I8, I64, PTR, Module
-from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm import I8, Module
+from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, loop_nest, nest_kernel, vector_lanes
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -27,11 +28,10 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     inputs, members = plan.parts.inputs, plan.parts.members
     root = members[-1]
     target = program.view(i)
-    rows = find_rows(planned_space(inputs, [root], members), inputs, [root], members)
+    parts = replace(plan.parts, roots=(root,))
+    rows = find_rows(planned_space(inputs, parts.roots, members), parts)
     if rows is not None:
-        kernel = program.shared(
-            lambda name: emit_rows_kernel(program.module, name, inputs, [root], members, rows)
-        )
+        kernel = program.shared(lambda name: emit_rows_kernel(program.module, name, parts, rows))
         program.call(i, kernel, [*program.input_pointers(i), target.pointer])
         return
     (dimension,) = operation_of(root, Concatenate).dimensions
@@ -41,11 +41,11 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     start = 0
     for operand in root.operands:
         if operand.shape.element_count:
-            own = _inputs_of(operand, pointers)
-            part = _Part(operand, strides, own, members)
+            sources = _inputs_of(operand, pointers)
+            part = _Part(operand, strides, sources, members)
             kernel = program.shared(partial(part.emit, program.module))
             address = program.function.offset(target.pointer, start * size, I8)
-            program.call(i, kernel, [*(pointers[x] for x in own), address])
+            program.call(i, kernel, [*(pointers[x] for x in sources), address])
         start += operand.shape.dimensions[dimension]
 
 
@@ -63,14 +63,14 @@ def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> l
     return list(found)
 
 
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """Describe one operand, made of inputs by members, and the strides of its elements in the result."""
+    """An operand, computed from inputs by members, and the strides of its elements in the result."""
 
-    def __init__(
-        self, operand: HloInstruction, strides: tuple[int, ...], inputs: Sequence[HloInstruction],
-        members: Sequence[HloInstruction],
-    ) -> None:  # fmt: skip
-        self.operand, self.strides, self.inputs, self.members = operand, strides, inputs, members
+    operand: HloInstruction
+    strides: tuple[int, ...]
+    inputs: Sequence[HloInstruction]
+    members: Sequence[HloInstruction]
 
     def written(self, indices: Sequence[Index]) -> Index:
         """Return the offset in the result of an operand element from the first one."""
@@ -89,35 +89,19 @@ class _Part:
     def emit(self, module: Module, name: str) -> LoopKernel:
         """Emit the kernel (inputs..., result, begin, end) over a range of the operand."""
         space, inputs = self.space(), self.inputs
-        function = module.function(name, [PTR] * (len(inputs) + 1) + [I64, I64])
-        *pointers, target, begin, end = function.parameters
+        function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, self.operand)])
         lane = space.variables[-1] if space.variables else None
         lanes = vector_lanes([self.operand, *inputs], lane.trips) if lane is not None else 0
         if lane is not None and dict(self.written(space.indices).terms).get(lane) != 1:
             lanes = 0
-        views = {
-            x: View(p, x.shape.element_type, x.shape.dimensions)
-            for x, p in zip(inputs, pointers, strict=True)
-        }
-        elements = Elements(function, lanes, views)
-        shape = self.operand.shape
-        result = View(target, shape.element_type, shape.dimensions, self.strides)
+        elements = Elements(function, lanes, dict(zip(inputs, arrays, strict=False)))
+        result = replace(arrays[-1], strides=self.strides)
 
         def body() -> None:
             value = elements.element(self.operand, space.indices)
             elements.store(result, space.indices, value)
 
-        work = self.operand.shape.element_count * max(1, len(self.members))
-        if lane is None or not lanes:
-            with outer_loops(function, space.variables, begin, end), elements.scope():
-                body()
-        elif len(space.variables) == 1:
-            vector_loop(elements, lane, begin, end, body, exact=lane.trips % lanes == 0)
-        else:
-            low, high = function.constant(I64, 0), function.constant(I64, lane.trips)
-            with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
-                vector_loop(elements, lane, low, high, body, exact=lane.trips % lanes == 0)
+        loop_nest(elements, space.variables, begin, end, body)
         function.finish()
-        trips = space.variables[0].trips if space.variables else 1
-        grain = max(lanes, 1) if len(space.variables) <= 1 else 1
-        return LoopKernel(name, trips, grain, work, lanes_text(lanes))
+        work = self.operand.shape.element_count * max(1, len(self.members))
+        return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
-from hloom.codegen.llvm import I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
-from hloom.codegen.loops import LoopKernel, outer_loops, root_values, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, nest_kernel, root_values, vector_lanes
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import accesses_of, is_nested, result_shapes
+from hloom.plan.kernel import KernelParts
 from hloom.plan.space import Space
 
 MOST_COLUMNS: Final = 16
@@ -66,14 +67,12 @@ class Rows:
         return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
 
 
-def find_rows(
-    space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction], *, reduced: bool = False,
-) -> Rows | None:  # fmt: skip
+def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Rows | None:
     """Return the narrow rows of a kernel's results; None if vectors along the innermost loop are better.
 
     ``reduced``: members may be reductions of such rows, which are unrolled.
     """
+    inputs, roots, members = parts.inputs, parts.roots, parts.members
     nested = any(is_nested(m) or m.opcode == "gather" for m in members)
     if len(space.variables) < 2 or (nested and not reduced):
         return None
@@ -102,18 +101,10 @@ def find_rows(
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
     """Return the number of elements from which all columns of a row are computed; shared ones count once."""
-    accesses = Accesses([i for i in inputs if i.shape.is_array], unrolls=True)
+    accesses = Accesses(inputs, unrolls=True)
     for position in rows.places():
         accesses.results(roots, position)
     return len(accesses.requests)
-
-
-def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
-    return {
-        i: View(p, i.shape.element_type, i.shape.dimensions)
-        for i, p in zip(inputs, pointers, strict=False)
-        if i.shape.is_array
-    }
 
 
 def interleaved(columns: Sequence[Value]) -> list[Value]:
@@ -144,25 +135,17 @@ def _woven(columns: Sequence[Value], start: int) -> Value:
     return woven
 
 
-def emit_rows_kernel(
-    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction], rows: Rows,
-) -> LoopKernel:  # fmt: skip
+def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) -> LoopKernel:
     """Emit the kernel (inputs..., results..., begin, end), some rows at a time."""
-    shapes = result_shapes(roots)
-    f = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
-    *pointers, begin, end = f.parameters
-    targets = [
-        View(p, shape.element_type, shape.dimensions)
-        for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
-    ]
-    e = Elements(f, rows.lanes, _views(inputs, pointers))
+    inputs, results = parts.inputs, result_shapes(parts.roots)
+    f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
+    e = Elements(f, rows.lanes, dict(zip(inputs, arrays, strict=False)))
     e.unrolls = True
     places = rows.places()
 
     def body() -> None:
-        made = [root_values(e, roots, position) for position in places]
-        for number, target in enumerate(targets):
+        made = [root_values(e, parts.roots, position) for position in places]
+        for number, target in enumerate(arrays[len(inputs) :]):
             values = [values[number] for values in made]
             columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
             if not target.element_type.is_complex:
@@ -170,18 +153,11 @@ def emit_rows_kernel(
             first, _, _ = e.parts(target.linear(places[0]))
             _store(e, target, first * (len(columns) // len(places)), columns)
 
-    row, exact = rows.row, rows.row.trips % rows.lanes == 0
-    if not rows.outer:
-        vector_loop(e, row, begin, end, body, exact=exact)
-    else:
-        low, high = f.constant(I64, 0), f.constant(I64, row.trips)
-        with outer_loops(f, rows.outer, begin, end), e.scope():
-            vector_loop(e, row, low, high, body, exact=exact)
+    loops = (*rows.outer, rows.row)
+    loop_nest(e, loops, begin, end, body)
     f.finish()
-    trips = (*rows.outer, row)[0].trips
-    work = math.prod(shapes[0].dimensions) * max(1, len(members))
-    form = f"{rows.lanes} rows at a time"
-    return LoopKernel(name, trips, 1 if rows.outer else rows.lanes, work, form)
+    work = math.prod(results[0].dimensions) * max(1, len(parts.members))
+    return nest_kernel(name, loops, rows.lanes, work, f"{rows.lanes} rows at a time")
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:

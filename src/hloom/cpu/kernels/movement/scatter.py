@@ -12,10 +12,11 @@ from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.llvm import I1, I32, I64, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import compress
 from hloom.codegen.loops import (
     LoopKernel,
+    begin_kernel,
     lanes_text,
     outer_loops,
     vector_lanes,
@@ -71,16 +72,10 @@ class _Kernel:
         count = len(i.operands) // 2
         self.operands, self.indices = i.operands[:count], i.operands[count]
         updates = i.operands[count + 1 :]
-        self.f = f = module.function(name, [PTR] * (count + len(inputs)) + [I64, I64])
-        *pointers, self.begin, self.end = f.parameters
-        results = [
-            View(p, o.shape.element_type, o.shape.dimensions)
-            for p, o in zip(pointers, self.operands, strict=False)
-        ]
-        self.views = {
-            x: View(p, x.shape.element_type, x.shape.dimensions)
-            for x, p in zip(inputs, pointers[count:], strict=True)
-        }
+        self.f, arrays, self.begin, self.end = begin_kernel(
+            module, name, [x.shape for x in (*self.operands, *inputs)]
+        )
+        self.views = dict(zip(inputs, arrays[count:], strict=True))
         self.indexed = self.operation.scatter_dims_to_operand_dims
         self.sizes = updates[0].shape.dimensions
         self.variables = [Variable(size, "u") for size in self.sizes]
@@ -90,8 +85,8 @@ class _Kernel:
             lane = None
         self.lane = lane
         lanes = vector_lanes([*self.operands, *updates], lane.trips) if lane is not None else 0
-        self.elements = Elements(f, lanes, self.views)
-        self.body = _Body(self.elements, i, results, self.variables)
+        self.elements = Elements(self.f, lanes, self.views)
+        self.body = _Body(self.elements, i, arrays[:count], self.variables)
         self.batch = [v for d, v in enumerate(self.variables) if d not in windows]
         self.inner = [v for d, v in enumerate(self.variables) if d in windows and v is not lane]
         self.outer = self.batch

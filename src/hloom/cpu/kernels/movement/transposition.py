@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import F32, F64, I64, PTR, Function, Module, Type, Value
-from hloom.codegen.loops import LoopKernel, emit_loop_kernel, root_values, vector_loop
+from hloom.codegen.llvm import F32, F64, I64, Function, Module, Type, Value
+from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, root_values, vector_loop
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.ir.affine import Index, Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
-from hloom.plan.kernel import KernelPlan
+from hloom.plan.kernel import KernelParts, KernelPlan
 from hloom.plan.space import Space
 from hloom.shape.element_type import ElementType
 
@@ -67,31 +67,30 @@ class TransposeTiling:
 
 def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
     """Emit the kernel of a plan over elements: in tiles, narrow rows, or vectors."""
-    inputs, roots, members = plan.parts.inputs, plan.parts.roots, plan.parts.members
-    space = plan.space if plan.space is not None else planned_space(inputs, roots, members)
-    if any(m.operation.family is Family.MOVEMENT and m.operands for m in members):
-        tiling = find_tiling(space, inputs, roots, members)
+    parts, space = plan.parts, plan.space
+    if space is None:
+        space = planned_space(parts.inputs, parts.roots, parts.members)
+    if any(m.operation.family is Family.MOVEMENT and m.operands for m in parts.members):
+        tiling = find_tiling(space, parts)
         if tiling is not None:
-            return _TiledKernel(module, name, inputs, roots, members, space, tiling).emit()
-        rows = find_rows(space, inputs, roots, members)
+            return _TiledKernel(module, name, parts, space, tiling).emit()
+        rows = find_rows(space, parts)
         if rows is not None:
-            return emit_rows_kernel(module, name, inputs, roots, members, rows)
-    return emit_loop_kernel(module, name, inputs, roots, members, space)
+            return emit_rows_kernel(module, name, parts, rows)
+    return emit_loop_kernel(module, name, parts, space)
 
 
-def find_tiling(
-    space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-) -> TransposeTiling | None:  # fmt: skip
+def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
     """Return the tile of a kernel; None if its loads are contiguous already, or in no loop."""
+    members = parts.members
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
         return None
     *others, lane = space.variables
-    types = [v.shape.element_type for v in (*inputs, *members) if v.shape.is_array]
+    types = [v.shape.element_type for v in (*parts.inputs, *members) if v.shape.is_array]
     if lane.trips < LEAST_TRIPS or any(storage_bytes(t) > 8 for t in types):
         return None
     found: set[Variable] = set()
-    for access in accesses_of(inputs, roots, space.indices).linear:
+    for access in accesses_of(parts.inputs, parts.roots, space.indices).linear:
         terms = dict(access.terms)
         if terms.get(lane, 0) in (0, 1):
             continue
@@ -183,25 +182,17 @@ class _TiledKernel:
     """Emit a kernel in tiles."""
 
     def __init__(
-        self, module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-        members: Sequence[HloInstruction], space: Space, tiling: TransposeTiling,
-    ) -> None:  # fmt: skip
-        self.name, self.roots, self.space, self.tiling = name, roots, space, tiling
-        shapes = result_shapes(roots)
-        self.f = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
-        *pointers, self.begin, self.end = self.f.parameters
-        views = {
-            i: View(p, i.shape.element_type, i.shape.dimensions)
-            for i, p in zip(inputs, pointers, strict=False)
-            if i.shape.is_array
-        }
-        self.e = TiledElements(self.f, views, tiling)
-        self.targets = [
-            View(p, shape.element_type, shape.dimensions)
-            for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
-        ]
-        self.scalars = [i for i in inputs if i.shape.is_array and i.shape.rank == 0]
-        self.work = math.prod(shapes[0].dimensions) * max(1, len(members))
+        self, module: Module, name: str, parts: KernelParts, space: Space, tiling: TransposeTiling
+    ) -> None:
+        self.name, self.roots, self.space, self.tiling = name, parts.roots, space, tiling
+        inputs, results = parts.inputs, result_shapes(parts.roots)
+        self.f, arrays, self.begin, self.end = begin_kernel(
+            module, name, [*(i.shape for i in inputs), *results]
+        )
+        self.e = TiledElements(self.f, dict(zip(inputs, arrays, strict=False)), tiling)
+        self.targets = arrays[len(inputs) :]
+        self.scalars = [i for i in inputs if i.shape.rank == 0]
+        self.work = math.prod(results[0].dimensions) * max(1, len(parts.members))
 
     def emit(self) -> LoopKernel:
         """Emit the loops."""

@@ -7,13 +7,15 @@ combiner is not associative for NaN, a block that holds a NaN is reduced element
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I64, Function, Value, make_type
+from hloom.codegen.llvm import I64, Value, make_type
 from hloom.codegen.types import Element
 from hloom.ir.affine import Indices, Variable
 from hloom.ir.instruction import HloInstruction
@@ -25,28 +27,48 @@ VECTORS: Final = 8
 """Maximum number of vectors of a block."""
 
 
-class OrderedReduction:
-    """Emit one row, or one whole reduction, in the order of its elements.
+class ReductionEmitter:
+    """Emit one row, or one whole reduction.
 
     Args:
-        function: the function that receives the code.
         scalars, vectors: emit elements one by one, and a vector at a time.
         root: the reduction.
         kept: the index of the result.
         reduced: loops over the reduced dimensions.
-        grouping: associativity of the combiner: for all values, or for all but NaN.
     """
 
     def __init__(
-        self, function: Function, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices,
-        reduced: Space, grouping: Grouping,
-    ) -> None:  # fmt: skip
-        self.function, self.scalars, self.vectors = function, scalars, vectors
-        self.root, self.kept, self.reduced, self.grouping = root, kept, reduced, grouping
+        self, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices, reduced: Space
+    ) -> None:
+        self.function, self.scalars, self.vectors, self.reduced = scalars.function, scalars, vectors, reduced
         half = len(root.operands) // 2
         self.operands, self.initial = root.operands[:half], root.operands[half:]
+        self.source = operation_of(root, Reduce).operand_indices(kept, reduced.indices)
         self.combiner = Combiner(root.called_computations[0])
         self.types = [o.shape.element_type for o in self.operands]
+
+    def operand_elements(self, e: Elements) -> list[Element]:
+        """Emit the elements of the operands at the current position."""
+        return [spread(e, e.element(o, self.source)) for o in self.operands]
+
+
+class OrderedReduction(ReductionEmitter):
+    """Emit a reduction in the order of its elements.
+
+    ``grouping`` is the associativity of the combiner: for all values, or for all but NaN.
+    """
+
+    def __init__(
+        self,
+        scalars: Elements,
+        vectors: Elements,
+        root: HloInstruction,
+        kept: Indices,
+        reduced: Space,
+        grouping: Grouping,
+    ) -> None:
+        super().__init__(scalars, vectors, root, kept, reduced)
+        self.grouping = grouping
 
     def run(self) -> list[Element]:
         """Return the reduced values as scalars."""
@@ -65,8 +87,10 @@ class OrderedReduction:
             loop.next(*flatten(sums))
         return unflatten(loop.values, start)
 
-    def _scope(self) -> _Both:
-        return _Both(self.scalars, self.vectors)
+    @contextmanager
+    def _scope(self) -> Generator[None]:
+        with self.scalars.scope(), self.vectors.scope():
+            yield
 
     def _row(self, lane: Variable, start: list[Element]) -> list[Element]:
         """Emit blocks of several vectors, then of one, then single elements."""
@@ -94,8 +118,7 @@ class OrderedReduction:
         return unflatten(loop.values, start)
 
     def _values(self, e: Elements) -> list[Element]:
-        source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)
-        return self.combiner.lift([spread(e, e.element(o, source)) for o in self.operands], self.types)
+        return self.combiner.lift(self.operand_elements(e), self.types)
 
     def _block(self, lane: Variable, base: Value, vectors: int, start: list[Element]) -> list[Element]:
         """Combine a block of the row with the accumulators."""
@@ -133,7 +156,7 @@ class OrderedReduction:
                 ]
                 for low, high in pairs
             ]
-        return [_lane_zero(x) for x in parts[0]]
+        return [lane_zero(x) for x in parts[0]]
 
     def _unordered(self, parts: list[list[Element]]) -> Value | None:
         """Return the condition that one of some vectors holds a NaN; None where that makes no difference."""
@@ -150,21 +173,6 @@ class OrderedReduction:
         assert unordered is not None
         bits = unordered.bitcast(make_type(f"i{self.vectors.lanes}"))
         return bits.compare("ne", 0)
-
-
-class _Both:
-    """Enter the scopes of two element emitters."""
-
-    def __init__(self, *makers: Elements) -> None:
-        self._scopes = [maker.scope() for maker in makers]
-
-    def __enter__(self) -> None:
-        for scope in self._scopes:
-            scope.__enter__()
-
-    def __exit__(self, *raised: object) -> None:
-        for scope in reversed(self._scopes):
-            scope.__exit__(None, None, None)
 
 
 def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: int) -> list[Element]:
@@ -186,7 +194,8 @@ def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: 
     return elements
 
 
-def _lane_zero(element: Element) -> Element:
+def lane_zero(element: Element) -> Element:
+    """Return the first lane of a vector, or of both parts of a complex one."""
     if isinstance(element, tuple):
         return element[0].extract(0), element[1].extract(0)
     return element.extract(0)

@@ -9,11 +9,11 @@ from hloom.analysis.combiners import grouping, is_choice
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
-from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm import I32, I64, Module, Value
+from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
-from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
+from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Indices, Variable, linearize
 from hloom.ir.instruction import HloInstruction
@@ -21,7 +21,8 @@ from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Iota
 from hloom.plan.accesses import Accesses
-from hloom.plan.kernel import KernelPlan
+from hloom.plan.iteration import planned_space
+from hloom.plan.kernel import KernelParts, KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space
 
 
@@ -42,47 +43,39 @@ def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
     if not is_row_reduction(root) or any(t.count == 0 for t in targets):
         program.elements(plan)
         return
-    parts = plan.parts
     used = used_results(plan.instruction)
-    kernel = program.shared(
-        lambda name: emit_row_reduction(program.module, name, parts.inputs, root, parts.members, used)
-    )
+    kernel = program.shared(lambda name: emit_row_reduction(program.module, name, plan.parts, root, used))
     pointers = [*program.input_pointers(plan.instruction), *(t.pointer for t in targets)]
     program.call(plan.instruction, kernel, pointers)
 
 
 def emit_row_reduction(
-    module: Module,
-    name: str,
-    inputs: Sequence[HloInstruction],
-    root: HloInstruction,
-    members: Sequence[HloInstruction],
-    used: Container[int],
+    module: Module, name: str, parts: KernelParts, root: HloInstruction, used: Container[int]
 ) -> LoopKernel:
     """Emit a reduction along rows: several vectors of accumulators, reduced across lanes at the end.
 
     Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the
     outermost loop over results. ``used`` numbers the results that are used.
     """
+    inputs, members = parts.inputs, parts.members
     half = len(root.operands) // 2
     results = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
     kept_sizes = results[0].dimensions
     sizes = operation_of(root, Reduce).reduced_sizes(root.operands[0].shape)
-    kept, reduced = _planned(inputs, root, members, kept_sizes, sizes)
+    kept, reduced = _planned(inputs, root, kept_sizes, sizes)
     combiner = root.called_computations[0]
     plain = half == 1 and neutral_element(combiner, results[0].element_type) is not None
     order = Grouping.FREE if plain else grouping(combiner)
     if order is Grouping.SEQUENTIAL or not (plain or Combiner(combiner).uniform):
-        return emit_loop_kernel(module, name, inputs, [root] * half, members)
+        roots = (root,) * half
+        space = planned_space(inputs, roots, members)
+        return emit_loop_kernel(module, name, KernelParts(inputs, roots, members), space)
     position = None
     if order is Grouping.ASSOCIATIVE and is_choice(combiner, used):
         position = position_operand(root)
     in_lanes = plain or ((order is Grouping.FREE or position is not None) and len(reduced.variables) == 1)
-    function = module.function(name, [PTR] * (len(inputs) + half) + [I64, I64])
-    *pointers, begin, end = function.parameters
-    views = {
-        i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=False)
-    }
+    function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
+    views = dict(zip(inputs, arrays, strict=False))
     lane = next(reversed(reduced.variables))
     lanes = vector_lanes([*members, *inputs], lane.trips) or 1
     while in_lanes and lanes * 2 <= min(lane.trips, 64):
@@ -91,11 +84,10 @@ def emit_row_reduction(
     vectors = Elements(function, lanes, views)
     with outer_loops(function, kept.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
-            made = RowReduction(function, scalars, vectors, root, kept.indices, reduced, position).run()
+            values = RowReduction(scalars, vectors, root, kept.indices, reduced, position).run()
         else:
-            made = OrderedReduction(function, scalars, vectors, root, kept.indices, reduced, order).run()
-        for number, (shape, value) in enumerate(zip(results, made, strict=True)):
-            target = View(pointers[len(inputs) + number], shape.element_type, shape.dimensions)
+            values = OrderedReduction(scalars, vectors, root, kept.indices, reduced, order).run()
+        for target, value in zip(arrays[len(inputs) :], values, strict=True):
             scalars.store(target, kept.indices, value)
     function.finish()
     trips = kept.variables[0].trips if kept.variables else 1
@@ -119,9 +111,9 @@ def position_operand(root: HloInstruction) -> int | None:
 
 
 def _planned(
-    inputs: Sequence[HloInstruction], root: HloInstruction, members: Sequence[HloInstruction],
-    kept_sizes: Sequence[int], sizes: Sequence[int],
-) -> tuple[Space, Space]:  # fmt: skip
+    inputs: Sequence[HloInstruction], root: HloInstruction, kept_sizes: Sequence[int], sizes: Sequence[int]
+) -> tuple[Space, Space]:
+    """Return the loops over the results and over the reduced dimensions."""
     kept, reduced = split_space(kept_sizes, []), split_space(sizes, [])
     accesses = Accesses(inputs)
     source = operation_of(root, Reduce).operand_indices(kept.indices, reduced.indices)
@@ -134,29 +126,24 @@ def _planned(
     )
 
 
-class RowReduction:
-    """Emit one row, or one whole reduction, with vector accumulators.
+class RowReduction(ReductionEmitter):
+    """Emit a reduction with vector accumulators.
 
-    Args:
-        function: the function that receives the code.
-        scalars, vectors: emit elements one by one, and a vector at a time.
-        root: the reduction.
-        kept: the index of the result.
-        reduced: loops over the reduced dimensions.
-        position: the number of an operand that tells positions in the row, if the combiner chooses one of its
-            arguments; the choices of the lanes are then combined in the order of their positions.
+    ``position`` is the number of an operand that counts along the row, for a combiner that chooses one of its
+    arguments: the choices of the lanes are then combined in the order of their positions.
     """
 
     def __init__(
-        self, function: Function, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices,
-        reduced: Space, position: int | None = None,
-    ) -> None:  # fmt: skip
-        self.function, self.scalars, self.vectors = function, scalars, vectors
-        self.root, self.kept, self.reduced, self._position = root, kept, reduced, position
-        half = len(root.operands) // 2
-        self.operands, self.initial = root.operands[:half], root.operands[half:]
-        self.combiner = Combiner(root.called_computations[0])
-        self.types = [o.shape.element_type for o in self.operands]
+        self,
+        scalars: Elements,
+        vectors: Elements,
+        root: HloInstruction,
+        kept: Indices,
+        reduced: Space,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(scalars, vectors, root, kept, reduced)
+        self._position = position
         self.observe: Callable[[Indices, list[Element]], None] = lambda source, values: None
         """Observe every vector of values that is combined, with its index."""
 
@@ -180,11 +167,8 @@ class RowReduction:
     def _first(self, lane: Variable) -> list[Element]:
         """Return the first vector of values: accumulators of a combiner without a neutral element."""
         lane.is_lane, lane.value = True, self.function.constant(I64, 0)
-        source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)
         with self.vectors.scope():
-            values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
-            self.observe(source, values)
-            return values
+            return self._observed()
 
     def _rounds(self, outer: list[Variable], lane: Variable, low: int, start: list[Element]) -> list[Element]:
         if outer:
@@ -211,11 +195,14 @@ class RowReduction:
         return sums
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
-        source = operation_of(self.root, Reduce).operand_indices(self.kept, self.reduced.indices)
-        values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
-        self.observe(source, values)
+        combined = self.combiner.combine(self.vectors, accumulators, self._observed())
         # a combiner that ignores its arguments returns a scalar
-        return [spread(self.vectors, x) for x in self.combiner.combine(self.vectors, accumulators, values)]
+        return [spread(self.vectors, x) for x in combined]
+
+    def _observed(self) -> list[Element]:
+        values = self.operand_elements(self.vectors)
+        self.observe(self.source, values)
+        return values
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
         """Reduce across lanes by halves."""
@@ -229,7 +216,7 @@ class RowReduction:
                 low, high = self._in_order(narrow, low, high)
             accumulators = [spread(narrow, x) for x in self.combiner.combine(narrow, low, high)]
             lanes = half
-        return [_lane_zero(a) for a in accumulators]
+        return [lane_zero(a) for a in accumulators]
 
     def _in_order(
         self, e: Elements, low: list[Element], high: list[Element]
@@ -247,9 +234,3 @@ def _lanes(element: Element, lanes: Sequence[int]) -> Element:
     if isinstance(element, tuple):
         return element[0].shuffle(lanes), element[1].shuffle(lanes)
     return element.shuffle(lanes)
-
-
-def _lane_zero(element: Element) -> Element:
-    if isinstance(element, tuple):
-        return element[0].extract(0), element[1].extract(0)
-    return element.extract(0)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from hloom.codegen.combining import neutral_element
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.llvm import I8, I64, Function, Module
+from hloom.codegen.loops import LoopKernel, begin_kernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.kernels.reduction.reduction import RowReduction
@@ -26,7 +27,7 @@ from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import planned_space
-from hloom.plan.kernel import KernelPlan
+from hloom.plan.kernel import KernelParts, KernelPlan
 from hloom.plan.registry import ROW_FUSION
 from hloom.plan.space import Space, merge_loops, split_space
 
@@ -38,30 +39,28 @@ MOST_SCRATCH: Final = 1 << 16
 def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
     i = plan.instruction
-    inputs, roots, members = plan.parts.inputs, plan.parts.roots, plan.parts.members
-    narrow = _narrow_rows(inputs, roots, members)
+    narrow = _narrow_rows(plan.parts)
 
     def emit(name: str) -> LoopKernel:
         if narrow is not None:
-            return emit_rows_kernel(program.module, name, inputs, roots, members, narrow)
-        return _row_kernel(program.module, name, inputs, roots, members)
+            return emit_rows_kernel(program.module, name, plan.parts, narrow)
+        return _row_kernel(program.module, name, plan.parts)
 
     kernel = program.shared(emit)
     targets = [program.pointer(i, index) for index in program.assignment.values[i]]
     program.call(i, kernel, [*program.input_pointers(i), *targets])
 
 
-def _narrow_rows(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
-) -> Rows | None:
+def _narrow_rows(parts: KernelParts) -> Rows | None:
     """Return the rows as lanes, if they are too short to fill a vector."""
+    inputs, roots, members = parts.inputs, parts.roots, parts.members
     shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
     if len(shapes) != 1 or {r.shape.dimensions for r in roots} != shapes:
         return None
     (sizes,) = shapes
     if sizes[-1] > MOST_COLUMNS:
         return None
-    return find_rows(planned_space(inputs, roots, members), inputs, roots, members, reduced=True)
+    return find_rows(planned_space(inputs, roots, members), parts, reduced=True)
 
 
 @dataclass(slots=True)
@@ -80,31 +79,34 @@ class _Plan:
     local: set[HloInstruction]
 
 
-def _planned(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
-) -> _Plan:
+def _planned(parts: KernelParts) -> _Plan:
+    inputs, members = parts.inputs, parts.members
     reductions = [m for m in members if m.opcode == "reduce"]
     *rows, length = reductions[0].operands[0].shape.dimensions
     space = split_space(rows, [m.shape.dimensions for m in (*members, *inputs) if m.shape.is_array])
     lane = Variable(length)
-    accesses = _walked(inputs, roots, reductions, space, lane)
+    row_accesses = partial(_row_accesses, roots=parts.roots, reductions=reductions, space=space, lane=lane)
+    accesses = row_accesses(inputs)
     first = linearize((*space.indices, Index(0)), (*rows, length))
-    local = {
-        r.operands[0]
-        for r in reductions
-        if r.operands[0] not in inputs
-        and _reads_own_row(inputs, roots, reductions, space, lane, r.operands[0], first)
-    }
+
+    def is_local(array: HloInstruction) -> bool:
+        distances = [linear - first for linear in row_accesses([*inputs, array]).reads.get(array, ())]
+        return all(d.minimum() >= 0 and d.maximum() < length for d in distances)
+
+    local = {r.operands[0] for r in reductions if r.operands[0] not in inputs and is_local(r.operands[0])}
     indices = (*space.indices, Index.of(lane))
     linear = [*accesses.linear, linearize(space.indices, rows), linearize(indices, [*rows, length])]
     merged = merge_loops(space, linear, accesses.pinned)
     return _Plan(tuple(rows), length, merged, lane, reductions, local)
 
 
-def _walked(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], reductions: Sequence[HloInstruction],
-    space: Space, lane: Variable,
-) -> Accesses:  # fmt: skip
+def _row_accesses(
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    reductions: Sequence[HloInstruction],
+    space: Space,
+    lane: Variable,
+) -> Accesses:
     """Return the accesses of a row kernel: of each reduced array, then of the results."""
     accesses = Accesses(inputs)
     for reduction in reductions:
@@ -114,16 +116,6 @@ def _walked(
         if not isinstance(root.operation, Reduce):
             accesses.element(root, _place(root, space.indices, lane, lane.extent))
     return accesses
-
-
-def _reads_own_row(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], reductions: Sequence[HloInstruction],
-    space: Space, lane: Variable, observed: HloInstruction, first: Index,
-) -> bool:  # fmt: skip
-    """Return whether a computed array is read only in the row that begins at a linear index."""
-    accesses = _walked([*inputs, observed], roots, reductions, space, lane)
-    distances = [linear - first for linear in accesses.reads.get(observed, ())]
-    return all(d.minimum() >= 0 and d.maximum() < lane.extent for d in distances)
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
@@ -140,34 +132,17 @@ def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool
     return root.shape.element_count == math.prod(rows) * length
 
 
-def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
-    return {
-        i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=False)
-    }
-
-
-def _row_kernel(
-    module: Module,
-    name: str,
-    inputs: Sequence[HloInstruction],
-    roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-) -> LoopKernel:
+def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
     """Emit the kernel (inputs..., results..., begin, end) over rows."""
-    plan = _planned(inputs, roots, members)
-    function = module.function(name, [PTR] * (len(inputs) + len(roots)) + [I64, I64])
-    *pointers, begin, end = function.parameters
-    lanes = row_lanes([*members, *inputs], plan)
-    emit = _Rows(function, plan, lanes, _views(inputs, pointers))
-    targets = [
-        View(p, r.shape.element_type, r.shape.dimensions)
-        for p, r in zip(pointers[len(inputs) :], roots, strict=True)
-    ]
+    plan, inputs, roots = _planned(parts), parts.inputs, parts.roots
+    function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, *roots)])
+    lanes = row_lanes([*parts.members, *inputs], plan)
+    rows = _Rows(function, plan, lanes, dict(zip(inputs, arrays, strict=False)))
     with outer_loops(function, plan.space.variables, begin, end):
-        emit.row(roots, targets)
+        rows.row(roots, arrays[len(inputs) :])
     function.finish()
     trips = plan.space.variables[0].trips if plan.space.variables else 1
-    work = math.prod(plan.rows) * plan.length * max(1, len(members))
+    work = math.prod(plan.rows) * plan.length * max(1, len(parts.members))
     return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows")
 
 
@@ -215,33 +190,19 @@ class _Rows:
     def reduce(self, reduction: HloInstruction) -> list[Element]:
         """Emit one reduction of the row; keep its operand if it is used again and costly to recompute."""
         lane = self.plan.lane
-        run = RowReduction(
-            self.function,
-            self.scalars,
-            self.vectors,
-            reduction,
-            self.kept,
-            Space((lane,), (Index.of(lane),)),
-        )
+        row = Space((lane,), (Index.of(lane),))
+        run = RowReduction(self.scalars, self.vectors, reduction, self.kept, row)
         operand = reduction.operands[0]
         size = storage_bytes(operand.shape.element_type) * self.plan.length
         again = operand in self.plan.local and (len(operand.users) > 1 or operand.is_root)
-        if (
-            again
-            and operand not in self.vectors.views
-            and size <= MOST_SCRATCH
-            and operand.operation.element_cost >= ElementCost.MODERATE
-        ):
-            view = self.aside(operand, size)
-
-            def keep(source: Indices, values: list[Element]) -> None:
-                self.vectors.store(view, source, values[0])
-
-            run.observe = keep
-            sums = run.run()
-            self.vectors.views[operand] = view
-            return sums
-        return run.run()
+        costly = operand.operation.element_cost >= ElementCost.MODERATE
+        if not (again and costly and size <= MOST_SCRATCH) or operand in self.vectors.views:
+            return run.run()
+        view = self.aside(operand, size)
+        run.observe = lambda source, values: self.vectors.store(view, source, values[0])
+        sums = run.run()
+        self.vectors.views[operand] = view
+        return sums
 
     def aside(self, operand: HloInstruction, size: int) -> View:
         """Return scratch memory for one row of a value."""

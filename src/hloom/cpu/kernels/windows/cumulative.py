@@ -19,8 +19,8 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
-from hloom.codegen.llvm import I1, I64, PTR, Module, Value
-from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, lanes_text
+from hloom.codegen.llvm import I1, I64, Module, Value
+from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, begin_kernel, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.affine import Index, Variable
 from hloom.ir.computation import HloComputation
@@ -134,12 +134,8 @@ def _begins_with_padding(window: Sequence[WindowDimension]) -> bool:
 
 def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:
     """Emit the kernel (operands..., initial values..., results..., begin, end)."""
-    count = len(i.operands) // 2
-    f = module.function(name, [PTR] * (3 * count) + [I64, I64])
-    *pointers, begin, end = f.parameters
     leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
-    shapes = [*(o.shape for o in i.operands), *leaves]
-    views = [View(p, s.element_type, s.dimensions) for p, s in zip(pointers, shapes, strict=True)]
+    f, views, begin, end = begin_kernel(module, name, [*(o.shape for o in i.operands), *leaves])
     lines = Lines.of(leaves[0].dimensions, scan.axis, i.operands)
     inside = not lines.lanes and scan.plain and scan.size >= 4 and scan.grouped
     lanes = _register_lanes(i, scan.size) if inside else lines.lanes
@@ -183,17 +179,14 @@ class _Scan(ABC):
         """Load the elements at a position in memory order."""
         index = place(at)
         values = [self.e.load(v, index) for v in self.operands]
-        return [
-            spread(self.e, x) for x in self.combiner.lift(values, [v.element_type for v in self.operands])
-        ]
+        lifted = self.combiner.lift(values, [v.element_type for v in self.operands])
+        return [spread(self.e, x) for x in lifted]
 
     def store(self, place: Place, at: Index, values: Sequence[Element]) -> None:
         """Store results at a position in memory order."""
-        self.put(
-            place,
-            at,
-            values if self.starts_with_init else self.combiner.combine(self.e, self.init, values),
-        )
+        if not self.starts_with_init:
+            values = self.combiner.combine(self.e, self.init, values)
+        self.put(place, at, values)
 
     def put(self, place: Place, at: Index, values: Sequence[Element]) -> None:
         """Store complete accumulators at a position in memory order."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
-from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I64, PTR, Module, Value
-from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm import I64, Module, Value
+from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import StrideAxis
 from hloom.cpu.kernels.windows.cumulative import may_skip_padding
@@ -72,22 +73,20 @@ class _Pool:
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.name, self.axes = name, _axes(i)
         count = len(i.operands) // 2
-        self.f = f = module.function(name, [PTR] * (3 * count) + [I64, I64])
         leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
         shapes = [*(o.shape for o in i.operands), *leaves]
-        views = [View(p, s.element_type, s.dimensions) for p, s in zip(f.parameters, shapes, strict=False)]
+        self.f, views, self.begin, self.end = begin_kernel(module, name, shapes)
         self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
         self.combiner = Combiner(i.called_computations[0])
         first, last = self.axes[-1].whole
         lanes = vector_lanes(i.operands, max(last - first, 4))
         while 0 < lanes < MOST_LANES and lanes * 2 <= last - first:
             lanes *= 2
-        self.vectors, self.scalars = Elements(f, lanes, {}), Elements(f, 0, {})
+        self.vectors, self.scalars = Elements(self.f, lanes, {}), Elements(self.f, 0, {})
 
     def emit(self) -> LoopKernel:
         """Emit the function."""
-        f = self.f
-        begin, end = f.parameters[-2:]
+        f, begin, end = self.f, self.begin, self.end
         outer = [Variable(axis.positions, "p") for axis in self.axes[:-1]]
         loops = [v for v in outer if v.extent != 1]
         types = [v.element_type for v in self.inits]
@@ -119,12 +118,11 @@ class _Pool:
         ends = minor.positions - (last - first)
         if last - first < self.vectors.lanes or ends > MOST_SINGLE:
             lane = Variable(minor.positions, "p")
+            place, taps = [*at, Index.of(lane)], range(minor.taps)
             low, high = f.constant(I64, 0), f.constant(I64, minor.positions)
             exact = minor.positions % self.vectors.lanes == 0
-            vector_loop(
-                self.vectors, lane, low, high,
-                lambda: self._position(self.vectors, [*at, Index.of(lane)], range(minor.taps)), exact=exact,
-            )  # fmt: skip
+            body = partial(self._position, self.vectors, place, taps)
+            vector_loop(self.vectors, lane, low, high, body, exact=exact)
             return
         self._vectors(at, first, last)
         for position in (*range(first), *range(last, minor.positions)):

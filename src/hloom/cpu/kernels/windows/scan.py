@@ -13,8 +13,8 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
-from hloom.codegen.llvm import I64, PTR, Module
-from hloom.codegen.loops import LoopKernel, lanes_text
+from hloom.codegen.llvm import Module
+from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text
 from hloom.codegen.types import Element
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Variable
@@ -41,9 +41,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (inputs..., carries..., outputs..., last carries..., begin, end) over lines."""
     parts = parts_of(i)
     shapes = [*(o.shape for o in i.operands), *parts.outputs, *parts.last]
-    f = module.function(name, [PTR] * len(shapes) + [I64, I64])
-    *pointers, begin, end = f.parameters
-    views = [View(p, s.element_type, s.dimensions) for p, s in zip(pointers, shapes, strict=True)]
+    f, views, begin, end = begin_kernel(module, name, shapes)
     sizes = (*parts.slice[: parts.axis], parts.steps, *parts.slice[parts.axis :])
     lines = Lines.of(sizes, parts.axis, i.operands)
     e = Elements(f, lines.lanes, {})

@@ -12,14 +12,15 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
-from hloom.codegen.elements import NEAR, Elements, View
-from hloom.codegen.llvm import I32, I64, PTR, Module, Value
-from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.elements import NEAR, Elements
+from hloom.codegen.llvm import I32, I64, Module, Value
+from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable, linearize
@@ -81,25 +82,18 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (initial value, result, begin, end) that fills the result."""
     initial = i.operands[2]
     count = i.shape.element_count
-    f = module.function(name, [PTR, PTR, I64, I64])
-    value_pointer, target, begin, end = f.parameters
+    f, (source, target), begin, end = begin_kernel(module, name, [initial.shape, i.shape])
     lanes = vector_lanes([i], count)
     elements = Elements(f, lanes, {})
     scatter = Combiner(i.called_computations[1])
-    loaded = elements.load(View(value_pointer, initial.shape.element_type, ()), ())
+    loaded = elements.load(source, ())
     (start,) = scatter.starts([loaded], [initial.shape.element_type])
     value = spread(elements, as_type(start, scatter.accumulators[0], i.shape.element_type))
     lane = Variable(count)
-    result = View(target, i.shape.element_type, (count,))
+    result = replace(target, dimensions=(count,))
     if lanes:
-        vector_loop(
-            elements,
-            lane,
-            begin,
-            end,
-            lambda: elements.store(result, (Index.of(lane),), value),
-            exact=count % lanes == 0,
-        )
+        body = partial(elements.store, result, (Index.of(lane),), value)
+        vector_loop(elements, lane, begin, end, body, exact=count % lanes == 0)
     else:
         elements.store(result, (Index(0),), value)
     f.finish()
@@ -112,11 +106,9 @@ class _Windows:
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.i, self.name = i, name
         self.window = _window(i)
-        self.f = f = module.function(name, [PTR] * 4 + [I64, I64])
         shapes = [*(o.shape for o in i.operands), i.shape]
-        self.operand, self.source, self.initial, self.result = (
-            View(p, s.element_type, s.dimensions) for p, s in zip(f.parameters, shapes, strict=False)
-        )
+        f, arrays, self.begin, self.end = begin_kernel(module, name, shapes)
+        self.f, (self.operand, self.source, self.initial, self.result) = f, arrays
         self.positions = [Variable(size, "p") for size in self.source.dimensions]
         self.select, self.scatter = i.called_computations[0], Combiner(i.called_computations[1])
         self.select_type = self.select.parameters[0].shape.element_type
@@ -147,7 +139,7 @@ class _Windows:
     def emit(self) -> LoopKernel:
         """Emit the function."""
         f, e, lane = self.f, self.e, self.lane
-        begin, end = f.parameters[-2:]
+        begin, end = self.begin, self.end
         loops = [v for v in self.positions if v.extent != 1 and v is not lane]
         shared = next((v for v, d in zip(self.positions, self.window) if v in loops and apart(d)), None)
         if shared is not None:

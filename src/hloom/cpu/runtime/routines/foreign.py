@@ -36,9 +36,8 @@ _FRAME: Final = Struct(
 
 
 @routine(
-    I32, exported=True,
-    context=PTR, number=I64, arrays=PTR, cell=PTR, template=PTR, operands=I64, results=I64,
-)  # fmt: skip
+    I32, exported=True, context=PTR, number=I64, arrays=PTR, cell=PTR, template=PTR, operands=I64, results=I64
+)
 def hloom_foreign(
     f: Function,
     context: Value,
