@@ -9,9 +9,10 @@ from typing import Final
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from tests.evaluation import parse
+from tests.reducers import binary
 
 Draw = Callable[[random.Random], str]
-HEAD = "HloModule m\nadd { a = u64[] parameter(0)  b = u64[] parameter(1)  ROOT s = u64[] add(a, b) }\n"
+HEAD = "HloModule m\n" + binary("add", "u64", "add")
 
 
 def sizes(rng: random.Random, rank: int = 0, least: int = 1) -> list[int]:

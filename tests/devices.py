@@ -13,15 +13,6 @@ from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 from tests.evaluation import parse
 
-ADD = """
-add {
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT sum = f32[] add(x, y)
-}
-"""
-"""A reducer of f32."""
-
 
 def program(body: str, computations: str = "") -> str:
     """Return a module whose entry has these instructions."""

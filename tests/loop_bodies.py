@@ -12,6 +12,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.reducers import binary
+
 N = 320
 ARRAY, ROW = f"f32[{N}]", "f32[8]"
 
@@ -312,4 +314,4 @@ def random_loop(seed: int) -> tuple[str, bool]:
     return text + "ENTRY main {\n" + "".join(f"  {line}\n" for line in lines) + "}\n", loops.in_place
 
 
-SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
+SUM = binary("add", name="sum")

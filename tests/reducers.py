@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,24 @@ def comparison(direction: str, element_type: str = "f32", name: str = "g") -> st
         f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
         f" ROOT r = pred[] compare(x, y), direction={direction}\n}}\n"
     )
+
+
+ADD = binary("add", name="add")
+MAXIMUM = binary("maximum", name="maximum")
+LESS = comparison("LT", name="less")
+_APPLIED = re.compile(
+    r"\b(?:to_apply=|scatter=|called_computations=\{)((add|multiply|maximum|minimum|and|or)(?:_([a-z0-9]+))?)\b"
+)
+_HEADER = re.compile(r"\s*HloModule .*\n|")
+
+
+def with_reducers(program: str) -> str:
+    """Define the reducers that a program applies, by name: ``add`` of f32, ``maximum_s32`` ..."""
+    applied = dict.fromkeys(_APPLIED.findall(program))
+    header = _HEADER.match(program)
+    assert header and applied, program
+    computations = (binary(opcode, kind or "f32", name) for name, opcode, kind in applied)
+    return program[: header.end()] + "".join(computations) + program[header.end() :]
 
 
 ARGMAX = """f {

@@ -18,6 +18,7 @@ from hloom.shape.shape import Shape
 from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import draw
+from tests.reducers import binary
 from tests.samples import sample
 
 REAL = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2fnuz", "s8", "u16", "s32", "u64", "s4")
@@ -27,14 +28,16 @@ INTEGERS = ("s8", "u16", "s32", "u64", "s4", "u4")
 ANYTHING = (*REAL, "c64", "pred")
 """Element types to which examples are put for ``T``."""
 
-COMPUTATIONS = """
-sum { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] add(a, b) }
-product { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] multiply(a, b) }
-largest { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] maximum(a, b) }
-least { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] minimum(a, b) }
+COMPUTATIONS = (
+    binary("add", "T", name="sum")
+    + binary("multiply", "T", name="product")
+    + binary("maximum", "T", name="largest")
+    + binary("minimum", "T", name="least")
+    + """
 thrice { a = T[] parameter(0)  b = T[] parameter(1)  c = T[] constant(3)  ROOT r = T[] multiply(b, c) }
 second { a = T[] parameter(0)  ROOT b = T[] parameter(1) }
 """
+)
 ORDER = (
     "order { a = T[] parameter(0)  b = T[] parameter(1)  c = T[] parameter(2)  d = T[] parameter(3)"
     "  ROOT r = pred[] compare(a, b), direction=LT }"

@@ -15,6 +15,7 @@ from hloom.errors import NoBound
 from tests import agreement
 from tests.agreement import Toothless
 from tests.evaluation import parse
+from tests.reducers import with_reducers
 
 TESTS = Path(__file__).parent
 FORBIDDEN = {
@@ -167,13 +168,10 @@ def test_errors_grow_through_operations() -> None:
 
 
 def test_asynchronous_sums_have_no_bound() -> None:
-    text = """HloModule m
-    add { a = f32[] parameter(0)
-      b = f32[] parameter(1)
-      ROOT c = f32[] add(a, b) }
+    text = with_reducers("""HloModule m
     ENTRY e { x = f32[3] parameter(0)
       s = f32[3] all-reduce-start(x), replica_groups={}, to_apply=add
-      ROOT d = f32[3] all-reduce-done(s) }"""
+      ROOT d = f32[3] all-reduce-done(s) }""")
     with pytest.raises(NoBound, match="all-reduce-start %s is asynchronous"):
         ErrorAnalysis(parse(text)).run([F([1, 2, 3])])
 
@@ -208,20 +206,15 @@ ROOT s = f32[2] select(n, a, b)"""
 
 def test_an_array_is_equal_to_its_maximum_at_one_place() -> None:
     """Its maximum is one of the elements, so that only elements within its errors are undecided."""
-    whole = """HloModule m
-largest {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = f32[] maximum(a, b)
-}
+    whole = with_reducers("""HloModule m
 ENTRY e {
   x = f32[2,3] parameter(0)
   e = f32[2,3] exponential(x)
   n = f32[] constant(-inf)
-  m = f32[2] reduce(e, n), dimensions={1}, to_apply=largest
+  m = f32[2] reduce(e, n), dimensions={1}, to_apply=maximum
   b = f32[2,3] broadcast(m), dimensions={0}
   ROOT c = pred[2,3] compare(e, b), direction=EQ
-}"""
+}""")
     found = bound(whole, F([[1, 2, 3], [3, 3, 1]]))
     assert found.tolist() == [[0, 0, 0], [1, 1, 0]]
 
@@ -286,24 +279,19 @@ def test_the_place_of_a_maximum_may_be_that_of_any_as_large_as_it() -> None:
     assert rows.tolist() == [0, 70]  # any row of the table
 
 
-POOLED = """HloModule m
+POOLED = with_reducers("""HloModule m
 larger {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT r = pred[] compare(a, b), direction=GE
-}
-sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = f32[] add(a, b)
 }
 ENTRY e {
   x = f32[4] parameter(0)
   y = f32[4] exponential(x)
   s = f32[2] constant({10, 20})
   n = f32[] constant(0)
-  ROOT r = f32[4] select-and-scatter(y, s, n), window={size=2 stride=2}, select=larger, scatter=sum
-}"""
+  ROOT r = f32[4] select-and-scatter(y, s, n), window={size=2 stride=2}, select=larger, scatter=add
+}""")
 
 
 def test_what_is_scattered_to_an_undecided_selection_may_be_at_either_place() -> None:

@@ -14,6 +14,7 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
 from tests import agreement
 from tests.evaluation import refused
+from tests.reducers import ADD
 from tests.semantics_runs import (
     INF,
     MIN,
@@ -60,7 +61,7 @@ def test_no_elided_rounding() -> None:
 
 def test_one_program_gives_the_same_bits_every_time() -> None:
     module = hloom.HloModule.from_text(
-        "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n"
+        f"HloModule m\n{ADD}"
         "ENTRY e { x = f32[9999] parameter(0)\n z = f32[] constant(0)\n"
         " ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }"
     )

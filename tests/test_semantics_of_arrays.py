@@ -9,6 +9,7 @@ import hloom
 from hloom.shape.element_type import ElementType
 from tests import agreement
 from tests.evaluation import refused
+from tests.reducers import ADD, with_reducers
 from tests.semantics_runs import (
     MIN,
     NAN,
@@ -133,18 +134,15 @@ def test_a_branch_out_of_range_is_the_last() -> None:
 
 def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:
     found = evaluate(
-        """HloModule m
+        with_reducers("""HloModule m
         ge { a = f32[] parameter(0)
              b = f32[] parameter(1)
              ROOT r = pred[] compare(a, b), direction=GE }
-        add { c = f32[] parameter(0)
-             d = f32[] parameter(1)
-             ROOT s = f32[] add(c, d) }
         ENTRY e { x = f32[4] parameter(0)
              s = f32[2] parameter(1)
              z = f32[] constant(0)
              ROOT r = f32[4] select-and-scatter(x, s, z), window={size=2 stride=2},
-                 select=ge, scatter=add }""",
+                 select=ge, scatter=add }"""),
         F([5, 5, 5, 5]),
         F([1, 2]),
     )
@@ -268,9 +266,6 @@ def test_pad_spreads_first_and_crops_then() -> None:
     assert evaluate(empty, np.zeros(0, I)).tolist() == [9, 9]
 
 
-ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n"
-
-
 def windowed(n: int, result: int, window: str, x):
     return evaluate(
         "HloModule m\n" + ADD + f"ENTRY e {{ x = f32[{n}] parameter(0)\n z = f32[] constant(0)\n"
@@ -281,7 +276,7 @@ def windowed(n: int, result: int, window: str, x):
 
 def test_padding_of_windows_counts_as_the_initial_value() -> None:
     found = evaluate(
-        "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n"
+        f"HloModule m\n{ADD}"
         "ENTRY e { x = f32[2] parameter(0)\n z = f32[] constant(10)\n"
         " ROOT r = f32[4] reduce-window(x, z), window={size=2 pad=1_1 lhs_dilate=2}, to_apply=add }",
         F([1, 2]),

@@ -18,15 +18,9 @@ import hloom
 from hloom import HloError, HloModule, Shape
 from hloom.error_bounds.rules import ULPS
 from tests import agreement
+from tests.reducers import binary, comparison
 
-COMBINERS = """
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = f32[] add(a, b) }
-less { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = pred[] compare(a, b), direction=LT }
-"""
+COMBINERS = binary("add", name="add") + comparison("LT", name="less")
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,13 @@ from hloom.tools.commands.aot import CompiledObject, compile_ahead
 from hloom.tools.console.arguments import leaves_of
 from tests import agreement
 from tests.evaluation import parse
+from tests.reducers import with_reducers
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or ""
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
 
-DENSE = """
+DENSE = with_reducers("""
 HloModule dense-layer
-
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
 
 ENTRY main {
   x = f32[20,16] parameter(0)
@@ -45,7 +44,7 @@ ENTRY main {
   r = f32[20] reduce(t, zero), dimensions={1}, to_apply=add
   ROOT both = (f32[20], f32[20,24]) tuple(r, t)
 }
-"""
+""")
 LOOP = """
 HloModule loop
 

@@ -9,9 +9,9 @@ from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.cpu.native import compile_or_load
 from hloom.ir.module import HloModule
 from tests import agreement
+from tests.reducers import LESS, binary
 
-SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
-LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }"
+SUM = binary("add", name="sum")
 BODIES = {
     "fused functions": """
       e = f32[5,7] exponential(x)

@@ -15,27 +15,18 @@ from hloom.cpu.runtime import rendezvous_plan as meetings
 from hloom.cpu.runtime.host import HostCalls
 from hloom.runtime.executable import Executable
 from tests import agreement, native_runs
-from tests.devices import ADD, fails, program
+from tests.devices import fails, program
 from tests.evaluation import parse
+from tests.reducers import ADD, binary
 
 Arguments = Sequence[Sequence[Any]]
-OTHER = """
-rest { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] subtract(a, b) }
-whole { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT s = s32[] add(a, b) }
-complex { a = c64[] parameter(0)
-  b = c64[] parameter(1)
-  ROOT s = c64[] multiply(a, b) }
-either { a = pred[] parameter(0)
-  b = pred[] parameter(1)
-  ROOT s = pred[] or(a, b) }
-short { a = bf16[] parameter(0)
-  b = bf16[] parameter(1)
-  ROOT s = bf16[] add(a, b) }
-"""
+OTHER = (
+    binary("subtract", name="rest")
+    + binary("add", "s32", name="whole")
+    + binary("multiply", "c64", name="complex")
+    + binary("or", "pred", name="either")
+    + binary("add", "bf16", name="short")
+)
 
 
 @pytest.fixture

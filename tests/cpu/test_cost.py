@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hloom.analysis.cost import Cost, instruction_cost, module_cost, trip_count
-from tests.devices import ADD
 from tests.evaluation import parse
+from tests.reducers import ADD
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ from hloom.cpu.dump_options import DumpOptions, dump_options
 from hloom.files import load, load_snapshot
 from hloom.runtime.executable import Executable
 from tests.evaluation import parse
+from tests.reducers import with_reducers
 
-PROGRAM = """
+PROGRAM = with_reducers("""
 HloModule jit_layer
-
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
 
 ENTRY main {
   x = f32[64,8] parameter(0)
@@ -36,7 +35,7 @@ ENTRY main {
   sums = f32[64] reduce(e, zero), dimensions={1}, to_apply=add
   ROOT r = (f32[64], f32[64,16]) tuple(sums, e)
 }
-"""
+""")
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch, flags: str, text: str = PROGRAM) -> Executable:
@@ -226,10 +225,8 @@ def test_the_standard_output(
 
 
 def test_the_buffer_assignment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = """
+    text = with_reducers("""
 HloModule jit_layer
-
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
 
 ENTRY main {
   p = (f32[64,64], s32[3]) parameter(0)
@@ -241,7 +238,7 @@ ENTRY main {
   sums = f32[64] reduce(z, zero), dimensions={0}, to_apply=add
   ROOT r = (f32[64], f32[16]) tuple(sums, c)
 }
-"""
+""")
     executable = compiled(monkeypatch, f"--xla_dump_to={tmp_path}", text)
     report = files(tmp_path)["cpu_after_optimizations-buffer-assignment.txt"].read_text()
     assert report.startswith("BufferAssignment:\nallocation 0: size ")

@@ -15,10 +15,10 @@ from hloom.cpu.runtime.gang import Gang
 from hloom.errors import DeadlockError, HloError
 from hloom.runtime.executable import Executable
 from tests.agreement import same
+from tests.reducers import ADD
 
-SUM = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
 MEAN = f"""HloModule mean
-{SUM}
+{ADD}
 ENTRY main {{
   p = f32[64] parameter(0)
   r = f32[64] all-reduce(p), replica_groups={{}}, to_apply=add
@@ -26,7 +26,7 @@ ENTRY main {{
   ROOT t = (f32[64], f32[64]) tuple(n, r)
 }}"""
 STEPS = f"""HloModule steps
-{SUM}
+{ADD}
 body {{
   s = (s32[], f32[64]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
@@ -53,7 +53,7 @@ ENTRY main {{
   ROOT r = f32[64] get-tuple-element(w), index=1
 }}"""
 ALONE = f"""HloModule alone
-{SUM}
+{ADD}
 meet {{ x = f32[8] parameter(0) ROOT r = f32[8] all-reduce(x), replica_groups={{}}, to_apply=add }}
 skip {{ x = f32[8] parameter(0) ROOT n = f32[8] negate(x) }}
 ENTRY main {{
@@ -88,7 +88,7 @@ ENTRY main {
   x = f32[] get-tuple-element(w), index=1
   ROOT r = f32[] MEET
 }"""
-MEETING = LONG.replace("ADD", SUM).replace("MEET", "all-reduce(x), replica_groups={}, to_apply=add")
+MEETING = LONG.replace("ADD", ADD).replace("MEET", "all-reduce(x), replica_groups={}, to_apply=add")
 APART = LONG.replace("ADD", "").replace("MEET", "negate(x)")
 
 

@@ -21,6 +21,7 @@ from hloom.cpu.runtime.interruption import POLL_FUNCTION
 from hloom.devices.threads import Stopped
 from hloom.runtime.custom_call import unregister_custom_call
 from tests.evaluation import parse
+from tests.reducers import MAXIMUM
 
 ENDLESS_SCALAR = """
 always { s = (s32[], f32[64]) parameter(0)
@@ -48,11 +49,7 @@ ENDLESS_PRODUCTS = ENDLESS_ARRAY.replace("f32[64]", "f32[256,256]").replace(
     "tanh(x)", "dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 )
 ENDLESS_CALLS = ENDLESS_ARRAY.replace("tanh(x)", 'custom-call(x), custom_call_target="interruption-test"')
-ENDLESS_COLLECTIVES = """larger { a = f32[] parameter(0)
-         b = f32[] parameter(1)
-         ROOT m = f32[] maximum(a, b) }""" + ENDLESS_ARRAY.replace(
-    "tanh(x)", "all-reduce(x), to_apply=larger"
-)
+ENDLESS_COLLECTIVES = MAXIMUM + ENDLESS_ARRAY.replace("tanh(x)", "all-reduce(x), to_apply=maximum")
 NESTED = """
 below { s = (s32[], s32[], f32[]) parameter(0)
         i = s32[] get-tuple-element(s), index=0

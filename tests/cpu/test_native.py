@@ -23,8 +23,9 @@ from hloom.cpu.runtime.entry import Signature
 from hloom.cpu.runtime.support import support_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
-from tests.devices import ADD, program
+from tests.devices import program
 from tests.evaluation import parse
+from tests.reducers import ADD
 
 TWO_STEPS = program(
     """

@@ -22,15 +22,16 @@ from hloom.ir.affine import Index
 from hloom.ir.device import Pending
 from hloom.shape import element_type as et
 from tests.evaluation import parse
+from tests.reducers import comparison
 
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"
-SORT = """
-less { a = f32[] parameter(0)
-       b = f32[] parameter(1)
-       ROOT l = pred[] compare(a, b), direction=LT }
+SORT = (
+    comparison("LT", name="less")
+    + """
 ENTRY e { x = f32[4] parameter(0)
           ROOT s = f32[4] sort(x), dimensions={0}, to_apply=less }
 """
+)
 
 
 def rule_of(action: Callable[[], Any]) -> str:

@@ -7,20 +7,19 @@ import pytest
 
 from tests import agreement
 from tests.native_runs import agree, arguments, compiled
+from tests.reducers import with_reducers
 
 PROGRAM = """
 HloModule rows
-max {{ a = {kind}[] parameter(0)  b = {kind}[] parameter(1)  ROOT r = {kind}[] maximum(a, b) }}
-add {{ a = {kind}[] parameter(0)  b = {kind}[] parameter(1)  ROOT r = {kind}[] add(a, b) }}
 ENTRY main {{
   x = {kind}[{sizes}] parameter(0)
   least = {kind}[] constant(-inf)
   zero = {kind}[] constant(0)
-  top = {kind}[{rows}] reduce(x, least), dimensions={{{last}}}, to_apply=max
+  top = {kind}[{rows}] reduce(x, least), dimensions={{{last}}}, to_apply=maximum_{kind}
   tops = {kind}[{sizes}] broadcast(top), dimensions={{{kept}}}
   shifted = {kind}[{sizes}] subtract(x, tops)
   e = {kind}[{sizes}] exponential(shifted)
-  sum = {kind}[{rows}] reduce(e, zero), dimensions={{{last}}}, to_apply=add
+  sum = {kind}[{rows}] reduce(e, zero), dimensions={{{last}}}, to_apply=add_{kind}
   sums = {kind}[{sizes}] broadcast(sum), dimensions={{{kept}}}
   soft = {kind}[{sizes}] divide(e, sums)
   {result}
@@ -37,7 +36,7 @@ def softmax(kind: str, *sizes: int, result: str = "ROOT r = {kind}[{sizes}] copy
         "last": len(sizes) - 1,
         "kept": ",".join(map(str, range(len(sizes) - 1))),
     }
-    return PROGRAM.format(**words, result=result.format(**words))
+    return with_reducers(PROGRAM.format(**words, result=result.format(**words)))
 
 
 @pytest.mark.parametrize("length", [*range(1, 20), 31, 32, 33, 100])
@@ -103,9 +102,8 @@ OTHER_ROWS = {
 @pytest.mark.parametrize("place", OTHER_ROWS)
 def test_values_kept_for_one_row_are_not_read_in_others(place: str) -> None:
     """An operation that moves elements to other rows reads the value that the reduction has computed."""
-    text = f"""
+    text = with_reducers(f"""
 HloModule moved
-max {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }}
 move {{
   t = f32[24,24] parameter(0)
   n = s32[] parameter(1)
@@ -117,7 +115,7 @@ ENTRY main {{
   n = s32[] parameter(2)
   t = f32[24,24] divide(x, y)
   low = f32[] constant(-inf)
-  m = f32[24] reduce(t, low), dimensions={{1}}, to_apply=max
+  m = f32[24] reduce(t, low), dimensions={{1}}, to_apply=maximum
   b = f32[24,24] broadcast(m), dimensions={{0}}
   s = f32[24,24] subtract(t, b)
   o = f32[24,24] call(t, n), to_apply=move
@@ -125,7 +123,7 @@ ENTRY main {{
   p = f32[24,24] subtract(s, q)
   ROOT r = f32[24,24] add(p, o)
 }}
-"""
+""")
     rng = np.random.default_rng(0)
     x = rng.integers(-50, 50, (24, 24)).astype(np.float32)
     y = 2.0 ** rng.integers(-2, 3, (24, 24)).astype(np.float32)

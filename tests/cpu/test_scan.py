@@ -8,7 +8,7 @@ import pytest
 from hloom.passes.expand.scan_expander import is_elementwise
 from tests.evaluation import parse
 from tests.native_runs import agree, arguments
-from tests.reducers import program
+from tests.reducers import program, with_reducers
 
 
 def step(kind: str, sizes: str) -> str:
@@ -94,21 +94,17 @@ def test_other_steps_are_loops(reverse: bool) -> None:
 
 
 def test_slices_along_an_inner_axis() -> None:
-    total = """g {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT c = s32[] add(a, b)
-}
+    total = with_reducers("""
 f {
   x = s32[3,2] parameter(0)
   carry = s32[] parameter(1)
   zero = s32[] constant(0)
-  sum = s32[] reduce(x, zero), dimensions={0,1}, to_apply=g
+  sum = s32[] reduce(x, zero), dimensions={0,1}, to_apply=add_s32
   next = s32[] add(sum, carry)
   sums = s32[3] broadcast(next), dimensions={}
   ROOT r = (s32[3], s32[]) tuple(sums, next)
 }
-"""
+""")
     operation = "scan(@), dimensions={1}, num_carries=1, to_apply=f"
     check(program(total, operation, "s32[3,5,2]", "s32[]"), elementwise=False)
 

@@ -11,15 +11,18 @@ import hloom
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
 from tests import agreement
+from tests.reducers import binary, comparison
 
 TYPES = ("s2", "u4")
-COMBINERS = """
-add { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] add(a, b) }
-times { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] multiply(a, b) }
-larger { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = pred[] compare(a, b), direction=GE }
+COMBINERS = (
+    binary("add", "T", name="add")
+    + binary("multiply", "T", name="times")
+    + comparison("GE", "T", name="larger")
+    + """
 pair { a = T[] parameter(0)  i = T[] parameter(1)  b = T[] parameter(2)  j = T[] parameter(3)
   s = T[] add(a, b)  p = T[] multiply(i, j)  ROOT r = (T[], T[]) tuple(s, p) }
 """
+)
 PARAMETERS = (
     "x = T[6,40] parameter(0)",
     "y = T[40,9] parameter(1)",

@@ -13,7 +13,7 @@ from hloom.ir.window import WindowDimension
 from tests.cpu.window_draws import TYPES, any_window, sizes_text, text_of
 from tests.evaluation import parse
 from tests.native_runs import agree, draw
-from tests.reducers import ARGMAX, binary
+from tests.reducers import ARGMAX, binary, with_reducers
 
 
 def reduction(kind: str, opcode: str, sizes: list[int], window: list[WindowDimension], init: str = "") -> str:
@@ -76,13 +76,10 @@ def test_windows_over_nothing() -> None:
 
 
 def test_computations_of_another_float_type() -> None:
-    text = """HloModule m
-f { a = f32[] parameter(0)
- b = f32[] parameter(1)
- ROOT c = f32[] add(a, b) }
+    text = with_reducers("""HloModule m
 ENTRY e { x = bf16[5,40] parameter(0)
  i = bf16[] constant(0)
- ROOT r = bf16[5,39] reduce-window(x, i), window={size=1x2}, to_apply=f }"""
+ ROOT r = bf16[5,39] reduce-window(x, i), window={size=1x2}, to_apply=add }""")
     agree(text, draw(np.random.default_rng(0), "bf16[5,40]"))
 
 

@@ -25,14 +25,9 @@ from hloom.runtime import backend as backends
 from hloom.runtime.evaluator_backend import EvaluatedProgram, EvaluatorBackend
 from hloom.tools.cli import main
 from tests import agreement
+from tests.reducers import with_reducers
 
-SOFTMAX = """HloModule softmax
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+SOFTMAX = with_reducers("""HloModule softmax
 
 ENTRY e {
   x = f32[8,16] parameter(0)
@@ -44,7 +39,7 @@ ENTRY e {
   b = f32[8,16] broadcast(r), dimensions={0}
   ROOT v = f32[8,16] divide(e, b)
 }
-"""
+""")
 LOOP = """HloModule loop
 
 body {
@@ -168,16 +163,11 @@ def test_the_wrong_iteration_of_a_loop_is_named(wrong_backend: str) -> None:
 
 
 def test_devices_are_compared_one_by_one() -> None:
-    text = """HloModule m, replica_count=2
-add {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT s = s32[] add(a, b)
-}
+    text = with_reducers("""HloModule m, replica_count=2
 ENTRY e {
   p = s32[3] parameter(0)
-  ROOT r = s32[3] all-reduce(p), replica_groups={}, to_apply=add
-}"""
+  ROOT r = s32[3] all-reduce(p), replica_groups={}, to_apply=add_s32
+}""")
     module = HloModule.from_text(text)
     found = check(module, [[np.arange(3, dtype=np.int32)], [np.ones(3, np.int32)]])
     assert found.agrees
@@ -187,23 +177,18 @@ ENTRY e {
     assert caught.value.rule == "check.one-device"
 
 
-SHARDED = """HloModule layer, replica_count=2
-sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+SHARDED = with_reducers("""HloModule layer, replica_count=2
 ENTRY e {
   x = f32[4,32] parameter(0)
   w = f32[32,8] parameter(1)
   y = f32[4,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = f32[4,8] all-reduce(y), replica_groups={}, to_apply=sum
+  t = f32[4,8] all-reduce(y), replica_groups={}, to_apply=add
   h = f32[4,8] tanh(t)
   g = f32[8,8] all-gather(h), dimensions={0}, replica_groups={}
   three = f32[] constant(3)
   threes = f32[8,8] broadcast(three), dimensions={}
   ROOT r = f32[8,8] multiply(g, threes)
-}"""
+}""")
 
 
 def test_results_of_several_devices_have_bounds(wrong_backend: str) -> None:
@@ -224,15 +209,14 @@ def test_results_of_several_devices_have_bounds(wrong_backend: str) -> None:
 def test_results_of_collectives_in_two_steps_have_bounds() -> None:
     """A gathered number has the errors of its own computation, a sum of devices also those of the sum."""
     module = HloModule.from_text(
-        """HloModule m, replica_count=2
-        add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+        with_reducers("""HloModule m, replica_count=2
         ENTRY e { x = f32[4] parameter(0)
           y = f32[4] exponential(x)
           gathering = (f32[4], f32[8]) all-gather-start(y), dimensions={0}
           gathered = f32[8] all-gather-done(gathering)
           summing = f32[4] all-reduce-start(y), to_apply=add
           sum = f32[4] all-reduce-done(summing)
-          ROOT r = (f32[8], f32[4]) tuple(gathered, sum) }"""
+          ROOT r = (f32[8], f32[4]) tuple(gathered, sum) }""")
     )
     given = [random_arguments(module, seed) for seed in range(2)]
     wanted = run_on("evaluator", module, given)

@@ -12,23 +12,26 @@ from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import Bounded
 from hloom.errors import NoBound
 from tests.evaluation import parse
+from tests.reducers import binary
 
 INF = math.inf
-COMBINERS = """
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
-times { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] multiply(a, b) }
-most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
-least { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] minimum(a, b) }
-count { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] add(a, b) }
-counted { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] multiply(a, b) }
+COMBINERS = (
+    binary("add", name="add")
+    + binary("multiply", name="times")
+    + binary("maximum", name="most")
+    + binary("minimum", name="least")
+    + binary("add", "s32", name="count")
+    + binary("multiply", "s32", name="counted")
+    + binary("and", "pred", name="every")
+    + """
 apart {
   a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] parameter(2)  d = f32[] parameter(3)
   s = f32[] add(c, a)  m = f32[] maximum(b, d)  ROOT r = (f32[], f32[]) tuple(s, m)
 }
-every { a = pred[] parameter(0)  b = pred[] parameter(1)  ROOT r = pred[] and(a, b) }
 summed { a = f32[] parameter(0)  b = f32[2] broadcast(a), dimensions={}
   ROOT r = f32[] reduce(b, a), dimensions={0}, to_apply=add }
 """
+)
 
 
 def known(value: Any, error: Any, kind: str) -> Bounded:

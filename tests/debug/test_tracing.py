@@ -14,8 +14,9 @@ import hloom
 from hloom import HloError, HloModule
 from hloom.debug.tracing import first_event
 from hloom.tools.cli import main
+from tests.reducers import with_reducers
 
-LOOP = """HloModule loop
+LOOP = with_reducers("""HloModule loop
 
 body {
   s = (s32[], f32[2]) parameter(0)
@@ -37,12 +38,6 @@ condition {
   ROOT l = pred[] compare(i, five), direction=LT
 }
 
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
 ENTRY e {
   x = f32[2] parameter(0)
   zero = s32[] constant(0)
@@ -53,7 +48,7 @@ ENTRY e {
   nothing = f32[] constant(0)
   ROOT t = f32[] reduce(r, nothing), dimensions={0}, to_apply=add
 }
-"""
+""")
 
 
 def hloom_trace(*arguments: object) -> Result:

@@ -12,9 +12,10 @@ from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.shape import Shape
 from tests import agreement
 from tests.evaluation import parse
+from tests.reducers import with_reducers
 
-PROGRAM = """HloModule m, entry_computation_layout={(f32[2]{0}, s32[])->(f32[], c64[2]{0}, f32[2]{0})}
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+PROGRAM = with_reducers("""
+HloModule m, entry_computation_layout={(f32[2]{0}, s32[])->(f32[], c64[2]{0}, f32[2]{0})}
 ENTRY e {
   x = f32[2]{0} parameter(0)
   n = s32[] parameter(1)
@@ -26,7 +27,7 @@ ENTRY e {
   both = c64[2]{0} complex(x, called)
   ROOT r = (f32[], c64[2]{0}, f32[2]{0}) tuple(sum, both, called)
 }
-"""
+""")
 
 
 def doubled(element_type: ElementType) -> ElementType:

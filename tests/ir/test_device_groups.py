@@ -22,6 +22,7 @@ from hloom.ir.device_groups import (
     write_mesh,
 )
 from tests.evaluation import parse, refused
+from tests.reducers import with_reducers
 
 CODEC = ReplicaGroupsCodec()
 NOTATIONS: list[tuple[str, Groups]] = [
@@ -176,17 +177,12 @@ def test_group_modes(channel: int | None, global_ids: bool | None, mode: str) ->
     assert group_mode(channel, global_ids) == mode
 
 
-REDUCE = """HloModule m
-add {
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT s = f32[] add(x, y)
-}
+REDUCE = with_reducers("""HloModule m
 ENTRY e {
   p = f32[4] parameter(0)
   ROOT r = f32[4] all-reduce(p), channel_id=3, replica_groups=GROUPS, use_global_device_ids=true, to_apply=add
 }
-"""
+""")
 
 
 @pytest.mark.parametrize("notation", [text for text, _ in NOTATIONS])

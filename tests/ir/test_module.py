@@ -20,24 +20,19 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
 from tests.evaluation import parse
+from tests.reducers import with_reducers
 
-TEXT = """HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
-
-larger {
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT most = f32[] maximum(x, y)
-}
+TEXT = with_reducers("""HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
 
 ENTRY main {
   p = f32[4]{0} parameter(0), metadata={op_name="input"}, sharding={devices=[2]<=[2]}
   lowest = f32[] constant(-inf)
   a = f32[4]{0} abs(p), backend_config={"fast":true}, frontend_attributes={note="kept"}
   twice = f32[4]{0} add(a, a), control-predecessors={lowest}
-  top = f32[] reduce(twice, lowest), dimensions={0}, to_apply=larger
+  top = f32[] reduce(twice, lowest), dimensions={0}, to_apply=maximum
   ROOT t = (f32[4]{0}, f32[]) tuple(twice, top)
 }
-"""
+""")
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from hloom import HloModule
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.reduction import Reduce
 from hloom.shape.shape import Shape
+from tests.reducers import with_reducers
 
-MODULE = """HloModule m
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+MODULE = with_reducers("""HloModule m
 ENTRY e {
   x = f32[4,8] parameter(0)
   zero = f32[] constant(0)
   ROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=add, metadata={op_name="sum"}
 }
-"""
+""")
 
 
 def test_instructions_are_a_sequence() -> None:

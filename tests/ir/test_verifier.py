@@ -13,14 +13,9 @@ from hloom.ir.module import Alias
 from hloom.ir.operation import REGISTRY, ProgramShape
 from hloom.shape.shape import Shape
 from tests.evaluation import parse, refused
+from tests.reducers import with_reducers
 
-TEXT = """HloModule m
-
-add {
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT sum = f32[] add(x, y)
-}
+TEXT = with_reducers("""HloModule m
 
 ENTRY e {
   p = f32[4]{0} parameter(0)
@@ -30,7 +25,7 @@ ENTRY e {
   c = f32[] call(q, q), to_apply=add
   ROOT t = (f32[4]{0}, f32[]) tuple(b, c)
 }
-"""
+""")
 
 
 class Program:

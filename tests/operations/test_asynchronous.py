@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.devices import ADD, executable, lists, on_devices, program
+from tests.devices import executable, lists, on_devices, program
 from tests.evaluation import evaluate, refused
+from tests.reducers import ADD
 
 COMPUTATIONS = """
 double { x = f32[2] parameter(0)

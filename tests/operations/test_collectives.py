@@ -6,8 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.devices import ADD, executable, fails, lists, on_devices, program
+from tests.devices import executable, fails, lists, on_devices, program
 from tests.evaluation import evaluate, refused
+from tests.reducers import ADD, binary
 
 
 def reducing(body: str) -> str:
@@ -212,13 +213,7 @@ def test_ids() -> None:
 
 P = "p = f32[4] parameter(0)\n"
 NEGATE = "negate {\n x = f32[] parameter(0)\n ROOT n = f32[] negate(x)\n}\n"
-INTEGER = """
-add_integers {
-  x = s32[] parameter(0)
-  y = s32[] parameter(1)
-  ROOT sum = s32[] add(x, y)
-}
-"""
+INTEGER = binary("add", "s32", name="add_integers")
 
 
 @pytest.mark.parametrize(

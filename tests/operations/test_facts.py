@@ -16,6 +16,7 @@ from hloom.ir.operation import REGISTRY
 from hloom.ir.sharding_rule import Factor
 from hloom.shape.element_type import S32
 from hloom.tools.pages.op_example import example_of
+from tests.reducers import with_reducers
 from tests.sharding.test_operations import PROGRAMS, SHARDINGS, module_of
 
 FILE = Path(__file__).with_name("facts.txt")
@@ -23,8 +24,7 @@ RANGES = ((-7, 5), (2, 3), (0, 40))
 """The least and the greatest number of each operand."""
 
 
-MORE = """HloModule more
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+MORE = with_reducers("""HloModule more
 affine { a = f32[] parameter(0)  b = f32[] parameter(1)  p = f32[] multiply(a, b)  ROOT s = f32[] add(p, b) }
 order {
   a = f32[] parameter(0)  b = f32[] parameter(1)  i = s32[] parameter(2)  j = s32[] parameter(3)
@@ -52,7 +52,7 @@ ENTRY e {
   batches = f32[1,7,7,6] convolution(base, kernel2), window={size=3x3}, dim_labels=b01f_01io->b01f,
     batch_group_count=2
   ROOT t = () tuple()
-}"""
+}""")
 
 
 def programs() -> Iterator[HloModule]:

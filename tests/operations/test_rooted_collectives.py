@@ -9,8 +9,8 @@ import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from tests.agreement import equal
+from tests.reducers import ADD
 
-ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 BACKENDS = ("evaluator", "cpu")
 
 

@@ -12,6 +12,7 @@ from hloom.operations.gather_scatter import Scatter
 from hloom.shape.element_type import ElementType
 from tests import agreement, oracle
 from tests.evaluation import evaluate, parse, refused
+from tests.reducers import binary
 
 ROWS = (
     "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
@@ -317,19 +318,12 @@ def test_the_second_opinion() -> None:
 
 # What is refused.
 
-COMPUTATIONS = """
-combine {
- x0 = f32[] parameter(0)
- y0 = f32[] parameter(1)
- ROOT z0 = f32[] add(x0, y0)
-}
+COMPUTATIONS = (
+    binary("add", name="combine")
+    + binary("add", "s32", name="integers")
+    + """
 one {
  ROOT x1 = f32[] parameter(0)
-}
-integers {
- x2 = s32[] parameter(0)
- y2 = s32[] parameter(1)
- ROOT z2 = s32[] add(x2, y2)
 }
 mixed {
  x3 = f32[] parameter(0)
@@ -359,6 +353,7 @@ ENTRY e {
  w = f32[50,9,30,48] parameter(9)
  tall = f32[10,9,51,48] parameter(10)
 """
+)
 SCATTER = (
     " ROOT r = scatter(o, i, u), update_window_dims={2,3}, inserted_window_dims={0}, "
     "scatter_dims_to_operand_dims={0,1}, index_vector_dim=2, to_apply=combine\n}"

@@ -8,6 +8,7 @@ from hloom.ir.operation import REGISTRY
 from hloom.shape.element_type import ElementType
 from tests.evaluation import refused
 from tests.one_operation import refusal
+from tests.reducers import binary
 from tests.rule_names import UNREACHABLE, rules
 
 ATTRIBUTES = {
@@ -81,7 +82,7 @@ def test_operands_have_the_same_dimensions(opcode: str) -> None:
     assert rule(opcode, shapes) == f"{opcode}.same-dimensions"
 
 
-COMPUTATION = "f { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
+COMPUTATION = binary("add", name="f")
 
 
 @pytest.mark.parametrize(

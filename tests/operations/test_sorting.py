@@ -11,6 +11,7 @@ import pytest
 from hloom.shape.element_type import ElementType
 from tests import agreement, oracle
 from tests.evaluation import evaluate, refused
+from tests.reducers import binary, comparison
 
 INF, NAN = np.inf, np.nan
 
@@ -242,22 +243,11 @@ def test_none_of_them() -> None:
 
 # What is refused.
 
-BEFORE = """
-before {
- a1 = f32[] parameter(0)
- b1 = f32[] parameter(1)
- ROOT c1 = pred[] compare(a1, b1), direction=LT
-}
-sum {
- a2 = f32[] parameter(0)
- b2 = f32[] parameter(1)
- ROOT c2 = f32[] add(a2, b2)
-}
-integers {
- a3 = s32[] parameter(0)
- b3 = s32[] parameter(1)
- ROOT c3 = pred[] compare(a3, b3), direction=LT
-}
+BEFORE = (
+    comparison("LT", name="before")
+    + binary("add", name="sum")
+    + comparison("LT", "s32", name="integers")
+    + """
 ENTRY e {
  a = f32[3,4] parameter(0)
  b = f32[4,3] parameter(1)
@@ -265,6 +255,7 @@ ENTRY e {
  s = f32[] parameter(3)
  z = c64[3] parameter(4)
  ROOT r = """
+)
 
 
 @pytest.mark.parametrize(

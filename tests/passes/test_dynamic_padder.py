@@ -15,15 +15,13 @@ from hloom.passes.expand.dynamic_padder import static_module
 from hloom.shape.shape import Shape
 from tests import agreement
 from tests.evaluation import parse
+from tests.reducers import ADD, binary, comparison
 
-ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
-MAXIMUM = "top { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] maximum(a, b) }\n"
-COMPARE = (
-    "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT }\n"
-)
+MAXIMUM = binary("maximum", name="top")
+COMPARE = comparison("LT", name="less")
 
 
-REST = "rest { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] subtract(a, b) }\n"
+REST = binary("subtract", name="rest")
 TWO = (
     "less_of_two { a = f32[] parameter(0)\n b = f32[] parameter(1)\n c = s32[] parameter(2)\n"
     " d = s32[] parameter(3)\n ROOT e = pred[] compare(a, b), direction=LT }\n"

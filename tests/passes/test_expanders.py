@@ -24,6 +24,7 @@ from hloom.passes.pipeline import Pass
 from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import arguments
+from tests.reducers import with_reducers
 
 
 def expanded(expander: Pass, text: str, gone: str = "") -> Any:
@@ -124,11 +125,10 @@ def test_computations_in_two_steps() -> None:
 )
 def test_fields_of_collectives_in_custom_calls_are_checked(config: str) -> None:
     module = parse(
-        """HloModule m
-        add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+        with_reducers("""HloModule m
         ENTRY e { x = f32[4] parameter(0)
           s = f32[4] custom-call(x), custom_call_target="all-reduce-start", called_computations={add}
-          ROOT r = f32[4] custom-call(s), custom_call_target="all-reduce-done" }"""
+          ROOT r = f32[4] custom-call(s), custom_call_target="all-reduce-done" }""")
     )
     start = module.entry.root.operands[0]
     start.frontend_attributes = {"async_collective_config": config}

@@ -16,7 +16,7 @@ from hloom.passes.fusion.spans import Spans
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from tests.evaluation import parse
 from tests.pass_checks import after
-from tests.reducers import binary
+from tests.reducers import binary, with_reducers
 
 SHARED_CONSTANT = """
 HloModule shared_constant
@@ -75,18 +75,15 @@ def fused(text: str, products: bool = False) -> tuple[list[HloInstruction], list
     return module.entry.instructions, inside
 
 
-CROSS_ENTROPY = """
+CROSS_ENTROPY = with_reducers("""
 HloModule cross_entropy
-
-max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
 
 ENTRY main {
   x = f32[32,100] parameter(0)
   label = s32[32,1] parameter(1)
   least = f32[] constant(-inf)
   zero = f32[] constant(0)
-  top = f32[32] reduce(x, least), dimensions={1}, to_apply=max
+  top = f32[32] reduce(x, least), dimensions={1}, to_apply=maximum
   tops = f32[32,100] broadcast(top), dimensions={0}
   shifted = f32[32,100] subtract(x, tops)
   e = f32[32,100] exponential(shifted)
@@ -98,7 +95,7 @@ ENTRY main {
     operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}, index_vector_dim=1,
     slice_sizes={1,1}
 }
-"""
+""")
 
 
 def test_what_reads_little_of_an_array_makes_what_it_reads() -> None:

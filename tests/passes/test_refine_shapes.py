@@ -16,11 +16,8 @@ from hloom.passes.expand.refine_shapes import refined_module
 from hloom.shape.shape import Shape
 from tests import agreement
 from tests.evaluation import parse
+from tests.reducers import ADD, LESS
 
-ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
-LESS = (
-    "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT }\n"
-)
 X = "x = f32[?,4] parameter(0)\n"
 
 

@@ -15,6 +15,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.plan.iteration import accesses_of, planned_space, read_where_written, result_shapes, unmerged_space
 from hloom.plan.kernel import kernel_parts
 from tests.evaluation import parse
+from tests.reducers import ADD
 
 PROGRAMS = {
     "elementwise": "x = f32[6,8] parameter(0)  y = f32[6,8] parameter(1)  ROOT r = f32[6,8] add(x, y)",
@@ -81,10 +82,7 @@ PROGRAMS = {
 
 def program(text: str) -> HloInstruction:
     entry = "\n  ".join(text.split("  "))
-    return parse(
-        "HloModule m\nadd { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }\n"
-        f"ENTRY e {{\n  {entry}\n}}"
-    ).entry.root
+    return parse(f"HloModule m\n{ADD}ENTRY e {{\n  {entry}\n}}").entry.root
 
 
 def closure(root: HloInstruction) -> tuple[list[HloInstruction], list[HloInstruction]]:

@@ -15,8 +15,7 @@ from hloom.ir.module import HloModule
 from hloom.plan.kernel import KernelKind, KernelPlan, plan_kernel, plan_program, plan_report
 from hloom.plan.registry import Kernels
 from tests.evaluation import parse
-
-ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
+from tests.reducers import ADD
 
 
 def plan_of_root(body: str, *, optimize: bool = False) -> KernelPlan:

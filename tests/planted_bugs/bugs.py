@@ -14,6 +14,7 @@ from hloom.passes.expand import call_inliner
 from hloom.passes.loops import while_loop_simplifier
 from hloom.passes.simplify import conditional_simplifier, constant_folding
 from tests.planted_bugs.planting import Plant, function, lowering, rule
+from tests.reducers import binary
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,7 @@ ARCTANGENTS = (
     )
     .replace("tuple(next, u)", "tuple(next, u, w)")
 )
-SUM = """sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = f32[] add(a, b)
-}
-"""
+SUM = binary("add", name="sum")
 
 
 BUGS: dict[str, Bug] = {

@@ -12,8 +12,9 @@ from hloom import HloModule
 from hloom.proto.schema.hlo_pb2 import HloModuleProto
 from hloom.proto.writer import module_message
 from tests import oracle
+from tests.reducers import with_reducers
 
-SCHEDULED = """HloModule scheduled, is_scheduled=true
+SCHEDULED = with_reducers("""HloModule scheduled, is_scheduled=true
 
 fused {
   a = f32[4] parameter(0)
@@ -21,21 +22,15 @@ fused {
   ROOT c = f32[4] exponential(b)
 }
 
-sum {
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT s = f32[] add(x, y)
-}
-
 ENTRY main {
   p = f32[4] parameter(0)
   zero = f32[] constant(0)
   f = f32[4] fusion(p), kind=kLoop, calls=fused
   n = f32[4] negate(p)
-  r = f32[] reduce(f, zero), dimensions={0}, to_apply=sum
+  r = f32[] reduce(f, zero), dimensions={0}, to_apply=add
   ROOT t = (f32[], f32[4]) tuple(r, n)
 }
-"""
+""")
 
 
 def renumbered(*, scheduled: tuple[str, ...]) -> HloModuleProto:

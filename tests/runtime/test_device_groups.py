@@ -6,13 +6,9 @@ import pytest
 
 import hloom
 from hloom import HloError, HloModule
+from tests.reducers import with_reducers
 
 PROGRAM = """HloModule m
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
 ENTRY e {{
   x = f32[4] parameter(0)
   ROOT r = f32[4] {0}
@@ -20,7 +16,7 @@ ENTRY e {{
 
 
 def module(collective: str) -> HloModule:
-    return HloModule.from_text(PROGRAM.format(collective))
+    return HloModule.from_text(with_reducers(PROGRAM.format(collective)))
 
 
 def reduce_in(groups: str, attributes: str = "") -> HloModule:

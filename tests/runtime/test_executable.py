@@ -23,8 +23,9 @@ from hloom.runtime.backend import (
     register_backend,
     unregister_backend,
 )
-from tests.devices import ADD, executable, lists, program
+from tests.devices import executable, lists, program
 from tests.evaluation import parse
+from tests.reducers import ADD
 
 DOUBLE = program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)")
 

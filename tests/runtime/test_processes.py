@@ -19,7 +19,7 @@ from hloom.runtime import mpi
 from hloom.runtime.custom_call import unregister_custom_call
 from hloom.runtime.executable import Executable
 from tests import agreement
-from tests.devices import ADD
+from tests.reducers import ADD
 from tests.runtime.threads_transport import Group, ThreadsTransport, in_processes
 
 PROGRAM = (Path(__file__).parent / "collectives.hlo").read_text()

@@ -14,12 +14,10 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding import partitioned_program
 from hloom.tools.cli import main
+from tests.reducers import with_reducers
 from tests.sharding.runs import tile_of
 
-SUMMED = """HloModule m, num_partitions=2
-  sum { a = f32[] parameter(0)
-    b = f32[] parameter(1)
-    ROOT c = f32[] add(a, b) }
+SUMMED = with_reducers("""HloModule m, num_partitions=2
   body { p = (s32[], f32[64]) parameter(0)
     n = s32[] get-tuple-element(p), index=0
     one = s32[] constant(1)
@@ -40,8 +38,8 @@ SUMMED = """HloModule m, num_partitions=2
     l = (s32[], f32[64]) while(t), condition=condition, body=body
     y = f32[64] get-tuple-element(l), index=1
     ROOT s = f32[64] all-reduce(y), channel_id=1, replica_groups={{0,1}},
-      use_global_device_ids=true, to_apply=sum }
-"""
+      use_global_device_ids=true, to_apply=add }
+""")
 """Partition 0 goes to the sum at once, partition 1 after 300,000 iterations."""
 
 SHARDED = """HloModule m

@@ -17,18 +17,13 @@ from hloom.runtime.connections import Connections
 from hloom.runtime.message_codec import decode, encode
 from hloom.runtime.sockets import SocketTransport
 from hloom.shape.element_type import ElementType
+from tests.reducers import with_reducers
 
 SECRET = b"s" * 32
 SECONDS = 600.0
 Connect = Callable[..., list[Any]]
-PROGRAM = """
+PROGRAM = with_reducers("""
 HloModule m, num_partitions=4
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT sum = f32[] add(a, b)
-}
 
 ENTRY e {
   x = f32[SIZE] parameter(0)
@@ -36,7 +31,7 @@ ENTRY e {
     to_apply=add
   ROOT next = f32[SIZE] collective-permute(sum), channel_id=2, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
 }
-"""
+""")
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:

@@ -15,12 +15,10 @@ from hloom.runtime.backend import CompileOptions, register_backend, unregister_b
 from hloom.shape.shape import Shape
 from tests import agreement
 from tests.evaluation import parse
+from tests.reducers import ADD, binary
 from tests.scalar_backend.backend import ScalarBackend
 
-HEAD = """HloModule toy
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
-largest { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT s = s32[] maximum(a, b) }
-"""
+HEAD = "HloModule toy\n" + ADD + binary("maximum", "s32", name="largest")
 PROGRAMS = {
     "elementwise": (
         "x = f32[6,8] parameter(0)  y = f32[6,8] parameter(1)  s = f32[6,8] add(x, y)  "

@@ -15,6 +15,7 @@ from hloom.operations.custom_call import TARGETS
 from hloom.sharding.partitioning.custom_calls import adopt, rule_of
 from hloom.sharding.reporting.traffic import bytes_sent
 from tests import agreement
+from tests.reducers import with_reducers
 from tests.sharding.runs import run_partitioned
 
 CALL = """
@@ -26,16 +27,15 @@ ENTRY e {
       frontend_attributes={xla.sdy.sharding_rule="RULE"}
 }
 """
-PIECE = """
+PIECE = with_reducers("""
 HloModule piece
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
 double { v = f32[] parameter(0)  ROOT w = f32[] add(v, v) }
 ENTRY e {
   x = f32[] parameter(0)
   y = f32[] call(x), to_apply=double
   ROOT r = f32[] all-reduce(y), channel_id=1, replica_groups={}, to_apply=add
 }
-"""
+""")
 
 
 def call_with(rule: str) -> HloInstruction:

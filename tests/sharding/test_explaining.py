@@ -13,6 +13,7 @@ from hloom.sharding.reporting.explanations import Why
 from hloom.sharding.reporting.report import Report
 from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
+from tests.reducers import ADD, with_reducers
 
 MESH = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>}}
 """
@@ -98,10 +99,7 @@ def test_the_result_of_the_program() -> None:
     assert why.reason == "the program states [-] for its result; it is computed as [data]"
 
 
-LOOP = """
-  sum { a = f32[] parameter(0)
-    b = f32[] parameter(1)
-    ROOT c = f32[] add(a, b) }
+LOOP = with_reducers("""
   less { p = (s32[], f32[8]) parameter(0)
     n = s32[] get-tuple-element(p), index=0
     k = s32[] constant(5)
@@ -113,13 +111,13 @@ LOOP = """
     x = f32[8] get-tuple-element(p), index=1
     xs = f32[8,2] broadcast(x), dimensions={0}
     f = f32[] constant(0)
-    y = f32[8] reduce(xs, f), dimensions={1}, to_apply=sum, ANNOTATION
+    y = f32[8] reduce(xs, f), dimensions={1}, to_apply=add, ANNOTATION
     ROOT t = (s32[], f32[8]) tuple(m, y) }
   ENTRY e { x = f32[8] parameter(0), INITIAL
     zero = s32[] constant(0)
     t = (s32[], f32[8]) tuple(zero, x)
     ROOT l = (s32[], f32[8]) while(t), condition=less, body=body }
-"""
+""")
 
 
 CUT_INSIDE = LOOP.replace("ANNOTATION", tiled("data")).replace("INITIAL", tiled(""))
@@ -132,19 +130,19 @@ def test_a_loop_carries_arrays_in_one_tiling() -> None:
 
 
 def test_branches_give_their_results_in_one_tiling() -> None:
-    why = only(f"""sum {{ a = f32[] parameter(0)
-        b = f32[] parameter(1)
-        ROOT s = f32[] add(a, b) }}
-      one {{ x = f32[8] parameter(0)
+    why = only(
+        ADD
+        + f"""one {{ x = f32[8] parameter(0)
         ROOT y = f32[8] exponential(x), {tiled("data")} }}
       other {{ x = f32[8] parameter(0)
         xs = f32[8,2] broadcast(x), dimensions={{0}}
         f = f32[] constant(0)
-        ROOT y = f32[8] reduce(xs, f), dimensions={{1}}, to_apply=sum, {tiled("model")} }}
+        ROOT y = f32[8] reduce(xs, f), dimensions={{1}}, to_apply=add, {tiled("model")} }}
       ENTRY e {{ p = pred[] parameter(0)
         x = f32[8] parameter(1)
         q = f32[8] parameter(2)
-        ROOT c = f32[8] conditional(p, x, q), true_computation=one, false_computation=other }}""")
+        ROOT c = f32[8] conditional(p, x, q), true_computation=one, false_computation=other }}"""
+    )
     assert (why.kind, why.instruction) == ("branches", "c")
     assert why.reason == "a conditional gives [data], one of its branches [model]; its selector is replicated"
 
@@ -164,15 +162,14 @@ def test_a_call_on_one_device_and_a_collective_of_the_program() -> None:
       ROOT c = f32[8] custom-call(x), custom_call_target="f", sharding={{maximal device=1}} }}""")
     assert {row.why.kind for row in found.collectives} == {"device"}
     (row,) = report(
-        HloModule.from_text("""HloModule m, num_partitions=2
-      add { a = f32[] parameter(0)
-        b = f32[] parameter(1)
-        ROOT c = f32[] add(a, b) }
+        HloModule.from_text(
+            with_reducers("""HloModule m, num_partitions=2
       ENTRY e { x = f32[8] parameter(0)
         tile = f32[8] custom-call(x), custom_call_target="SPMDFullToShardShape"
         s = f32[8] all-reduce(tile), channel_id=1, replica_groups={{0,1}},
           use_global_device_ids=true, to_apply=add
         ROOT w = f32[8] custom-call(s), custom_call_target="SPMDShardToFullShape" }""")
+        )
     ).collectives
     assert row.why == Why("program", reason="the program itself states it")
 

@@ -11,6 +11,7 @@ from hloom.sharding.reading.preparation import prepared
 from hloom.sharding.reporting.traffic import bytes_sent
 from hloom.sharding.tiling.ranges import Halo
 from tests import agreement
+from tests.reducers import ADD
 from tests.sharding.runs import run_partitioned
 
 TILES = "{devices=[4]<=[4]}"
@@ -40,14 +41,13 @@ def test_elements_beyond_the_result_are_not_sent() -> None:
         (32, "f32[2] slice(x), slice={[20:22]}", 2),
         # Ranges of 7 dilated elements, of which every third is one of x, begin at three phases.
         (8, "f32[28] pad(x, zero), padding=4_2_2", 1),
-        (8, "f32[28] reduce-window(x, zero), window={size=3 pad=4_4 lhs_dilate=3}, to_apply=sum", 1),
+        (8, "f32[28] reduce-window(x, zero), window={size=3 pad=4_4 lhs_dilate=3}, to_apply=add", 1),
     ],
 )
 def test_results_of_halos_are_those_of_one_device(extent: int, body: str, elements: int) -> None:
     shape, rest = body.split(" ", 1)
     module = HloModule.from_text(f"""HloModule m
-    sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
-    ENTRY e {{
+{ADD}    ENTRY e {{
       x = f32[{extent}] parameter(0), sharding={TILES}
       zero = f32[] constant(7)
       ROOT r = {shape} {rest}, sharding={TILES} }}""")

@@ -10,6 +10,7 @@ from hloom.ir.module import HloModule
 from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reporting.traffic import bytes_sent
 from tests import agreement
+from tests.reducers import with_reducers
 from tests.sharding.runs import run_partitioned
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -107,9 +108,9 @@ def test_the_minor_cut_of_a_dimension_becomes_the_major_one() -> None:
 
 def test_sums_inside_of_a_region_are_over_its_tiles() -> None:
     """Each place of y adds its 4 rows, of which each place of x has 2."""
-    module = HloModule.from_text("""
+    module = HloModule.from_text(
+        with_reducers("""
       HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}
-      sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
       ENTRY e {
         x = f32[8,8] parameter(0), frontend_attributes={
           xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"y\\", \\"x\\"}, {}]>"}
@@ -118,12 +119,13 @@ def test_sums_inside_of_a_region_are_over_its_tiles() -> None:
             xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"y\\"}, {?}]>]>",
             xla.sdy.manual_axes="#sdy<manual_axes{\\"y\\"}>"}
         zero = f32[] constant(0)
-        s = f32[8] reduce(t, zero), dimensions={0}, to_apply=sum
+        s = f32[8] reduce(t, zero), dimensions={0}, to_apply=add
         ROOT r = f32[16] custom-call(s), custom_call_target="xla.sdy.LocalToGlobalShape",
           custom_call_has_side_effect=true, frontend_attributes={
             xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"y\\"}]>]>",
             xla.sdy.manual_axes="#sdy<manual_axes{\\"y\\"}>"}
       }""")
+    )
     _, (found,) = run_partitioned(module, 4, [X])
     agreement.equal(found, np.concatenate([X[:4].sum(0), X[4:].sum(0)]))
 

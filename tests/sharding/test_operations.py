@@ -10,14 +10,15 @@ import pytest
 
 from hloom.ir.module import HloModule
 from tests import agreement
+from tests.reducers import binary, comparison
 from tests.sharding.runs import run_partitioned
 
-REDUCERS = """
-sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
-largest { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
-less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
-at_least { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GE }
-"""
+REDUCERS = (
+    binary("add", name="sum")
+    + binary("maximum", name="largest")
+    + comparison("LT", name="less")
+    + comparison("GE", name="at_least")
+)
 
 PROGRAMS = {
     "slice": "ROOT r = f32[4,3] slice(x), slice={[3:7], [1:6:2]} SHARDED",

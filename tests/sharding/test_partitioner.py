@@ -14,6 +14,7 @@ from hloom.sharding.partitioning.partitioner import partitioned_program
 from hloom.sharding.reading.meshes import mesh_of
 from hloom.sharding.tiling.tiling import Tiling
 from tests import agreement
+from tests.reducers import binary
 from tests.sharding.runs import leaves_of, run_partitioned
 
 ROWS = "{devices=[4,1]<=[4]}"
@@ -24,8 +25,8 @@ TURNED = "{devices=[2,2]<=[2,2]T(1,0)}"
 UNREDUCED = ("{unreduced}", "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}")
 SHARDINGS = (ROWS, COLUMNS, BLOCKS, HALVES, TURNED, "{replicated}")
 
-SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
-LARGEST = "largest { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }"
+SUM = binary("add", name="sum")
+LARGEST = binary("maximum", name="largest")
 
 PROGRAMS = {
     "elementwise": "ROOT r = f32[8,8] multiply(x, y)",

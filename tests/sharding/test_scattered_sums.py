@@ -7,14 +7,11 @@ import numpy as np
 from hloom.ir.module import HloModule
 from hloom.sharding import report
 from tests import agreement
+from tests.reducers import with_reducers
 from tests.sharding.runs import run_partitioned
 
 ROWS = r'frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"data\"}, {}]>"}'
-PROGRAM = (
-    """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=4]>}}
-add { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
+PROGRAM = with_reducers("""HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=4]>}}
 ENTRY e {
   x = f32[4096,64] parameter(0), ROWS
   y = f32[4096,8] parameter(1), ROWS
@@ -26,8 +23,7 @@ ENTRY e {
   g = f32[64,8] scatter(zeros, n, z), update_window_dims={1}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
   s = f32[64,8] add(d, g)
-  ROOT r = """
-).replace("ROWS", ROWS)
+  ROOT r = """).replace("ROWS", ROWS)
 """A table's gradient: a product over the batch, and a scatter of rows that is cheaper cut along columns."""
 
 

@@ -13,6 +13,7 @@ from hloom.ir.module import HloModule
 from hloom.sharding import report
 from hloom.sharding.reporting.report import Report
 from hloom.tools.cli import main
+from tests.reducers import with_reducers
 
 MESH = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=4]>}}
 """
@@ -85,10 +86,7 @@ def test_memory_counts_more_where_it_lacks() -> None:
     assert [s for s in crowded.suggestions if s.saved_bytes < 0 < s.saved_memory]
 
 
-REGION = """HloModule m, num_partitions=2
-  add { a = f32[] parameter(0)
-    b = f32[] parameter(1)
-    ROOT c = f32[] add(a, b) }
+REGION = with_reducers("""HloModule m, num_partitions=2
   ENTRY e { x = f32[8,4] parameter(0)
     tile = f32[8,4] custom-call(x), custom_call_target="SPMDFullToShardShape"
     s = f32[8,4] all-reduce(tile), channel_id=1, replica_groups={{0,1}},
@@ -99,7 +97,7 @@ REGION = """HloModule m, num_partitions=2
     start = s32[] multiply(n, four)
     zero = s32[] constant(0)
     part = f32[4,4] dynamic-slice(s, START, zero), dynamic_slice_sizes={4,4}
-    ROOT w = f32[4,4] custom-call(part), custom_call_target="SPMDShardToFullShape" }"""
+    ROOT w = f32[4,4] custom-call(part), custom_call_target="SPMDShardToFullShape" }""")
 
 
 def test_sums_of_which_devices_take_a_part() -> None:

@@ -9,6 +9,7 @@ import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from tests import agreement
+from tests.reducers import ADD
 from tests.sharding.runs import run_partitioned
 
 MESH = 'HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}\n'
@@ -167,12 +168,10 @@ def test_open_dimensions_are_cut_further() -> None:
 
 
 def test_sums_without_elements_are_not_scattered() -> None:
-    text = f"""sum {{ a = f32[] parameter(0)
-        b = f32[] parameter(1)
-        ROOT c = f32[] add(a, b) }}
+    text = f"""{ADD}
       ENTRY e {{ x = f32[8,8] parameter(0), {cut("", "x")}
         y = f32[8,8] parameter(1)
         z = f32[0,8] slice(x), slice={{[0:0], [0:8]}}, {cut("", "x")}
         zero = f32[] constant(0)
-        ROOT r = f32[0] reduce(z, zero), dimensions={{1}}, to_apply=sum, {cut("x")} }}"""
+        ROOT r = f32[0] reduce(z, zero), dimensions={{1}}, to_apply=add, {cut("x")} }}"""
     assert opcodes_of(text) in ([], ["all-reduce"])

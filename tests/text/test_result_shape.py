@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hloom.ir.module import HloModule
+from tests.reducers import ADD, comparison
 
-SCALAR = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b)\n}\n"
-SELECT = SCALAR.replace("add {", "ge {").replace("f32[] add(a, b)", "pred[] compare(a, b), direction=GE")
+SELECT = comparison("GE", name="ge")
 BODIES = {
     "clamp": "l = f32[] parameter(0)\n x = f32[2,3]{0,1} parameter(1)\n ROOT r = clamp(l, x, l)",
     "cholesky": "x = f32[3,3]{0,1} parameter(0)\n ROOT r = cholesky(x), lower=true",
@@ -37,7 +37,7 @@ BODIES = {
 
 @pytest.mark.parametrize("opcode", BODIES)
 def test_operations_that_keep_the_layout_of_an_operand(opcode: str) -> None:
-    module = HloModule.from_text(f"HloModule m\n{SCALAR}{SELECT}ENTRY e {{\n {BODIES[opcode]}\n}}")
+    module = HloModule.from_text(f"HloModule m\n{ADD}{SELECT}ENTRY e {{\n {BODIES[opcode]}\n}}")
     shape = module.entry.root.shape
     if shape.is_tuple:
         shape = shape.tuple_shapes[0]
@@ -50,5 +50,5 @@ def test_layouts_as_xla_infers_them(opcode: str) -> None:
     pytest.importorskip("jax")
     from jaxlib import _hlo
 
-    text = f"HloModule m\n{SCALAR}{SELECT}ENTRY e {{\n {BODIES[opcode]}\n}}"
+    text = f"HloModule m\n{ADD}{SELECT}ENTRY e {{\n {BODIES[opcode]}\n}}"
     assert HloModule.from_text(text).to_text().strip() == _hlo.hlo_module_from_text(text).to_string().strip()

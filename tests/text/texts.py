@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-ADD: Final = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
+from tests.reducers import ADD
 
 LOOP: Final = """HloModule loop, is_scheduled=true
 

@@ -17,6 +17,7 @@ from hloom import HloModule, Literal, Snapshot, save, save_snapshot
 from hloom.tools.cli import main
 from tests import agreement
 from tests.raised_rules import printed
+from tests.reducers import with_reducers
 
 PROGRAM = """HloModule scaled
 
@@ -31,19 +32,13 @@ ENTRY e {
 }
 """
 
-SUM = """HloModule m
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+SUM = with_reducers("""HloModule m
 
 ENTRY e {
   p = f32[] parameter(0)
   ROOT r = f32[] all-reduce(p), replica_groups={}, to_apply=add
 }
-"""
+""")
 
 
 def hloom(*arguments: object) -> Result:

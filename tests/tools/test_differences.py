@@ -5,8 +5,8 @@ from __future__ import annotations
 from hloom import HloModule
 from hloom.tools.reports.diff_text import diff_text
 from hloom.tools.reports.differences import differences
+from tests.reducers import ADD
 
-ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
 PROGRAM = f"""HloModule m
 
 {ADD}

@@ -22,6 +22,7 @@ from hloom.tools.pictures.graph_scene import scene_around, scene_of
 from hloom.tools.pictures.graph_svg import to_html, to_svg
 from hloom.tools.pictures.marks import Line, Rectangle, TextMark
 from tests import agreement
+from tests.reducers import with_reducers
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]
@@ -106,13 +107,7 @@ def test_boxes_do_not_overlap(name: str) -> None:
             assert a is b or apart
 
 
-PROGRAM = """HloModule m
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
+PROGRAM = with_reducers("""HloModule m
 
 ENTRY e {
   p = f32[4] parameter(0)
@@ -123,7 +118,7 @@ ENTRY e {
   u = f32[4] add(t, k)
   ROOT r = f32[] reduce(u, z), dimensions={0}, to_apply=add
 }
-"""
+""")
 
 
 def test_small_things_stand_where_they_are_used() -> None:

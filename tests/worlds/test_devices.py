@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from hloom.errors import DeadlockError, HloError
-from tests.devices import ADD, executable, fails, lists, on_devices, program
+from tests.devices import executable, fails, lists, on_devices, program
+from tests.reducers import ADD, binary
 
 
 def test_a_collective_that_only_one_program_reaches() -> None:
@@ -86,10 +87,9 @@ def test_devices_that_wait_for_each_other_in_a_ring() -> None:
     ]
 
 
-LOOP = """
-larger { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT r = s32[] maximum(a, b) }
+LOOP = (
+    binary("maximum", "s32", name="larger")
+    + """
 body { i = s32[] parameter(0)
   meeting = s32[] all-reduce(i), to_apply=larger
   one = s32[] constant(1)
@@ -101,6 +101,7 @@ condition { i = s32[] parameter(0)
   last = s32[] add(n, limit)
   ROOT more = pred[] compare(i, last), direction=LT }
 """
+)
 
 
 def test_a_loop_that_one_replica_runs_more_often_than_the_other() -> None:
