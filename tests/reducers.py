@@ -13,18 +13,20 @@ from tests.evaluation import evaluate, refused
 
 
 def binary(opcode: str, element_type: str = "f32", name: str = "f") -> str:
-    """Return ``f(x, y) = opcode(x, y)``."""
+    """Return ``f(x, y) = opcode(x, y)``; its names begin with its own, so that they do not meet others."""
+    lhs, rhs = f"{name}.lhs", f"{name}.rhs"
     return (
-        f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
-        f" ROOT r = {element_type}[] {opcode}(x, y)\n}}\n"
+        f"{name} {{\n {lhs} = {element_type}[] parameter(0)\n {rhs} = {element_type}[] parameter(1)\n"
+        f" ROOT {name}.result = {element_type}[] {opcode}({lhs}, {rhs})\n}}\n"
     )
 
 
 def comparison(direction: str, element_type: str = "f32", name: str = "g") -> str:
     """Return ``g(x, y) = x direction y``."""
+    lhs, rhs = f"{name}.lhs", f"{name}.rhs"
     return (
-        f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
-        f" ROOT r = pred[] compare(x, y), direction={direction}\n}}\n"
+        f"{name} {{\n {lhs} = {element_type}[] parameter(0)\n {rhs} = {element_type}[] parameter(1)\n"
+        f" ROOT {name}.result = pred[] compare({lhs}, {rhs}), direction={direction}\n}}\n"
     )
 
 

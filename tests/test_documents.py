@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import hloom
 from hloom.tools.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -118,3 +119,9 @@ def test_the_architecture_lists_every_package() -> None:
     }
     packages = {path.parent.name for path in (ROOT / "src" / "hloom").glob("*/__init__.py")}
     assert packages <= listed
+
+
+def test_the_version_has_a_page() -> None:
+    version = hloom.__version__.partition(".dev")[0]
+    page = ROOT / "docs" / "releases" / f"{version}.md"
+    assert page.read_text().startswith(f"# hloom {version}\n")

@@ -160,7 +160,7 @@ def test_a_transpose_stays_where_its_order_matters() -> None:
   z = s32[] constant(0)
   ROOT r = s32[] reduce(t, z), dimensions={{0,1}}, to_apply=f
 }}"""
-    last = text.replace("subtract(x, y)", "copy(y)")
+    last = text.replace("subtract(f.lhs, f.rhs)", "copy(f.rhs)")
     x = np.array([[1, 2, 3], [4, 5, 7]], np.int32)
     for program, wanted in ((text, -22), (last, 7)):
         for backend in ("cpu", "evaluator"):

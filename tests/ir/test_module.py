@@ -119,7 +119,7 @@ def test_post_order_puts_operands_and_control_predecessors_first(module: HloModu
     order = [i.name for i in module.entry.post_order()]
     for before, after in (("p", "a"), ("a", "twice"), ("lowest", "twice"), ("twice", "top"), ("top", "t")):
         assert order.index(before) < order.index(after)
-    assert [c.name for c in module.post_order()] == ["larger", "main"]
+    assert [c.name for c in module.post_order()] == ["maximum", "main"]
 
 
 def test_a_circle_has_no_order(module: HloModule) -> None:
@@ -134,11 +134,11 @@ def test_a_new_order_holds_every_instruction(module: HloModule) -> None:
 
 
 def test_unique_names_know_what_is_there(module: HloModule) -> None:
-    assert [module.unique_name(name) for name in ("fresh", "a", "a", "larger")] == [
+    assert [module.unique_name(name) for name in ("fresh", "a", "a", "maximum")] == [
         "fresh",
         "a.1",
         "a.2",
-        "larger.1",
+        "maximum.1",
     ]
 
 

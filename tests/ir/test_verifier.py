@@ -79,7 +79,7 @@ def _control_cycle(p: Program) -> None:
 
 
 def _control_elsewhere(p: Program) -> None:
-    p["sum"].add_control_dependency_to(p["a"])
+    p["add.result"].add_control_dependency_to(p["a"])
 
 
 def _control_with_one_end(p: Program) -> None:
@@ -142,9 +142,9 @@ def _shared_twice(p: Program) -> None:
         ("module.unique-names", lambda p: _set(p.add, name="e")),
         ("computation.unique-names", lambda p: _set(p["a"], name="b")),
         ("computation.parent", lambda p: _set(p["a"], parent=p.add)),
-        ("computation.root", lambda p: _set(p.entry, root=p["sum"])),
+        ("computation.root", lambda p: _set(p.entry, root=p["add.result"])),
         ("computation.root", lambda p: _set(p.add, _root=None)),
-        ("computation.operands", lambda p: p["a"].replace_operand(0, p["sum"])),
+        ("computation.operands", lambda p: p["a"].replace_operand(0, p["add.result"])),
         ("computation.use-lists", lambda p: p["a"].users.clear()),
         ("computation.use-lists", lambda p: p["q"].users.update({p["b"]: None})),
         ("computation.parameter-numbers", _second_entry_parameter),
@@ -226,8 +226,8 @@ def test_computations_guard_their_instructions() -> None:
 def test_a_computation_knows_its_own() -> None:
     p = Program()
     assert isinstance(p.add, HloComputation)
-    assert p["sum"] in p.add
-    assert p["sum"] not in p.entry
+    assert p["add.result"] in p.add
+    assert p["add.result"] not in p.entry
 
 
 def test_an_instruction_is_checked_although_others_share_its_operation_and_shape() -> None:

@@ -16,11 +16,12 @@ ENTRY e {{
 
 
 def module(collective: str) -> HloModule:
-    return HloModule.from_text(with_reducers(PROGRAM.format(collective)))
+    return HloModule.from_text(PROGRAM.format(collective))
 
 
 def reduce_in(groups: str, attributes: str = "") -> HloModule:
-    return module(f"all-reduce(x), replica_groups={groups}, to_apply=add{attributes}")
+    collective = f"all-reduce(x), replica_groups={groups}, to_apply=add{attributes}"
+    return HloModule.from_text(with_reducers(PROGRAM.format(collective)))
 
 
 @pytest.mark.parametrize("backend", ["cpu", "evaluator"])

@@ -71,9 +71,9 @@ def test_an_added_instruction() -> None:
 
 
 def test_another_reduction() -> None:
-    text = report(PROGRAM, PROGRAM.replace("f32[] add(a, b)", "f32[] maximum(a, b)"))
-    assert "- ROOT %s = f32[] add(%a, %b)" in text
-    assert "+ ROOT %s = f32[] maximum(%a, %b)" in text
+    text = report(PROGRAM, PROGRAM.replace("f32[] add(add.lhs, add.rhs)", "f32[] maximum(add.lhs, add.rhs)"))
+    assert "- ROOT %add.result = f32[] add(%add.lhs, %add.rhs)" in text
+    assert "+ ROOT %add.result = f32[] maximum(%add.lhs, %add.rhs)" in text
 
 
 def test_added_and_removed_computations() -> None:

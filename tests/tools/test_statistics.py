@@ -10,7 +10,7 @@ from hloom import HloModule
 from hloom.analysis.cost import Cost
 from hloom.tools.reports.statistics import quantity, statistics_json, statistics_of, statistics_text
 from tests import agreement
-from tests.reducers import binary, comparison, with_reducers
+from tests.reducers import binary, comparison
 
 SCALARS = binary("add", name="add") + comparison("LT", name="less")
 
@@ -286,14 +286,14 @@ def test_where_trip_counts_come_from() -> None:
 
 
 def test_padding_of_tiled_layouts_is_listed_worst_first() -> None:
-    text = with_reducers("""HloModule m
+    text = """HloModule m
 ENTRY e { p = f32[3,5]{1,0:T(8,128)} parameter(0)
   q = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(1)
   n = f32[3,5]{1,0:T(8,128)} negate(p)
   z = f32[] constant(0)
   s = f32[130]{0:T(256)} broadcast(z), dimensions={}
   ROOT t = (f32[3,5]{1,0:T(8,128)}, f32[130]{0:T(256)}) tuple(n, s) }
-""")
+"""
     found = statistics_of(HloModule.from_text(text))
     wasted = [(array.name, array.padding, array.size) for array in found.padded]
     assert wasted == [("p", 4096 - 60, 4096), ("n", 4096 - 60, 4096), ("s", 1024 - 520, 1024)]
