@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hloom.shape.shape import Shape as Shape
     from hloom.stablehlo import from_jax as from_jax
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0.dev0"
 
 _HOMES: Final = {
     "builder.builder": ("XlaBuilder", "XlaComputation", "XlaOp"),
