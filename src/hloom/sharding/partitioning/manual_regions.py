@@ -15,7 +15,6 @@ from hloom.sharding.partitioning.extents import copied
 from hloom.sharding.partitioning.resharding import resharded
 from hloom.sharding.partitioning.state import PartitionState, Region, fixed_coordinates, local_shape
 from hloom.sharding.planning.decisions import Decision, Purpose
-from hloom.sharding.reading.annotations import rank_of
 from hloom.sharding.tiling.coordinates import Coordinate, are_independent
 from hloom.sharding.tiling.tiling import Tiling, manual_coordinates
 
@@ -132,7 +131,7 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
     ``sharding.manual-axes`` if the operand has another shape than a tile.
     """
     (operand,) = i.operands
-    tiling = state.required(i) or state.replicated(i.shape)
+    tiling = state.required.get(i) or state.replicated(i.shape)
     assert isinstance(tiling, Tiling)
     purpose = Purpose("region", Decision(i, i.shape, None))
     inside = tiling_inside(tiling, state.values[operand].shape, i.shape)
@@ -147,13 +146,12 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Enter a manual region: values become tiles along its axes, and keep shardings over other axes."""
-    axes, shardings = state.annotations.manual(i, "xla.sdy.in_shardings")
-    inner_region = (*region, state.annotations.region_coordinates(shardings, axes))
+    border = state.annotations.border(i)
+    inner_region = (*region, border.coordinates)
     purpose = Purpose("region", Decision(i, i.shape, None))
     parts: list[HloInstruction] = []
-    for operand, sharding in zip(i.operands, shardings, strict=True):
+    for operand, manual in zip(i.operands, border.manual, strict=True):
         value = state.values[operand]
-        manual = sharding.tiling(rank_of(value.shape), state.devices, axes)
         inner = without_manual_axes(value.tiling, manual)
         preserved = preserved_tiling(inner, manual, value.shape, fixed_coordinates(inner_region))
         tile = copied(resharded(state, operand, united(manual, preserved), purpose))
@@ -163,12 +161,10 @@ def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 
 def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Leave a manual region: values become tiles of global arrays, and keep shardings over other axes."""
-    axes, shardings = state.annotations.manual(i, "xla.sdy.out_shardings")
     shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     purpose = Purpose("region", Decision(i, i.shape, None))
     parts: list[HloInstruction] = []
-    for operand, sharding, shape in zip(i.operands, shardings, shapes, strict=True):
-        manual = sharding.tiling(rank_of(shape), state.devices, axes)
+    for operand, manual, shape in zip(i.operands, state.annotations.border(i).manual, shapes, strict=True):
         inner = state.values[operand].tiling
         preserved = preserved_tiling(inner, manual, shape, fixed_coordinates(region))
         tile = copied(resharded(state, operand, preserved, purpose))

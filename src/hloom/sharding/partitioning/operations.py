@@ -54,7 +54,7 @@ from hloom.sharding.tiling.tiling import Tiling
 def partition_operation(state: PartitionState, i: HloInstruction, region: Region) -> None:
     """Compute tiles of the result from tiles of the operands."""
     shapes = [state.values[o].shape for o in i.operands]
-    required = state.required(i) if not region else None
+    required = state.required.get(i) if not region else None
     factors = state.propagation.factors[i]
     if isinstance(i.operation, CustomCall):
         factors = batch_factors(i, shapes) or factors
@@ -181,7 +181,7 @@ def _decided(
     )
     return Decision(
         i,
-        state.global_shape(i),
+        i.shape,
         None,
         required is not None,
         tuple(o.decisions for o in operands),
@@ -296,7 +296,7 @@ def partition_custom_call(
     """Replace a call by the local program of its target's partitioner."""
     rule = rule_of(i)
     shapes = [state.values[o].shape for o in i.operands]
-    required = state.required(i)
+    required = state.required.get(i)
     decision = _decided(state, i, [f.factor for f in rule], shapes, region, required)
     tiling_of = {id(factor): tiling for factor, tiling in decision.sharded}
     sharded = [(f, tiling_of[id(f.factor)]) for f in rule if id(f.factor) in tiling_of]

@@ -119,7 +119,7 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
     """Partition the entry computation; return the tilings of its result."""
     entry = state.module.entry
     arguments = [_entry_argument(state, p, number) for number, p in enumerate(entry.parameters)]
-    tilings = None if state.annotations.open_dimensions(entry.root) else state.required(entry.root)
+    tilings = None if state.annotations.open_dimensions(entry.root) else state.required.get(entry.root)
     _partition_computation(state, entry, arguments)
     if tilings is None or even_results:
         value = state.values[entry.root]
@@ -130,7 +130,7 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
 
 def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _Argument:
     """Return the annotated argument of a parameter; the propagated one if the parameter is open."""
-    annotated = state.required(p)
+    annotated = state.required.get(p)
     inferred = state.propagation.tiling(p)
     if annotated is None and inferred is not None and state.annotations.is_open(number, p.shape):
         return _Argument(inferred, decisions=Decision(p, p.shape, inferred, trace=state.propagation.trace))
@@ -256,7 +256,7 @@ def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region
     """Replace a sharding constraint by its resharded operand; inside of manual regions it is ignored."""
     (operand,) = i.operands
     value = state.values[operand]
-    tilings = state.required(i) if not region else None
+    tilings = state.required.get(i) if not region else None
     if isinstance(tilings, Tiling) and isinstance(value.tilings, Tiling):
         tilings = extended(tilings, value.tilings, state.annotations.open_dimensions(i))
     decisions = undecided(i, i.shape, tilings or value.tilings, is_annotated=True)

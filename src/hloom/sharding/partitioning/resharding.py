@@ -113,7 +113,7 @@ def origin_of(
     if not reduced or not is_cheap(i) or any(o.region != region for o in operands):
         return None
     called = tuple(i.called_computations)
-    return Origin(i.operation, called, tuple(i.operands), factors, tuple(shapes), state.global_shape(i))
+    return Origin(i.operation, called, tuple(i.operands), factors, tuple(shapes), i.shape)
 
 
 def bytes_to_reshard(state: PartitionState, i: HloInstruction, tiling: Tiling, depth: int = DEEPEST) -> float:

@@ -65,7 +65,7 @@ class PartitionState:
         devices: the number of devices.
         annotations: of the program.
         propagation: the tilings inferred from them.
-        group_tilings: the tilings of the members of sharding groups.
+        required: the tilings that instructions must have; without an entry any will do.
         collectives: writes collectives.
         resharder: reshards arrays.
         values: of the rewritten instructions.
@@ -76,8 +76,8 @@ class PartitionState:
         self.devices = devices
         self.annotations = Annotations(module, devices)
         self.propagation, members = propagated(module, self.annotations)
-        tilings = {i: self.propagation.tiling(i) for i in members}
-        self.group_tilings = {i: tiling for i, tiling in tilings.items() if tiling is not None}
+        required = {i: self._required(i, i in members) for i in self.propagation.flow.instructions}
+        self.required = {i: tilings for i, tilings in required.items() if tilings is not None}
         self.collectives = CollectiveWriter(module)
         self.resharder = Resharder(self.collectives)
         self.values: dict[HloInstruction, ShardedValue] = {}
@@ -119,17 +119,16 @@ class PartitionState:
         i.sharding = None
         self.add(i, shape, tilings, region, decisions, is_annotated)
 
-    def global_shape(self, i: HloInstruction) -> Shape:
-        """Return the global shape of a value, of an instruction rewritten or not."""
-        return self.values[i].shape if i in self.values else i.shape
+    def _required(self, i: HloInstruction, is_grouped: bool) -> Tilings | None:
+        """Return the tilings that an instruction must have; None if any will do.
 
-    def required(self, i: HloInstruction) -> Tilings | None:
-        """Return the tilings that an instruction must have; None if any will do."""
+        Open dimensions and members of sharding groups are sharded as propagated.
+        """
+        tiling = self.propagation.tiling(i)
         if open_dimensions := self.annotations.open_dimensions(i):
-            tiling = self.propagation.tiling(i)
             free = tiling is not None and tiling.is_replicated and len(open_dimensions) == len(tiling.tiles)
             return None if free else tiling
-        return self.group_tilings.get(i) or self.annotations.tilings(i, self.global_shape(i))
+        return tiling if is_grouped and tiling is not None else self.annotations.tilings(i)
 
     def replicated(self, shape: Shape) -> Tilings:
         """Return the replicated tilings of a shape."""

@@ -45,13 +45,15 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """The call that enters or leaves a manual region.
+    """The border of a manual region: a call that converts global arrays to tiles, or back.
 
     Attributes:
-        manual: the tiling along the manual axes, of each operand and result.
-        coordinates: along the manual axes, over which nothing inside can be sharded.
+        enters: arrays enter the region; otherwise they leave it.
+        manual: the tiling of each array outside of the region, restricted to the manual axes.
+        coordinates: the device coordinate along each manual axis; nothing inside is sharded over these.
     """
 
+    enters: bool
     manual: tuple[Tiling, ...]
     coordinates: tuple[Coordinate, ...]
 
@@ -70,7 +72,6 @@ class Propagation:
         self,
         flow: Flow,
         annotated: Iterable[Statement],
-        preferred: Mapping[HloInstruction, Tiling],
         borders: Mapping[HloInstruction, Border],
         devices: int,
     ) -> None:
@@ -79,8 +80,8 @@ class Propagation:
         Args:
             flow: the value classes.
             annotated: tilings that are final but for open dimensions; the first one of a class counts.
-            preferred: tilings in which some arrays are used; propagation may shard more dimensions.
-            borders: the calls at borders of manual regions, through which shardings of other axes propagate.
+            borders: of manual regions, by call; an array that enters a region and is not annotated gets the
+                tiling along the manual axes, and propagation may shard its other dimensions.
             devices: the number of devices.
         """
         self.flow = flow
@@ -95,9 +96,12 @@ class Propagation:
             if leaf not in self.tilings:
                 self.tilings[leaf], self.trace.annotated[leaf] = statement.tiling, i
                 self._closed[leaf] = set(range(len(statement.tiling.tiles))) - statement.open
-        for i, tiling in preferred.items():
-            self.tilings.setdefault(flow.class_of(i), tiling)
-            self.trace.annotated.setdefault(flow.class_of(i), i)
+        entering = [(call, border) for call, border in borders.items() if border.enters]
+        for call, border in entering:
+            for i, tiling in zip(call.operands, border.manual, strict=True):
+                if i.shape.is_array:
+                    self.tilings.setdefault(flow.class_of(i), tiling)
+                    self.trace.annotated.setdefault(flow.class_of(i), i)
         self.factors: dict[HloInstruction, list[Factor]] = {
             i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in flow.instructions
         }

@@ -158,7 +158,7 @@ def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -
     groups: dict[tuple[str, Tiling], _AnnotationGroup] = {}
     keys_of: dict[str, set[tuple[str, Tiling]]] = {}
     for i in module.instructions():
-        annotated = annotations.tilings(i, i.shape)
+        annotated = annotations.tilings(i)
         is_parameter = isinstance(i.operation, Parameter) and i.parent is module.entry
         if annotated is None and not is_parameter:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -150,10 +150,9 @@ class Tiling:
         replicated = Tiling.replicated(rank, devices)
         if sharding is None:
             return replicated
-        if sharding.reduction != "SUM":
-            raise not_a_sum(sharding.reduction)
         if sharding.named is not None:
-            return _of_named(sharding.named, rank, devices)
+            return Tiling.of_named(sharding.named, rank, devices)
+        _require_sum(sharding.reduction)
         if sharding.kind == "unreduced":
             every_device = Coordinate.along([(1, devices)], devices)
             return Tiling(replicated.tiles, replicated.coordinates, devices, every_device)
@@ -169,6 +168,36 @@ class Tiling:
         subgroups = enumerate(sharding.last_tile_dims, rank)
         unreduced = next((coordinates[d] for d, kind in subgroups if kind == "unreduced"), None)
         return Tiling(tuple(dimensions[:rank]), coordinates[:rank], devices, unreduced)
+
+    @staticmethod
+    def of_named(
+        named: NamedSharding, rank: int, devices: int, only: Collection[str] | None = None
+    ) -> Tiling:
+        """Convert a sharding over the axes of a mesh; see `of`.
+
+        Args:
+            named: the sharding.
+            rank: of the array.
+            devices: the number of devices.
+            only: the names of the axes to convert; the others count as replicated. None converts all.
+        """
+        mesh = named.mesh
+        _require_sum(named.reduction)
+        if len(mesh.numbers) > devices:
+            raise _unknown_device(len(mesh.numbers) - 1, devices)
+        if len(mesh.numbers) < devices or not mesh.axes:
+            return Tiling.replicated(rank, devices)
+
+        def along(axes: Sequence[AxisRef]) -> Coordinate:
+            selected = [axis for axis in axes if only is None or mesh.axes[axis.axis][0] in only]
+            return coordinate_in_mesh(mesh, selected, devices)
+
+        axes_of = [dimension.axes for dimension in named.dimensions[:rank]]
+        axes_of += [()] * (rank - len(axes_of))
+        coordinates = tuple(map(along, axes_of))
+        unreduced = along(named.unreduced_axes)
+        tiles = tuple(coordinate.count for coordinate in coordinates)
+        return Tiling(tiles, coordinates, devices, unreduced if unreduced.count > 1 else None)
 
     def to_sharding(self) -> Sharding:
         """Convert to a sharding."""
@@ -195,10 +224,11 @@ class Tiling:
         return tuple(sorted(range(self.devices), key=lambda n: (self.tile_indices[n], unreduced[n])))
 
 
-def not_a_sum(reduction: str) -> HloError:
-    """Return the error for an unreduced value with another reduction than addition."""
-    message = f"a value is unreduced by {reduction.lower()}; the partitioner supports unreduced sums only"
-    return HloError(message, rule="sharding.reduction-sum")
+def _require_sum(reduction: str) -> None:
+    """Refuse unreduced values with another reduction than addition."""
+    if reduction != "SUM":
+        message = f"a value is unreduced by {reduction.lower()}; the partitioner supports unreduced sums only"
+        raise HloError(message, rule="sharding.reduction-sum")
 
 
 def _unknown_device(device: int, devices: int) -> HloError:
@@ -210,22 +240,8 @@ def _unknown_device(device: int, devices: int) -> HloError:
     return HloError(message, rule="sharding.device")
 
 
-def _of_named(named: NamedSharding, rank: int, devices: int) -> Tiling:
-    """Convert a sharding over the axes of a mesh."""
-    count = len(named.mesh.numbers)
-    if count > devices:
-        raise _unknown_device(count - 1, devices)
-    if count < devices or not named.mesh.axes:
-        return Tiling.replicated(rank, devices)
-    axes_of = [dimension.axes for dimension in named.dimensions[:rank]]
-    axes_of += [()] * (rank - len(axes_of))
-    coordinates = tuple(_along(named.mesh, axes) for axes in axes_of)
-    unreduced = _along(named.mesh, named.unreduced_axes) if named.unreduced_axes else None
-    return Tiling(tuple(coordinate.count for coordinate in coordinates), coordinates, devices, unreduced)
-
-
-def _along(mesh: Mesh, axes: Sequence[AxisRef]) -> Coordinate:
-    """Return the device coordinate along axes of a mesh, major axis first."""
+def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coordinate:
+    """Return the device coordinate along axes of a mesh, major axis first; 0 outside of the mesh."""
     digits: list[tuple[int, int]] = []
     for reference in axes:
         full = mesh.sizes[reference.axis]
@@ -233,16 +249,17 @@ def _along(mesh: Mesh, axes: Sequence[AxisRef]) -> Coordinate:
         minor = math.prod(mesh.sizes[reference.axis + 1 :])
         digits.append((minor * (full // (before * size)), size))
     coordinate = Coordinate.along(digits, math.prod(mesh.sizes))
-    if mesh.device_ids is None:
+    if mesh.device_ids is None and coordinate.devices == devices:
         return coordinate
-    places = dict(zip(mesh.numbers, coordinate.indices, strict=True))
-    return Coordinate.of([places[device] for device in range(coordinate.devices)])
+    index_of = dict(zip(mesh.numbers, coordinate.indices, strict=True))
+    return Coordinate.of([index_of.get(device, 0) for device in range(devices)])
 
 
 def manual_coordinates(sharding: Sharding) -> tuple[Coordinate, ...]:
     """Return the device coordinates along the manual subgroups of a sharding."""
     if sharding.named is not None and sharding.named.manual_axes:
-        return (_along(sharding.named.mesh, sharding.named.manual_axes),)
+        mesh = sharding.named.mesh
+        return (coordinate_in_mesh(mesh, sharding.named.manual_axes, len(mesh.numbers)),)
     if sharding.tiles is None:
         return ()
     kinds, coordinates = sharding.last_tile_dims, _coordinates(sharding.tiles)
