@@ -1,5 +1,5 @@
-"""Custom calls of vendors' libraries (cuBLAS, cuDNN, oneDNN) written in ordinary operations.
+"""Emulation of custom calls to vendor libraries (cuBLAS, cuDNN, oneDNN) by ordinary operations.
 
-A file for each family of calls registers functions from a call's operands and configuration to its results.
-The cpu backend expands the calls by a pass, the evaluator evaluates the same programs.
+Each file registers functions that build the results of a family of calls from operands and configuration. A
+pass of the cpu backend expands calls into these programs; the evaluator evaluates them.
 """

@@ -1,4 +1,4 @@
-"""Sums, activations and statistics that several libraries offer."""
+"""Dot products, reductions, normalizations and activations that several libraries offer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,35 @@ from typing import Final
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
+from hloom.settings import Settings
 from hloom.shape.element_type import F32, F64, S32, ElementType
 from hloom.shape.shape import Shape
 
 
 def accumulation_type(*types: ElementType) -> ElementType:
-    """Return the type in which a library sums products: the widest of complex, f64, s32, else f32."""
+    """Return the type in which a library accumulates products of operands of the given types.
+
+    The first complex type or f64; else s32 if all are integers, f32 otherwise.
+    """
     for kind in types:
         if kind.is_complex or kind is F64:
             return kind
     return S32 if all(kind.is_integer for kind in types) else F32
+
+
+def dot(lhs: XlaOp, rhs: XlaOp, numbers: Settings, kind: ElementType) -> XlaOp:
+    """Return the dot product in an element type; ``numbers`` has the fields of DotDimensionNumbers."""
+    parts = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
+    dimensions = {f"{part}_dims": numbers.integers(f"{part}_dimensions") for part in parts}
+    return ops.DotGeneral(lhs, rhs, dimensions, preferred_element_type=kind)
+
+
+def expanded(x: XlaOp, sizes: Sequence[int]) -> XlaOp:
+    """Broadcast an array as numpy does: along missing leading dimensions and dimensions of size 1."""
+    first = len(sizes) - x.shape.rank
+    copied = [d for d, size in enumerate(x.shape.dimensions) if size == sizes[first + d]]
+    squeezed = ops.Reshape(x, [x.shape.dimensions[d] for d in copied])
+    return ops.BroadcastInDim(squeezed, sizes, [first + d for d in copied])
 
 
 def _reduced(
@@ -31,22 +50,22 @@ def _reduced(
 
 
 def sum_of(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Sum along dimensions."""
+    """Return the sum along dimensions, which are removed."""
     return _reduced(x, dimensions, 0.0, ops.Add)
 
 
 def largest_of(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Return the maximum along dimensions; that of nothing is -inf."""
+    """Return the maximum along dimensions, which are removed; -inf for an empty dimension."""
     return _reduced(x, dimensions, -math.inf, ops.Max)
 
 
 def spread(x: XlaOp, sizes: Sequence[int], dropped: Sequence[int]) -> XlaOp:
-    """Broadcast what was reduced along dimensions to the sizes before."""
+    """Broadcast a reduced array along the dropped dimensions; ``sizes`` are those before the reduction."""
     return ops.BroadcastInDim(x, sizes, [d for d in range(len(sizes)) if d not in dropped])
 
 
 def softmax(x: XlaOp, dimension: int) -> tuple[XlaOp, XlaOp]:
-    """Return exp(x) divided by its sum along a dimension, and the logarithm of the sum."""
+    """Return the softmax of x along a dimension, and the logarithm of the sum of exp(x)."""
     sizes, dropped = x.shape.dimensions, [dimension]
     largest = largest_of(x, dropped)
     powers = ops.Exp(x - spread(largest, sizes, dropped))
@@ -55,7 +74,7 @@ def softmax(x: XlaOp, dimension: int) -> tuple[XlaOp, XlaOp]:
 
 
 def normalized(x: XlaOp, dimensions: Sequence[int], epsilon: float) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Return (x - mean) / sqrt(variance + epsilon) along dimensions, the mean, and 1 / sqrt(...)."""
+    """Return ``(x - mean) · factor`` along dimensions, mean and factor, 1 / sqrt(variance + epsilon)."""
     sizes = x.shape.dimensions
     count = math.prod(sizes[d] for d in dimensions)
     mean = sum_of(x, dimensions) / float(count)
@@ -66,13 +85,13 @@ def normalized(x: XlaOp, dimensions: Sequence[int], epsilon: float) -> tuple[Xla
 
 
 def gelu_tanh(x: XlaOp) -> XlaOp:
-    """Return the approximation of x Φ(x) by a hyperbolic tangent."""
+    """Return GELU, x Φ(x), approximated by a hyperbolic tangent."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
     return 0.5 * x * (1.0 + ops.Tanh(inner))
 
 
 def gelu_erf(x: XlaOp) -> XlaOp:
-    """Return x Φ(x)."""
+    """Return GELU, x Φ(x), where Φ is the distribution function of the normal distribution."""
     return 0.5 * x * (1.0 + ops.Erf(x * math.sqrt(0.5)))
 
 
@@ -88,4 +107,4 @@ ACTIVATIONS: Final[dict[str, Callable[[XlaOp], XlaOp]]] = {
     "GELU_TANH": gelu_tanh,
     "GELU_ERF": gelu_erf,
 }
-"""Activations by the names of the libraries."""
+"""Activation functions by the names in library configurations, upper case."""

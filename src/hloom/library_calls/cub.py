@@ -1,4 +1,4 @@
-"""CUB's radix sort: keys, or keys with values, along the last dimension."""
+"""CUB's radix sort along the last dimension, of keys or of pairs of key and value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.shape.shape import Shape
 
 @emulates("__cub$DeviceRadixSort")
 def radix_sort(call: LibraryCall) -> Results:
-    """A stable sort by the bits of the keys; zeros of both signs are equal."""
+    """Return keys, and values if there are any, sorted stably by the bits of the keys; -0 equals 0."""
     descending = call.settings("sort_options").flag("descending")
     count = len(call.operands)
     call.require(count in (1, 2), f"it has {count} operands")
@@ -29,5 +29,5 @@ def _comparator(shapes: list[Shape], descending: bool) -> XlaComputation:
 
 
 def _key(x: XlaOp) -> XlaOp:
-    """Return a key whose zeros have one sign."""
+    """Replace -0 by 0 in a key."""
     return ops.Select(x == 0, 0, x) if x.shape.element_type.is_floating else x

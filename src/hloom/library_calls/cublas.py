@@ -1,7 +1,7 @@
 """Matrix products of cuBLAS and cuBLASLt: ``alpha · lhs · rhs + beta · c`` with an epilogue.
 
-Operands are lhs, rhs, c (if beta is not 0), scales (of 8-bit floats), and a bias; results are the product,
-then the argument of the activation (``_AUX``) or the largest magnitude, and a workspace.
+Operands: lhs, rhs, c (if beta is not 0), scales (of 8-bit floats), bias. Results: the product; the input of
+the activation (``_AUX`` epilogues) or the largest magnitude (``damax_output``); a workspace.
 """
 
 from __future__ import annotations
@@ -10,35 +10,32 @@ from collections.abc import Sequence
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
-from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, largest_of
+from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, dot, largest_of
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.settings import Settings
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
-_NUMBERS = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
-
 
 @emulates("__cublas$gemm", "__cublas$lt$matmul", operands=2)
 def product(call: LibraryCall) -> Results:
-    """A product and its epilogue, rounded once."""
+    """Return the product with its epilogue applied in the accumulation type."""
     settings = call.settings("gemm_backend_config")
-    c, rest = _addend(call, settings)
-    value = _scaled_sum(call, settings, [], c)
-    return _finished(call, settings, value, rest)
+    c, others = _addend(call, settings)
+    return _with_epilogue(call, settings, _scaled_sum(call, settings, [], c), others)
 
 
 @emulates("__cublas$lt$matmul$f8", operands=2)
 def product_of_8_bit_floats(call: LibraryCall) -> Results:
-    """A product of scaled 8-bit floats; a result of that kind is scaled, and clamped to finite numbers."""
+    """Return the product of scaled 8-bit floats; an 8-bit result is scaled and clamped to finite numbers."""
     settings = call.settings("gemm_backend_config")
-    c, rest = _addend(call, settings)
-    scales = [x for x in rest if not x.shape.rank]
+    c, others = _addend(call, settings)
+    scales = [x for x in others if not x.shape.rank]
     call.require(len(scales) >= 2, f"it has {len(scales)} scalar scales; scales of blocks are not emulated")
     if len(scales) == 4 and c is not None:
         c = ops.ConvertElementType(c, scales[2].shape.element_type) * scales[2]
     value = _scaled_sum(call, settings, scales[:2], c)
-    results = list(_finished(call, settings, value, [x for x in rest if x.shape.rank]))
+    results = list(_with_epilogue(call, settings, value, [x for x in others if x.shape.rank]))
     if settings.flag("damax_output"):
         results.append(largest_of(abs(results[0]), range(results[0].shape.rank)))
     if len(scales) > 2:
@@ -51,7 +48,7 @@ def product_of_8_bit_floats(call: LibraryCall) -> Results:
 
 
 def _addend(call: LibraryCall, settings: Settings) -> tuple[XlaOp | None, list[XlaOp]]:
-    """Return the matrix that is added, if there is one, and the operands behind it."""
+    """Return the matrix c, or None if beta is 0, and the operands after it."""
     if settings.number("beta"):
         call.require(len(call.operands) > 2, "beta is not 0, but there is no matrix to add")
         return call.operands[2], list(call.operands[3:])
@@ -59,12 +56,10 @@ def _addend(call: LibraryCall, settings: Settings) -> tuple[XlaOp | None, list[X
 
 
 def _scaled_sum(call: LibraryCall, settings: Settings, scales: Sequence[XlaOp], c: XlaOp | None) -> XlaOp:
-    """Return alpha · scales · lhs · rhs + beta · c in the type of accumulation."""
+    """Return alpha · scales · lhs · rhs + beta · c in the accumulation type."""
     lhs, rhs = call.operands[:2]
     kind = accumulation_type(lhs.shape.element_type, rhs.shape.element_type)
-    stated = settings.message("dot_dimension_numbers")
-    numbers = {f"{name}_dims": stated.integers(f"{name}_dimensions") for name in _NUMBERS}
-    value = ops.DotGeneral(lhs, rhs, numbers, preferred_element_type=kind)
+    value = dot(lhs, rhs, settings.message("dot_dimension_numbers"), kind)
     for scale in scales:
         value = value * ops.ConvertElementType(scale, kind)
     alpha = _coefficient(settings, kind)
@@ -81,12 +76,12 @@ def _coefficient(settings: Settings, kind: ElementType) -> complex:
     return complex(real, imaginary) if kind.is_complex else real
 
 
-def _finished(call: LibraryCall, settings: Settings, value: XlaOp, rest: Sequence[XlaOp]) -> Results:
-    """Apply the epilogue: add the bias, then activate; return the argument of the activation if asked."""
+def _with_epilogue(call: LibraryCall, settings: Settings, value: XlaOp, biases: Sequence[XlaOp]) -> Results:
+    """Add the bias and apply the activation; with ``_AUX``, return the input of the activation too."""
     words = settings.word("epilogue", "DEFAULT").split("_")
     if "BIAS" in words:
-        call.require(len(rest) == 1, f"{len(rest)} operands are left for the bias")
-        value = value + _along_columns(call, rest[0], value.shape)
+        call.require(len(biases) == 1, f"{len(biases)} operands are left for the bias")
+        value = value + _along_columns(call, biases[0], value.shape)
     activation = "_".join(w for w in words if w not in ("DEFAULT", "BIAS", "AUX")) or "NONE"
     call.require(activation in ACTIVATIONS, f"the epilogue {'_'.join(words)}")
     result = ACTIVATIONS[activation](value)
@@ -94,15 +89,15 @@ def _finished(call: LibraryCall, settings: Settings, value: XlaOp, rest: Sequenc
 
 
 def _along_columns(call: LibraryCall, bias: XlaOp, shape: Shape) -> XlaOp:
-    """Broadcast a bias; its dimensions are those of the result that are innermost in memory, in order."""
-    stated = next(o.shape for o, op in zip(call.instruction.operands, call.operands) if op is bias)
-    into = [0] * stated.rank
-    for dimension, target in zip(_minor_to_major(stated), _minor_to_major(call.shapes[0])):
+    """Broadcast a bias to the result's shape, along the most minor dimensions of the result's layout."""
+    laid_out = next(o.shape for o, op in zip(call.instruction.operands, call.operands) if op is bias)
+    into = [0] * laid_out.rank
+    for dimension, target in zip(_minor_to_major(laid_out), _minor_to_major(call.shapes[0])):
         into[dimension] = target
     order = sorted(range(len(into)), key=into.__getitem__)
     turned = ops.Transpose(ops.ConvertElementType(bias, shape.element_type), order)
     fits = tuple(shape.dimensions[d] for d in sorted(into)) == turned.shape.dimensions
-    call.require(fits, f"a bias {stated} does not fit the result {shape}")
+    call.require(fits, f"a bias {laid_out} does not fit the result {shape}")
     return ops.BroadcastInDim(turned, shape.dimensions, sorted(into))
 
 

@@ -1,7 +1,8 @@
-"""Convolutions of cuDNN, their gradients, and those with bias and activation.
+"""cuDNN's convolutions, with bias and activation, and their gradients.
 
-A call's window and labels are those of the forward convolution also for its gradients. Operands are: input
-and kernel; gradient of the output and kernel; input and gradient of the output.
+Window and labels of a gradient's call are those of the forward convolution. Operands: input and kernel
+(forward); output gradient and kernel (gradient of the input); input and output gradient (gradient of the
+kernel).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _LEAKY: Final = "LEAKYRELU"
 
 @emulates("__cudnn$convForward", operands=2)
 def forward(call: LibraryCall) -> Results:
-    """The convolution of an input and a kernel, scaled."""
+    """Return the scaled convolution of an input and a kernel."""
     settings = _settings(call)
     return [_rounded(call, _scaled(_convolved(call), settings))]
 
 
 @emulates("__cudnn$convBiasActivationForward", operands=2)
 def with_bias_and_activation(call: LibraryCall) -> Results:
-    """``activation(scale · convolution + side scale · side input + bias)``; the bias is one of features."""
+    """Return ``activation(scale · convolution + side scale · side input + bias)``; one bias per feature."""
     settings = _settings(call)
     labels = _labels(call)
     value = _scaled(_convolved(call), settings)
@@ -48,7 +49,7 @@ def with_bias_and_activation(call: LibraryCall) -> Results:
 
 @emulates("__cudnn$convBackwardInput", operands=2)
 def gradient_of_input(call: LibraryCall) -> Results:
-    """The gradient of the input: a convolution of the output's gradient with the reversed kernel."""
+    """Return the gradient of the input: the output gradient convolved with the reversed kernel."""
     labels, groups = _labels(call), call.operation.feature_group_count
     dy, kernel = call.operands[:2]
     kernel = _grouped_by_output(kernel, labels, groups)
@@ -77,7 +78,7 @@ def gradient_of_input(call: LibraryCall) -> Results:
 
 @emulates("__cudnn$convBackwardFilter", operands=2)
 def gradient_of_kernel(call: LibraryCall) -> Results:
-    """The gradient of the kernel: a convolution of the input with the output's gradient as the kernel."""
+    """Return the gradient of the kernel: the input convolved with the output gradient as the kernel."""
     labels, groups = _labels(call), call.operation.feature_group_count
     x, dy = call.operands[:2]
     gradient = ConvolutionDimensionNumbers(
@@ -128,7 +129,7 @@ def _window(call: LibraryCall) -> Window:
 
 
 def _convolved(call: LibraryCall) -> XlaOp:
-    """Return the forward convolution in the type of accumulation."""
+    """Return the forward convolution in the accumulation type, unscaled."""
     window = [
         {"stride": d.stride, "low": d.padding_low, "high": d.padding_high, "lhs": 1, "rhs": d.window_dilation}
         for d in _window(call)
@@ -139,7 +140,7 @@ def _convolved(call: LibraryCall) -> XlaOp:
 
 
 def _scaled(value: XlaOp, settings: Settings) -> XlaOp:
-    """Scale a convolution; a sum of integers stays one if the scale is 1."""
+    """Scale a convolution; integers become f32 unless the scale is 1."""
     scale = settings.number("conv_result_scale", 1.0)
     if scale == 1:
         return value
@@ -171,16 +172,16 @@ def _convolution(
 
 
 def _grouped_by_output(kernel: XlaOp, labels: ConvolutionDimensionNumbers, groups: int) -> XlaOp:
-    """Move the groups of a kernel from its output features to its input features."""
+    """Reshape a grouped kernel: move the groups from output features to input features."""
     if groups == 1:
         return kernel
     source, target = labels.kernel_output_feature_dimension, labels.kernel_input_feature_dimension
     sizes = list(kernel.shape.dimensions)
     split = [*sizes[:source], groups, sizes[source] // groups, *sizes[source + 1 :]]
     parts = ops.Reshape(kernel, split)
-    rest = [d for d in range(len(split)) if d != source]
-    place = rest.index(target + (target > source))
-    turned = ops.Transpose(parts, [*rest[:place], source, *rest[place:]])
+    order = [d for d in range(len(split)) if d != source]
+    order.insert(order.index(target + (target > source)), source)
+    turned = ops.Transpose(parts, order)
     sizes[source] //= groups
     sizes[target] *= groups
     return ops.Reshape(turned, sizes)
@@ -195,7 +196,7 @@ def _activated(call: LibraryCall, settings: Settings, value: XlaOp) -> XlaOp:
 
 
 def _rounded(call: LibraryCall, value: XlaOp) -> XlaOp:
-    """Round to the nearest integer and clamp for a result of 8-bit integers."""
+    """Round floats to the nearest integer and clamp, for an integer result; keep other values."""
     kind = call.shapes[0].element_type
     if not kind.is_integer or value.shape.element_type.is_integer:
         return value

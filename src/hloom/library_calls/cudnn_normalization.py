@@ -1,7 +1,7 @@
 """cuDNN's layer normalization ``__cudnn$norm``, forward.
 
-Operands: x of (rows, normalized dimensions ...), scale and bias of the normalized dimensions. Results: the
-normalized array; for training the means and 1 / sqrt(variance + epsilon); a workspace.
+Operands: x of shape (rows, normalized dimensions ...); scale and bias of the normalized dimensions. Results:
+the normalized array; the means and 1 / sqrt(variance + epsilon) of the rows (training); a workspace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hloom.shape.element_type import F32
 
 @emulates("__cudnn$norm", operands=3)
 def layer_norm(call: LibraryCall) -> Results:
-    """``(x - mean) / sqrt(variance + epsilon) · scale + bias`` along all dimensions but the first."""
+    """Return x normalized along all dimensions but the first, scaled and shifted; see the module."""
     settings = call.settings("cudnn_norm_backend_config")
     kind = settings.word("kind", "LAYER_FWD_INFER")
     call.require(kind in ("LAYER_FWD_INFER", "LAYER_FWD_TRAIN"), f"the kind {kind}")

@@ -1,11 +1,11 @@
-"""The table of emulated calls, and the program of each call.
+"""Registry of emulated custom calls, and the program that emulates a call.
 
 ::
 
     @emulates("__vendor$scale")
     def scale(call: LibraryCall) -> Results:
         (x,) = call.operands
-        return [x * call.setting("scale_config").number("factor", 1)]
+        return [x * call.settings("scale_config").number("factor", 1)]
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 Results: TypeAlias = Sequence[XlaOp]
-"""The results of a call, in order; a tuple's further elements are workspaces, whose content is free."""
+"""The leading results of a call; the remaining ones are workspaces of unspecified content."""
 Emulation: TypeAlias = Callable[["LibraryCall"], Results]
 
 _EMULATIONS: Final[dict[str, tuple[Emulation, int, int]]] = {}
-"""The function of each target, and the least numbers of operands and of results that it reads."""
+"""The emulation of each call target, and the minimum numbers of its operands and results."""
 _RULE: Final = "custom-call.emulation"
-_FAMILIES: Final = (
-    "cub", "cublas", "cudnn_attention", "cudnn_convolutions", "cudnn_normalization", "factorizations",
-    "linear_algebra", "onednn", "threefry",
-)  # fmt: skip
-"""The files that register emulations."""
+_CUDNN: Final = ("cudnn_attention", "cudnn_convolutions", "cudnn_normalization")
+_FAMILIES: Final = ("cub", "cublas", *_CUDNN, "linear_algebra", "onednn", "threefry")
+"""The modules that register emulations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,8 @@ class LibraryCall:
     """A call to be emulated.
 
     Attributes:
-        instruction: the call in its own program; for shapes with layouts, windows and labels.
-        operands: its operands in the program that emulates it.
+        instruction: the custom call in its module, with layouts, window and labels.
+        operands: the parameters of the program that emulates the call.
     """
 
     instruction: HloInstruction
@@ -55,27 +53,25 @@ class LibraryCall:
 
     @property
     def operation(self) -> CustomCall:
-        """The custom call."""
         return cast("CustomCall", self.instruction.operation)
 
     @property
     def builder(self) -> XlaBuilder:
-        """The builder of the program."""
         return self.operands[0].builder
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the results."""
+        """The shapes of the results, with layouts."""
         shape = self.instruction.shape
         return shape.tuple_shapes if shape.is_tuple else (shape,)
 
     def settings(self, section: str) -> Settings:
-        """Return a section of the configuration; older programs have its fields without the section."""
+        """Return a section of the backend config; older XLA wrote the fields without the section."""
         settings = Settings.parse(self.instruction.backend_config or "{}", self._malformed)
         return settings.message(section) if section in settings.fields else settings
 
     def require(self, holds: bool, what: str) -> None:
-        """Raise HloError (``custom-call.emulation``) unless a condition of the emulation holds."""
+        """Raise HloError by the rule ``custom-call.emulation``, with ``what`` is wrong, unless ``holds``."""
         if not holds:
             raise self.refusal(what)
 
@@ -83,13 +79,13 @@ class LibraryCall:
         return self.refusal(f"its backend_config is malformed: {what}")
 
     def refusal(self, what: str) -> HloError:
-        """Return the error for a call whose configuration is not emulated."""
+        """Return the error for a call that is not emulated; ``what`` states why."""
         message = f"custom call target {self.operation.custom_call_target!r} is not emulated: {what}"
         return HloError(message, rule=_RULE, instruction=self.instruction.name)
 
 
 def emulates(*targets: str, operands: int = 1, results: int = 1) -> Callable[[Emulation], Emulation]:
-    """Register the emulation of custom call targets that have at least so many operands and results."""
+    """Register an emulation of call targets; ``operands`` and ``results`` are minimum numbers."""
 
     def register(emulation: Emulation) -> Emulation:
         for target in targets:
@@ -100,16 +96,16 @@ def emulates(*targets: str, operands: int = 1, results: int = 1) -> Callable[[Em
 
 
 def emulations() -> Mapping[str, tuple[Emulation, int, int]]:
-    """Return the emulation of each target, with the least numbers of its operands and results."""
+    """Return the emulation of each call target, with the minimum numbers of operands and results."""
     for family in _FAMILIES:
         import_module(f"hloom.library_calls.{family}")
     return _EMULATIONS
 
 
 def program_of(instruction: HloInstruction) -> XlaComputation:
-    """Return the program of ordinary operations that a call stands for.
+    """Return the program that emulates a custom call, of ordinary operations.
 
-    Raises HloError by the rule ``custom-call.emulation`` for a configuration that is not emulated.
+    Raises HloError by the rule ``custom-call.emulation`` for an unsupported or malformed configuration.
     """
     builder = XlaBuilder("library_call")
     operands = tuple(
@@ -133,19 +129,15 @@ def program_of(instruction: HloInstruction) -> XlaComputation:
             same, f"result {number} is stated as {shape}, but has dimensions {result.shape.dimensions}"
         )
         results[number] = ops.ConvertElementType(result, shape.element_type)
-    results += [_workspace(call, shape) for shape in shapes[len(results) :]]
+    results += [full(builder, 0, s.element_type, s.dimensions) for s in shapes[len(results) :]]
     return builder.build(ops.Tuple(results) if instruction.shape.is_tuple else results[0])
 
 
 def embedded_program(instruction: HloInstruction, module: HloModule) -> HloComputation:
-    """Add the program that a call stands for to a module; return its entry. Raises as `program_of` does."""
+    """Add the program that emulates a call to a module; return its entry. Raises as `program_of` does."""
     return embed(program_of(instruction).entry, module, {})
 
 
-def _workspace(call: LibraryCall, shape: Shape) -> XlaOp:
-    return full(call.builder, 0, shape.element_type, shape.dimensions)
-
-
 def full(builder: XlaBuilder, value: float, element_type: ElementType, sizes: Sequence[int]) -> XlaOp:
-    """Return an array with one value everywhere."""
+    """Return an array of a constant."""
     return ops.Broadcast(ops.ConstantR0(builder, value, element_type), sizes)

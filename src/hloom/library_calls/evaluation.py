@@ -1,4 +1,4 @@
-"""Library calls for the evaluator: it evaluates their programs."""
+"""Evaluation of library calls: registers the programs that emulate them with the evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.operations.custom_call import KNOWN
 
 
 def evaluate(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Return the value of a call."""
+    """Return the result of a library call."""
     return Evaluator().call(program_of(instruction).entry, operands)
 
 

@@ -1,4 +1,4 @@
-"""oneDNN's calls of XLA:CPU: matrix products with fused operations, softmax and layer normalization."""
+"""oneDNN's matrix products with fused operations, softmax and layer normalization, as XLA:CPU calls them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import hloom.ops as ops
 from hloom.builder.builder import XlaOp
-from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, normalized
+from hloom.library_calls.arithmetic import ACTIVATIONS, accumulation_type, expanded, normalized
 from hloom.library_calls.arithmetic import softmax as softmax_along
 from hloom.library_calls.emulation import LibraryCall, Results, emulates
 from hloom.settings import Settings
@@ -20,11 +20,11 @@ _ADDED: Final = ("BIAS", "BINARY_ADD")
 
 @emulates("__onednn$matmul", operands=2)
 def product(call: LibraryCall) -> Results:
-    """A product of the last two dimensions, then fused operations in their order, each with its operand."""
+    """Return the product along the last two dimensions, with the fused operations applied in order."""
     settings = call.settings("onednn_matmul_config")
     prepacked = settings.message("optimization_config").flag("weights_prepacked")
     call.require(not prepacked, "its weights are prepacked")
-    lhs, rhs, *rest = call.operands
+    lhs, rhs, *addends = call.operands
     rank = lhs.shape.rank
     call.require(rhs.shape.rank in (2, rank), f"a product of {lhs.shape} and {rhs.shape}")
     batch = tuple(range(rank - 2)) if rhs.shape.rank == rank else ()
@@ -39,40 +39,31 @@ def product(call: LibraryCall) -> Results:
     fusions = settings.message("fusions") if "fusions" in settings.fields else settings
     names = fusions.words("ops") or fusions.words("fused_ops")
     for name in names:
-        value = _fused(call, fusions, name, value, rest)
-    call.require(not rest, f"{len(rest)} operands are left behind {', '.join(names) or 'the product'}")
+        value = _fused(call, fusions, name, value, addends)
+    call.require(not addends, f"{len(addends)} operands are left behind {', '.join(names) or 'the product'}")
     return [value]
 
 
-def _fused(call: LibraryCall, fusions: Settings, name: str, value: XlaOp, rest: list[XlaOp]) -> XlaOp:
-    """Apply one fused operation, which takes its operand from the rest."""
+def _fused(call: LibraryCall, fusions: Settings, name: str, value: XlaOp, addends: list[XlaOp]) -> XlaOp:
+    """Apply one fused operation; an addition removes its operand from the front of ``addends``."""
     if name in _ADDED:
-        call.require(bool(rest), f"no operand is left for {name}")
-        return value + _broadcast(ops.ConvertElementType(rest.pop(0), value.shape.element_type), value)
+        call.require(bool(addends), f"no operand is left for {name}")
+        addend = ops.ConvertElementType(addends.pop(0), value.shape.element_type)
+        return value + expanded(addend, value.shape.dimensions)
     if name == "LINEAR":
         return value * _float_of(fusions, "alpha_typecast")
     call.require(name in ACTIVATIONS, f"the fused operation {name}")
     return ACTIVATIONS[name](value)
 
 
-def _broadcast(x: XlaOp, like: XlaOp) -> XlaOp:
-    """Broadcast along missing leading dimensions and dimensions of size 1."""
-    sizes = like.shape.dimensions
-    first = len(sizes) - x.shape.rank
-    kept = [d for d, size in enumerate(x.shape.dimensions) if size == sizes[first + d]]
-    return ops.BroadcastInDim(
-        ops.Reshape(x, [x.shape.dimensions[d] for d in kept]), sizes, [first + d for d in kept]
-    )
-
-
 def _float_of(settings: Settings, name: str) -> float:
-    """Return an f32 that is stored as the integer of the same bits."""
+    """Return the f32 in a field that stores its bits as an integer."""
     return struct.unpack("<f", struct.pack("<i", int(settings.number(name))))[0]
 
 
 @emulates("__onednn$softmax")
 def softmax(call: LibraryCall) -> Results:
-    """The softmax along an axis."""
+    """Return the softmax along an axis, computed in f32."""
     x = call.operands[0]
     axis = call.settings("onednn_softmax_config").integer("softmax_axis")
     return [softmax_along(ops.ConvertElementType(x, F32), axis)[0]]
@@ -80,17 +71,16 @@ def softmax(call: LibraryCall) -> Results:
 
 @emulates("__onednn$layernorm")
 def layer_norm(call: LibraryCall) -> Results:
-    """A normalization along the last dimension, with an optional scale and shift."""
+    """Return x normalized along the last dimension, with an optional scale and shift, computed in f32."""
     settings = call.settings("onednn_layer_norm_config")
-    x, *rest = (ops.ConvertElementType(operand, F32) for operand in call.operands)
+    x, *factors = (ops.ConvertElementType(operand, F32) for operand in call.operands)
     epsilon = _float_of(settings, "epsilon_typecast")
     value, _, _ = normalized(x, [x.shape.rank - 1], epsilon)
     words = _rescaling(settings)
-    call.require(
-        len(rest) == len(words), f"{len(rest)} operands are left for {', '.join(words) or 'nothing'}"
-    )
-    for word in words:
-        operand = _broadcast(rest.pop(0), value)
+    text = ", ".join(words) or "nothing"
+    call.require(len(factors) == len(words), f"{len(factors)} operands are left for {text}")
+    for word, factor in zip(words, factors):
+        operand = expanded(factor, value.shape.dimensions)
         value = value * operand if word == "SCALE" else value + operand
     return [value]
 

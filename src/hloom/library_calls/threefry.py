@@ -11,12 +11,12 @@ from hloom.shape.element_type import U32
 
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY: Final = 0x1BD11BDA
-"""A constant of Skein, from which the third word of the key is formed."""
+"""The constant of Skein that gives the third word of the key."""
 
 
 @emulates("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32", "hip_threefry2x32_ffi", operands=4)
 def threefry(call: LibraryCall) -> Results:
-    """Hash pairs of words (operands 2 and 3) by the keys (operands 0 and 1)."""
+    """Return the hashes of pairs of words (operands 2 and 3) with keys (operands 0 and 1)."""
     sizes = call.shapes[0].dimensions
     first, second, x, y = (ops.BroadcastInDim(o, sizes, range(len(sizes))) for o in call.operands[:4])
     parity = ops.ConstantR0(call.builder, _PARITY, U32)
