@@ -1,1 +1,1 @@
-"""The devices of a run: their threads, what they exchange, how they wait; other processes."""
+"""The devices of a run: threads, mailboxes, waiting and deadlocks, and devices of other processes."""

@@ -1,4 +1,4 @@
-"""Values in transit between the devices of a run: at rendezvous, and in channels."""
+"""Values in transit between devices: contributions to rendezvous, and messages in channels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hloom.ir.device import DeviceId
 
 @dataclass(slots=True)
 class Channel:
-    """Numbered values in transit from one sender to one receiver.
+    """A queue of numbered messages from one device to another.
 
     Attributes:
-        messages: those that were not received, by number.
-        sent, requested: how many have been sent, and asked for.
-        sender, receiver: the devices; None until each has used it.
+        messages: the messages that have arrived and were not received, by number.
+        sent, requested: the numbers of sends and of receives so far.
+        sender, receiver: the devices at the ends; None until the first send or receive.
     """
 
     messages: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -27,42 +27,45 @@ class Channel:
 
 
 class Mailboxes:
-    """The rendezvous and the channels of a run.
+    """The rendezvous and channels of a run.
 
     Attributes:
-        relayed: the device that sends to the host on a channel from which other devices receive.
+        relayed: by channel, the device whose sends to the host are received by other devices instead.
     """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Remove all rendezvous and channels, before a run."""
         self._rendezvous: dict[tuple[Hashable, int], dict[DeviceId, Any]] = {}
         self._visits: dict[tuple[DeviceId, Hashable], int] = {}
         self._channels: dict[Hashable, Channel] = {}
         self.relayed: dict[int, DeviceId] = {}
 
-    def visit(self, device: DeviceId, place: Hashable) -> tuple[Hashable, int]:
-        """Return the key of the next rendezvous of a device at a place: the place and a number."""
-        number = self._visits.get((device, place), 0)
-        self._visits[device, place] = number + 1
-        return place, number
+    def visit(self, device: DeviceId, collective: Hashable) -> tuple[Hashable, int]:
+        """Return the key of a device's next rendezvous: the collective, and a count from 0."""
+        number = self._visits.get((device, collective), 0)
+        self._visits[device, collective] = number + 1
+        return collective, number
 
     def contributions(self, key: tuple[Hashable, int]) -> dict[DeviceId, Any]:
-        """Return the values of the devices that have arrived at a rendezvous."""
+        """Return the values at a rendezvous, by device that has arrived; the caller adds to them."""
         return self._rendezvous.setdefault(key, {})
 
     def close(self, key: tuple[Hashable, int]) -> None:
-        """Forget a rendezvous, at which all have arrived."""
+        """Remove a rendezvous after all participants have arrived."""
         self._rendezvous.pop(key, None)
 
     def channel(self, key: Hashable) -> Channel:
-        """Return the channel of a key."""
+        """Return the channel of a key; create it at the first use."""
         return self._channels.setdefault(key, Channel())
 
     def deliver(self, kind: str, key: Any, value: Any) -> None:
-        """Store a value of another process: its share of an exchange, or a message of a channel."""
+        """Store a value from another process: a contribution to a rendezvous, or a message in a channel.
+
+        ``key`` is (collective, number, device) for the kind "exchange", else (channel, number).
+        """
         if kind == "exchange":
             *visit, device = key
             self.contributions(tuple(visit))[device] = value

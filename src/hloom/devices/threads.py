@@ -1,4 +1,4 @@
-"""Threads of the devices of a run, and their end if the thread that waits for them is interrupted."""
+"""Device threads, and how they are stopped when the thread that waits for them is interrupted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 
 from hloom.ir.device import DeviceId
 
-_LOOK: Final = 0.25
-"""Seconds after which the calling thread, which waits for its devices, looks for signals."""
+_SIGNAL_POLL: Final = 0.25
+"""Seconds after which the thread that waits for the devices checks for signals."""
 
 
 class Stopped(Exception):
-    """Raised in a device that waits or runs native code after another one has failed; it is not reported."""
+    """Raised in a device thread after another device has failed; never reported to the caller."""
 
 
 class DeviceThreads:
     """One thread for each device of a run."""
 
     def __init__(self, condition: threading.Condition) -> None:
-        """``condition`` is notified when a thread ends; its lock guards the state of the run."""
+        """``condition`` is notified when a thread ends; its lock protects the state of the run."""
         self._condition = condition
         self._run: object = None
         self._alive: set[DeviceId] = set()
@@ -30,17 +30,18 @@ class DeviceThreads:
 
     @property
     def alive(self) -> int:
-        """Number of threads that have begun and not ended; between runs, those that an interrupt left."""
+        """The number of threads that have started and not ended; between runs, those left by an interrupt."""
         return len(self._alive)
 
     def run(
         self, work: Mapping[DeviceId, Callable[[], None]], interrupted: Callable[[BaseException], None]
     ) -> None:
-        """Call the work of each device, which calls `finish` last, in a thread; return when all have ended.
+        """Run the function of each device in a thread; return when all threads have ended.
 
-        If an exception such as KeyboardInterrupt is raised here, call ``interrupted`` with it under the lock,
-        raise Stopped in the devices that have not finished, and wait for them. A second exception leaves them
-        behind. A thread that begins after the interrupt does nothing.
+        Each function must call `finish` last. If an exception such as KeyboardInterrupt is raised in the
+        calling thread, call ``interrupted`` with it under the lock, raise Stopped in the devices that have
+        not finished, and join them. A second exception abandons the threads. A thread that starts after the
+        interrupt does nothing.
         """
         run = self._run = object()
         ended: set[DeviceId] = set()
@@ -83,11 +84,11 @@ class DeviceThreads:
             thread.join()
 
     def finish(self, device: DeviceId, mark: Callable[[], None]) -> None:
-        """Call ``mark`` under the lock at the end of a device's work; afterwards no Stopped is pending.
+        """Call ``mark`` under the lock when a device's work ends; return with no pending Stopped.
 
-        If Stopped is raised here meanwhile, call ``mark`` again. Replace a pending exception by one that is
-        caught here rather than cancel it: CPython 3.11 clears its flag for pending exceptions only when it
-        raises one, and no traced function starts while it is set.
+        ``mark`` is called again if Stopped is raised here. A pending exception is replaced by one that is
+        caught here, not cancelled: CPython 3.11 clears its flag for pending exceptions only when it raises
+        one, and no traced function starts while the flag is set.
         """
         while True:
             try:
@@ -102,15 +103,14 @@ class DeviceThreads:
                 continue
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
-        # Not Thread.join: interrupted in Python 3.11, it takes a running thread for one that has ended.
-        # A signal that arrives between the release of the GIL and the system call interrupts no wait: look
-        # for it now and then.
+        # Thread.join, if interrupted in Python 3.11, treats a running thread as ended. A signal between the
+        # release of the GIL and the system call does not interrupt the wait, hence the time-out.
         with self._condition:
             while not ready():
-                self._condition.wait(_LOOK)
+                self._condition.wait(_SIGNAL_POLL)
 
 
 def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
-    """Raise an exception in the Python code of a thread, at one of its next bytecodes."""
+    """Raise an exception in a thread, asynchronously, before one of its next bytecodes."""
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))

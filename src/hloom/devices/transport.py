@@ -1,4 +1,4 @@
-"""Transports: what carries the messages between the processes of a program."""
+"""The interface of transports, which carry messages between the processes of a program."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Protocol, TypeAlias
 from hloom.errors import HloError
 
 Message: TypeAlias = "tuple[int, str, Any, Any]"
-"""The number of the run, the kind, the key within the kind, and the value."""
+"""(run, kind, key, value); the key identifies the value among those of its kind."""
 
 
 @dataclass(slots=True)
 class MessageFunctions:
-    """C functions by which native code sends and receives, as MPI defines them, and what they take.
+    """C functions with MPI's signatures by which native code sends and receives.
 
     Attributes:
-        isend, irecv, test: addresses of MPI_Isend, MPI_Irecv and MPI_Test; any thread may call them. A
-            ``test`` of 0 is that of requests which are words that hold their status.
-        byte, communicator: handles of MPI_BYTE and of a communicator for these messages alone, which may be
-            another one in each run.
-        most_tags: tags are below this number.
+        isend, irecv, test: addresses of MPI_Isend, MPI_Irecv and MPI_Test, callable from any thread. If
+            ``test`` is 0, a request is a word that holds its status.
+        byte, communicator: handles of MPI_BYTE and of a communicator reserved for these messages; it may
+            change from run to run.
+        most_tags: exclusive upper bound of tags.
     """
 
     isend: int
@@ -33,14 +33,14 @@ class MessageFunctions:
 
 
 class Transport(Protocol):
-    """Messages between processes, in order between each pair; calls are serialized by the caller.
+    """Ordered messages between each pair of processes; callers serialize calls.
 
     Attributes:
         rank: the number of this process.
         size: the number of processes.
         host: the name of this process's machine.
-        is_uniform: all devices run the same program, as each process knows without asking; a process that is
-            lost is reported by a message, so that no time-out is needed.
+        is_uniform: every process is known to run this program on all devices, and lost processes are
+            reported by messages, so that no time-out is needed.
     """
 
     rank: int
@@ -49,47 +49,47 @@ class Transport(Protocol):
     is_uniform: bool
 
     def owners(self, devices: int) -> Sequence[int]:
-        """Return the rank of each device of a program, replica-major."""
+        """Return the rank of the process that owns each device of a program, replica-major."""
         ...
 
     def hosts(self) -> list[str]:
-        """Return the names of the machines of all processes, by rank; all processes call this."""
+        """Return the machine of each process, by rank; collective."""
         ...
 
     def separate(self) -> Transport:
-        """Return a transport with messages of its own; all processes call this in the same order."""
+        """Return a transport with separate messages; collective, in the same order in all processes."""
         ...
 
     def begin(self) -> int:
-        """Begin a run, to which the messages of native code belong; return its number, from 1 on."""
+        """Begin a run; return its number, from 1. Messages of native code belong to the current run."""
         ...
 
     def cancel(self) -> bool:
-        """Give up the messages of a failed run; return true if no later run will see them."""
+        """Discard the messages of a failed run; return true if none can reach a later run."""
         ...
 
     def send(self, rank: int, message: Message) -> None:
-        """Send a message without waiting for its receiver."""
+        """Send a message; return without waiting for the receiver."""
         ...
 
     def receive(self) -> Message | None:
-        """Return a message that has arrived, or None."""
+        """Return the next message that has arrived; None if there is none."""
         ...
 
     def barrier(self) -> Callable[[], bool]:
-        """Begin a barrier; the returned function tells whether all processes have begun it."""
+        """Begin a barrier; return a function that is true once all processes have begun it."""
         ...
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return the values of all processes, by rank."""
+        """Return the values of all processes, by rank; collective."""
         ...
 
     def functions(self) -> MessageFunctions | None:
-        """Return functions for native code; None if the transport has none. All processes call this."""
+        """Return the functions for native code, None if there are none; collective."""
         ...
 
     def withdraw(self, request: int) -> None:
-        """Let a receive of native code that has failed no longer write to its memory.
+        """Cancel a failed receive of native code, so that it no longer writes to its buffer.
 
         Args:
             request: the address of the receive's request.
@@ -97,17 +97,17 @@ class Transport(Protocol):
         ...
 
     def describe_error(self, code: int) -> str:
-        """Return the text of an error that one of these functions returned."""
+        """Return the text of an error code that a function of `MessageFunctions` returned."""
         ...
 
 
 def owner_of(number: int, devices: int, processes: int) -> int:
-    """Return the rank that has a device; devices, replica-major, are divided into blocks of equal size ±1."""
+    """Return the rank that owns a device, if the devices are divided into blocks of equal size ±1 by rank."""
     return number * processes // devices
 
 
 def require_same_program(transport: Transport, fingerprint: str) -> None:
-    """Raise HloError by the rule ``processes.same-program`` unless all processes compile the same program."""
+    """Raise HloError by the rule ``processes.same-program`` unless all fingerprints agree; collective."""
     prints = transport.all_gather((fingerprint, transport.host))
     differing = [f"{rank} on {host}" for rank, (print_, host) in enumerate(prints) if print_ != prints[0][0]]
     if differing:

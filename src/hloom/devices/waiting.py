@@ -1,8 +1,8 @@
-"""Waiting of the devices of a run: their release, and the end of a run in which none can go on.
+"""Waiting devices, and the detection of deadlocks.
 
-All waiting uses one lock, so that the state of every device of this process is known. If all devices that
-have not ended wait, and none can be released by another, the run ends with a DeadlockError that lists the
-instruction at which each one waits; if there are other processes, after a time-out.
+One lock protects the state of all devices of this process. If every device that has not ended waits, and none
+can release another, the run fails with a DeadlockError that lists the instruction at which each device waits.
+With other processes this takes a time-out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hloom.errors import DeadlockError, EvaluationError
 from hloom.ir.device import DeviceId
 
 _NATIVE_POLL: Final = 0.005
-"""Seconds between polls of the state of native code."""
+"""Seconds between polls of state that native code changes."""
 _HOST_POLL: Final = 0.05
-"""Seconds between looks for values from the host."""
+"""Seconds between polls for values from the host."""
 
 
 @dataclass(slots=True)
@@ -32,11 +32,11 @@ class Waiter:
     """A waiting device.
 
     Attributes:
-        ready: tells whether it can go on.
-        describe: returns the instruction, and whom it waits for.
-        for_host: it waits for a value from the host.
-        polls: native code may change ``ready`` without a notification.
-        released: it need not wait any more.
+        ready: returns true once the device can continue.
+        describe: returns a text that names the instruction and what it waits for.
+        for_host: the device waits for a value from the host.
+        polls: native code may change ``ready`` without notifying the condition.
+        released: the device may continue, or the run has failed.
     """
 
     ready: Callable[[], bool]
@@ -47,22 +47,22 @@ class Waiter:
 
 
 class Waiting:
-    """Which devices of a run compute, wait or have ended, and the failure of the run.
+    """The state of each device in a run (computing, waiting, ended), and the failure of the run.
 
     Args:
-        devices: those of this process.
-        mailboxes: where values from other processes are put.
-        peers: the other processes; None if this one has all devices.
+        devices: the devices of this process.
+        mailboxes: receive the values from other processes.
+        peers: the other processes; None if this process has all devices.
 
     Attributes:
-        condition: its lock guards the state of the run and the mailboxes; notified of changes.
+        condition: notified of changes; its lock protects this object and the mailboxes.
         running: a run has begun and not ended.
         waiters: the waiting devices.
-        failure: the error of the first device that failed.
-        stop_word: nonzero once a device has failed; native code polls it.
-        waited: nanoseconds that each device has waited here for others or the host, in all runs.
-        host_timeout: seconds for which a device waits for the host if no device can continue and another
-            thread of this process could still feed it. Without another thread it does not wait.
+        failure: the first error of the run; None so far.
+        stop_word: nonzero once the run has failed; native code polls it.
+        waited: the nanoseconds that each device has waited for other devices or the host, over all runs.
+        host_timeout: seconds to wait for the host when no device can continue and another thread of this
+            process may still feed one. Without such a thread the run fails at once.
     """
 
     def __init__(self, devices: Sequence[DeviceId], mailboxes: Mailboxes, peers: Peers | None) -> None:
@@ -88,7 +88,7 @@ class Waiting:
         self.running = True
 
     def end(self) -> None:
-        """End a run when all processes have ended it, so that none waits for a message that none takes."""
+        """End a run: read messages until all processes have reached a barrier, or one has failed."""
         peers = self._peers
         if peers is not None and self.failure is None:
             complete = peers.barrier()
@@ -102,32 +102,32 @@ class Waiting:
         self.running = False
 
     def beat(self) -> None:
-        """Tell other processes if a device computes."""
+        """Send a heartbeat to the other processes if a device of this process is computing."""
         with self.condition:
             if self.running and self.failure is None and len(self._active) > len(self.waiters):
                 assert self._peers is not None
                 self._peers.publish(self._peers.others, "computes", self._peers.rank, None)
 
-    # -- the lock is held in all of these
+    # -- called with the lock held
 
     def finish(self, device: DeviceId, error: BaseException | None) -> None:
-        """End the work of a device, with an error if it failed."""
+        """Record that a device has ended, with its error if it failed."""
         self._active.discard(device)
         if self._peers is not None:
-            self._peers.hear()  # other processes can go on only since this device's last message
+            self._peers.hear()  # others may have waited for this device until now
         if error is not None:
             self._fail(error)
         self._look_for_deadlock()
         self.condition.notify_all()
 
     def interrupt(self, error: BaseException) -> None:
-        """End the run by an exception of the thread that waits for it."""
+        """Fail the run with an exception of the thread that waits for it."""
         self.running = False
         self._fail(error)
 
     @contextmanager
     def changing(self) -> Generator[None, None, None]:
-        """Take the lock to change the state, then release the devices that waited for the change."""
+        """Hold the lock in the ``with`` statement; then release the devices that have become ready."""
         with self.condition:
             yield
             self._release()
@@ -142,10 +142,7 @@ class Waiting:
         for_host: bool = False,
         polls: bool = False,
     ) -> None:
-        """Wait until ``ready()``; raises Stopped if that is impossible, or if another device has failed.
-
-        The arguments are those of a `Waiter`.
-        """
+        """Block a device until ``ready()``; see `Waiter`. Raises Stopped if the run fails."""
         if self.failure is not None:
             raise Stopped
         if ready():
@@ -200,14 +197,14 @@ class Waiting:
         self.condition.notify_all()
 
     def _take_messages(self, peers: Peers) -> None:
-        """Store the values of other processes; fail if one of them has failed."""
+        """Put values from other processes into the mailboxes; fail the run if one of them has failed."""
         for kind, key, value in peers.arrived():
             if kind == "failed":
                 lines = [f"{peers.name(key)} failed: {value}"]
                 if self.waiters:
                     lines += [f"{peers.name(peers.rank)}:", *_lines(self._waits())]
                 self._fail(EvaluationError("\n".join(lines), rule="processes.failed"))
-            elif kind != "computes":  # which only shows that the process lives
+            elif kind != "computes":  # a heartbeat
                 self._mailboxes.deliver(kind, key, value)
 
     def _all_wait(self) -> bool:
@@ -227,7 +224,7 @@ class Waiting:
                 self._fail(self._deadlock())
 
     def _others_run(self) -> bool:
-        """Return whether a thread exists that neither runs a device nor started this run: it may feed one."""
+        """Return true if a thread exists that may feed a device: neither a device thread nor the caller."""
         busy = len(self._devices) + 1 if len(self._devices) > 1 else 1
         return self.host_timeout > 0 and thread_count() > busy
 
@@ -243,7 +240,12 @@ class Waiting:
 
 
 def deadlock(waits: Mapping[DeviceId, str], finished: Collection[DeviceId]) -> DeadlockError:
-    """Return the error for devices of which each waits in an instruction, or has finished."""
+    """Return the error for a deadlock.
+
+    Args:
+        waits: by waiting device, the instruction and what it waits for.
+        finished: the devices that have ended.
+    """
     lines = [
         "the devices would wait for ever:",
         *_lines(waits),
@@ -253,15 +255,15 @@ def deadlock(waits: Mapping[DeviceId, str], finished: Collection[DeviceId]) -> D
 
 
 def _lines(waits: Mapping[DeviceId, str]) -> list[str]:
-    """Return a line for each device that waits: in which instruction, for whom."""
+    """Return a line for each waiting device, in order."""
     return [f"  {device_name(device)} waits in {what}" for device, what in sorted(waits.items())]
 
 
 def device_name(device: DeviceId) -> str:
-    """Return the name of a device in messages."""
+    """Return ``device (replica R, partition P)``, for error messages."""
     return f"device (replica {device[0]}, partition {device[1]})"
 
 
 def thread_count() -> int:
-    """Return the number of threads that may do something for a program."""
+    """Return the number of Python threads, without the heartbeat."""
     return sum(thread.name != HEARTBEAT for thread in threading.enumerate())

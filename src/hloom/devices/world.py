@@ -1,8 +1,7 @@
 """The devices of a program in this process, and their runs.
 
-Each device runs in a thread (`hloom.devices.threads`); a run of a single device needs none. They exchange
-values through `hloom.devices.mailboxes`, and wait as `hloom.devices.waiting` says; `hloom.devices.peers` has
-the devices of other processes.
+Each device runs in a thread (`threads.py`), a single device in the calling one. Devices exchange values
+through `mailboxes.py` and block in `waiting.py`; `peers.py` has the devices of other processes.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from hloom.errors import EvaluationError
 from hloom.ir.device import DeviceId, Pending
 
 _PAUSE: Final = 0.05
-"""Seconds between looks of the host for a value."""
+"""Seconds between polls of the host for a value."""
 
 
 class World:
-    """All devices of one program in this process.
+    """The devices of a program that run in this process.
 
     Attributes:
-        num_replicas, num_partitions: numbers of devices, of all processes.
-        devices: those of this process, replica-major.
-        peers: the other processes; None if this one has all devices.
-        before_run: functions to call at the start of a run.
+        num_replicas, num_partitions: the numbers over all processes.
+        devices: the devices of this process, replica-major.
+        peers: the other processes; None if this process has all devices.
+        before_run: functions to call before each run.
         mailboxes: the values that devices exchange.
         waiting: the state of the devices in a run.
     """
@@ -52,11 +51,11 @@ class World:
         self._threads = DeviceThreads(self.waiting.condition)
 
     def run(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
-        """Call ``work`` on all devices concurrently; return the results, replica-major.
+        """Call ``work`` with each device concurrently; return the results, replica-major.
 
         Raises the error of the first device that failed, or DeadlockError. An exception in the calling
-        thread, such as KeyboardInterrupt, stops all devices; a second one leaves their threads behind, and
-        further runs are refused by the rule ``devices.still-running`` until these have ended.
+        thread, such as KeyboardInterrupt, stops all devices; a second one abandons their threads, and runs
+        raise EvaluationError by the rule ``devices.still-running`` until these have ended.
         """
         if self._threads.alive:
             message = f"{self._threads.alive} devices of an interrupted run are still running"
@@ -92,13 +91,13 @@ class World:
         return [results.get(device.id) for device in self.devices]
 
     def abandon(self, error: BaseException) -> None:
-        """Let the runs of other processes fail, because this one cannot start."""
+        """Make the run fail in the other processes, because this process cannot start it."""
         if self.peers is not None:
             with self.waiting.condition:
                 self.peers.abandon(error)
 
     def name(self, device: DeviceId) -> str:
-        """Return the name of a device in messages, with its process if that is another one."""
+        """Return the name of a device for error messages, with its process if it is not this one."""
         peers = self.peers
         if peers is None or peers.owners[device] == peers.rank:
             return device_name(device)
@@ -106,7 +105,7 @@ class World:
 
 
 class VirtualDevice:
-    """One replica and partition; implements `hloom.ir.device.Device` for operations."""
+    """One replica and partition of a program; operations see it as a `hloom.ir.device.VirtualDevice`."""
 
     def __init__(self, world: World, device: DeviceId) -> None:
         self.world = world
@@ -118,26 +117,27 @@ class VirtualDevice:
 
     @property
     def num_replicas(self) -> int:
-        """Number of replicas in the run."""
         return self.world.num_replicas
 
     @property
     def num_partitions(self) -> int:
-        """Number of partitions in the run."""
         return self.world.num_partitions
 
     @property
     def waited(self) -> int:
-        """Nanoseconds that it has waited for other devices or the host."""
+        """The nanoseconds that this device has waited for other devices or the host."""
         return self.world.waiting.waited.get(self.id, 0)
 
     # -- other devices
 
-    def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
-        """Give a value to all members; return theirs in the order of ``members``."""
+    def exchange(self, collective: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
+        """Contribute a value to the next rendezvous of a collective; return the values in member order.
+
+        ``what`` names the instruction in errors, here and in the methods below.
+        """
         world, waiting = self.world, self.world.waiting
         with waiting.changing():
-            key = world.mailboxes.visit(self.id, place)
+            key = world.mailboxes.visit(self.id, collective)
             values = world.mailboxes.contributions(key)
             values[self.id] = value
             if world.peers is not None:
@@ -156,7 +156,10 @@ class VirtualDevice:
         return Pending(fetch)
 
     def send(self, channel: Hashable, value: Any, what: str) -> None:
-        """Put a value into a channel."""
+        """Send a value on a channel.
+
+        Raises EvaluationError by the rule ``devices.channel-ambiguous`` if another device sends on it too.
+        """
         peers = self.world.peers
         with self.world.waiting.changing():
             box = self.world.mailboxes.channel(channel)
@@ -171,7 +174,7 @@ class VirtualDevice:
             box.sent += 1
 
     def receive(self, channel: Hashable, what: str) -> Pending:
-        """Return the next value of a channel."""
+        """Receive the next value of a channel; raises EvaluationError as `send` does."""
         waiting = self.world.waiting
         with waiting.condition:
             box = self.world.mailboxes.channel(channel)
@@ -192,7 +195,7 @@ class VirtualDevice:
     # -- the host, as operations see it
 
     def infeed(self, what: str) -> Any:
-        """Return the next value that the host transferred."""
+        """Return the next value of the infeed."""
         with self.world.waiting.condition:
             self.world.waiting.wait(
                 self.id,
@@ -203,12 +206,12 @@ class VirtualDevice:
             return self.infeed_queue.popleft()
 
     def outfeed(self, value: Any) -> None:
-        """Put a value into the outfeed."""
+        """Append a value to the outfeed."""
         with self.world.waiting.changing():
             self.outfeed_queue.append(value)
 
     def send_to_host(self, channel: int, value: Any, what: str) -> None:
-        """Put a value into a channel to the host, or to a device that receives from the host."""
+        """Send a value to the host, or to a device that receives from the host on the same channel."""
         with self.world.waiting.changing():
             relayed = self.world.mailboxes.relayed.get(channel)
             if relayed not in (None, self.id):
@@ -216,7 +219,7 @@ class VirtualDevice:
             self.to_host.setdefault(channel, deque()).append(value)
 
     def receive_from_host(self, channel: int, what: str) -> Pending:
-        """Return the next value from the host, or else one that a device sent to it on the channel."""
+        """Receive the next value from the host, or one that a device sent to the host on the same channel."""
         world, waiting = self.world, self.world.waiting
 
         def sources() -> list[VirtualDevice]:
@@ -243,19 +246,20 @@ class VirtualDevice:
     # -- the host's side
 
     def put_infeed(self, value: Any) -> None:
-        """Transfer a value to this device."""
+        """Append a value to the infeed of this device."""
         with self.world.waiting.changing():
             self.infeed_queue.append(value)
 
     def put_channel(self, channel: int, value: Any) -> None:
-        """Put a value into a host channel of this device."""
+        """Send a value from the host to this device on a channel."""
         with self.world.waiting.changing():
             self.from_host.setdefault(channel, deque()).append(value)
 
     def take(self, queue: deque[Any], what: str) -> Any:
-        """Return the next value of a queue to the host; wait during a run, or while one may still start.
+        """Remove and return the next value of a queue to the host.
 
-        Raises EvaluationError if the queue is empty and nothing runs.
+        Blocks while a run may still produce one. Raises EvaluationError by the rule
+        ``devices.nothing-to-take`` if nothing runs.
         """
         waiting = self.world.waiting
         patience = waiting.host_timeout if thread_count() > 1 else 0.0
@@ -271,13 +275,13 @@ class VirtualDevice:
 
 
 def _sender(channel: Hashable) -> str:
-    """Describe the sender of a channel (kind, id) or (kind, id, source, target, ...)."""
+    """Return the name of the sender on a channel (kind, id) or (kind, id, source, target, ...)."""
     _, number, *ends = cast("tuple[Any, ...]", channel)
     return device_name(ends[0]) if ends else f"a send on channel {number}"
 
 
 def _receivers(peers: Peers, channel: Hashable) -> list[int]:
-    """Return the process that receives from a channel (kind, id, source, target, ...), or all processes."""
+    """Return the rank of the receiver on a channel (kind, id, source, target, ...), or all ranks."""
     _, _, *ends = cast("tuple[Any, ...]", channel)
     return [peers.owners[ends[1]]] if len(ends) > 1 else [*peers.others, peers.rank]
 
