@@ -279,7 +279,7 @@ def test_a_forked_child_sets_the_number_of_threads_anew() -> None:
 def test_declarations_that_name_no_array_are_refused(arrays: str) -> None:
     declare: Callable[..., None] = vars(routines)["_declare"]
     with pytest.raises(HloError) as caught:
-        declare("unknown", "a[M,N]", arrays, "M N a")
+        declare(f"unknown: a[M,N] -> {arrays}\n  arguments M N a\n")
     assert caught.value.rule == "lapack.declaration"
 
 

@@ -17,6 +17,13 @@ from hloom.ir.device_groups import DeviceList, IotaDeviceList, MeshDeviceList, g
 from hloom.shape.element_type import U32, ElementType
 from hloom.shape.shape import Shape
 
+__all__: list[str] = ["AllGather", "AllGatherDone", "AllGatherStart", "AllGatherTuple"]
+__all__ += ["AllReduce", "AllReduceDone", "AllReduceStart"]
+__all__ += ["AllReduceTuple", "CrossReplicaSum", "ReduceScatter"]
+__all__ += ["AllToAll", "AllToAllTuple", "CollectiveBroadcast", "CollectiveReduce", "RaggedAllToAll"]
+__all__ += ["CollectivePermute", "CollectivePermuteDone", "CollectivePermuteStart", "MultiCollectivePermute"]
+__all__ += ["PartitionId", "ReplicaId"]
+
 ReplicaGroupsLike: TypeAlias = "Sequence[Sequence[int]] | DeviceList | IotaDeviceList | MeshDeviceList | None"
 """Groups of devices: lists of numbers, ReplicaGroup messages, or an iota or mesh list. None: one group
 of all devices."""
@@ -372,10 +379,8 @@ def AllGatherStart(
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
     """Start an all-gather; the result is the context for AllGatherDone."""
-    return AllGather(
-        operands, all_gather_dim, shard_count, replica_groups, channel_id, use_global_device_ids,
-        opcode="all-gather-start",
-    )  # fmt: skip
+    groups = shard_count, replica_groups, channel_id, use_global_device_ids
+    return AllGather(operands, all_gather_dim, *groups, opcode="all-gather-start")
 
 
 @page_function()
@@ -393,15 +398,8 @@ def AllReduceStart(
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
     """Start an all-reduce; the result is the context for AllReduceDone."""
-    return AllReduce(
-        operands,
-        computation,
-        replica_groups,
-        channel_id,
-        None,
-        use_global_device_ids,
-        opcode="all-reduce-start",
-    )
+    groups = replica_groups, channel_id, None, use_global_device_ids
+    return AllReduce(operands, computation, *groups, opcode="all-reduce-start")
 
 
 @page_function()

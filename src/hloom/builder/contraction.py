@@ -13,6 +13,12 @@ from hloom.errors import ShapeError
 from hloom.ir.contraction import PRECISIONS
 from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
 
+__all__: list[str] = ["Dot", "DotGeneral", "RaggedDot", "ScaledDot"]
+__all__ += ["Conv", "ConvGeneral", "ConvGeneralDilated"]
+__all__ += ["ConvWithGeneralDimensions", "ConvWithGeneralPadding"]
+__all__ += ["Cholesky", "Fft", "TriangularSolve"]
+__all__ += ["BatchNormGrad", "BatchNormInference", "BatchNormTraining"]
+
 Padding: TypeAlias = "str | Sequence[tuple[int, int]]"
 """SAME, VALID, or (low, high) for every window dimension; negative padding crops."""
 Precision: TypeAlias = Any
@@ -192,10 +198,8 @@ def Conv(
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """Convolve in the default dimension order; `padding` is SAME or VALID (or pairs)."""
-    return ConvGeneralDilated(
-        lhs, rhs, window_strides, padding, None, None, None, feature_group_count, batch_group_count,
-        precision_config, preferred_element_type,
-    )  # fmt: skip
+    others = feature_group_count, batch_group_count, precision_config, preferred_element_type
+    return ConvGeneralDilated(lhs, rhs, window_strides, padding, None, None, None, *others)
 
 
 @page_function()
@@ -212,10 +216,8 @@ def ConvWithGeneralPadding(
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """Convolve in the default dimension order, with padding as (low, high) pairs."""
-    return ConvGeneralDilated(
-        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, None, feature_group_count,
-        batch_group_count, precision_config, preferred_element_type,
-    )  # fmt: skip
+    others = feature_group_count, batch_group_count, precision_config, preferred_element_type
+    return ConvGeneralDilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, None, *others)
 
 
 @page_function()
@@ -231,10 +233,8 @@ def ConvGeneral(
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """Convolve in any dimension order."""
-    return ConvGeneralDilated(
-        lhs, rhs, window_strides, padding, None, None, dimension_numbers, feature_group_count,
-        batch_group_count, precision_config, preferred_element_type,
-    )  # fmt: skip
+    others = feature_group_count, batch_group_count, precision_config, preferred_element_type
+    return ConvGeneralDilated(lhs, rhs, window_strides, padding, None, None, dimension_numbers, *others)
 
 
 ConvWithGeneralDimensions = ConvGeneral

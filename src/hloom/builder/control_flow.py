@@ -28,6 +28,21 @@ from hloom.operations.random import ALGORITHMS
 from hloom.shape.element_type import PRED, S32, U32, ElementType
 from hloom.shape.shape import Shape
 
+__all__: list[str] = [
+    "Call",
+    "CompositeCall",
+    "CustomCall",
+    "CustomCallWithComputation",
+    "CustomCallWithLayout",
+]
+__all__ += ["AddDependency", "AfterAll", "Conditional", "CreateToken"]
+__all__ += ["Fusion", "OptimizationBarrier", "While"]
+__all__ += ["AsyncDone", "AsyncStart", "AsyncUpdate", "CopyDone", "CopyStart"]
+__all__ += ["Infeed", "InfeedWithToken", "Outfeed", "OutfeedWithToken"]
+__all__ += ["Recv", "RecvDone", "RecvFromHost", "RecvWithToken"]
+__all__ += ["Send", "SendDone", "SendToHost", "SendWithToken"]
+__all__ += ["RngBitGenerator", "RngGetAndUpdateState", "RngNormal", "RngUniform"]
+
 # -- calls
 
 
@@ -172,9 +187,9 @@ def _argument_type(computation: Computation) -> ElementType | None:
 
 
 _CONDITIONAL_KEYWORDS = (
-    "branch_computations", "branch_operands", "true_operand", "true_computation", "false_operand",
-    "false_computation",
-)  # fmt: skip
+    *("branch_computations", "branch_operands"),
+    *("true_operand", "true_computation", "false_operand", "false_computation"),
+)
 
 
 @page_function()

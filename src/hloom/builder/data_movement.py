@@ -31,6 +31,15 @@ from hloom.shape.element_type import S32, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
+__all__: list[str] = ["Constant", "ConstantFromArray", "ConstantLiteral", "ConstantR0"]
+__all__ += ["ConstantR1", "ConstantR2", "Iota", "Parameter"]
+__all__ += ["Bitcast", "Broadcast", "BroadcastInDim", "Collapse"]
+__all__ += ["DynamicReshape", "Reshape", "Rev", "Transpose"]
+__all__ += ["ConcatInDim", "Concatenate", "DynamicSlice", "DynamicUpdateSlice"]
+__all__ += ["Pad", "PadInDim", "Slice", "SliceInDim"]
+__all__ += ["EmptyTuple", "GetTupleElement", "Tuple"]
+__all__ += ["GetDimensionSize", "RemoveDynamicDimension", "SetDimensionSize"]
+
 
 @argument_errors
 def Parameter(

@@ -1,7 +1,6 @@
 """Elementwise functions: arithmetic, comparison, logic, conversion, selection.
 
-The one- and two-operand functions derive from the declarations of their operations under XlaBuilder's
-names.
+The one- and two-operand functions have XlaBuilder's names, and the documentation of their operations.
 """
 
 from __future__ import annotations
@@ -24,8 +23,22 @@ from hloom.builder.operands import (
     pair,
 )
 from hloom.errors import ShapeError
+from hloom.ir.operation import REGISTRY
 from hloom.operations.comparison import COMPARISON_TYPES
 from hloom.shape.element_type import PRED
+
+__all__: list[str] = ["Abs", "Cbrt", "Ceil", "Clz", "Copy", "Erf", "Exp", "Exp2"]
+__all__ += ["Expm1", "Floor", "IsFinite", "Log", "Log1p", "Log2", "Logistic"]
+__all__ += ["Conj", "Imag", "LogicalNot", "Neg", "Not", "PopulationCount"]
+__all__ += ["Real", "Round", "RoundNearestEven", "Rsqrt", "Sign", "Sqrt"]
+__all__ += ["Acos", "Acosh", "Asin", "Asinh", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan", "Tanh"]
+__all__ += ["Add", "And", "Atan2", "Complex", "Div", "LogicalAnd", "LogicalOr", "Max"]
+__all__ += ["Min", "Mul", "Mulhi", "Or", "Pow", "Rem", "Sub", "Xor"]
+__all__ += ["ShiftLeft", "ShiftRight", "ShiftRightArithmetic", "ShiftRightLogical"]
+__all__ += ["Compare", "Eq", "Ge", "Gt", "Le", "Lt", "Ne"]
+__all__ += ["EqTotalOrder", "GeTotalOrder", "GtTotalOrder", "LeTotalOrder", "LtTotalOrder", "NeTotalOrder"]
+__all__ += ["Clamp", "Select"]
+__all__ += ["BitcastConvertType", "ConvertElementType", "ReducePrecision", "StochasticConvertType"]
 
 
 class Unary(Protocol):
@@ -57,113 +70,118 @@ class Binary(Protocol):
         ...
 
 
-def _unary(name: str, opcode: str, meaning: str) -> Unary:
+def _meaning(opcode: str) -> str:
+    return (REGISTRY[opcode].__doc__ or "").partition("\n\n")[0]
+
+
+def _unary(name: str, opcode: str) -> Unary:
     @page_function(x="operand")
     def function(operand: XlaOp) -> XlaOp:
         return operand.builder.emit(opcode, [operand])
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning}, element by element: HLO's `{opcode}`."
+    function.__doc__ = f"{_meaning(opcode)}\n\nHLO's `{opcode}`, element by element."
     return function  # type: ignore[return-value]
 
 
-def _binary(name: str, opcode: str, meaning: str, direction: str | None = None) -> Binary:
+def _binary(name: str, opcode: str, direction: str | None = None) -> Binary:
     @page_function(y="lhs", x="rhs", real="lhs", imag="rhs")
     def function(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         first, second = broadcast_operands(name, *pair(lhs, rhs), broadcast_dimensions)
         return first.builder.emit(opcode, [first, second], direction=direction)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning}, element by element, operands broadcast: HLO's `{opcode}`."
+    suffix = f" in the direction {direction}" if direction else ""
+    function.__doc__ = (
+        f"{_meaning(opcode)}\n\nHLO's `{opcode}`{suffix}, element by element, operands broadcast."
+    )
     return function  # type: ignore[return-value]
 
 
-Abs: Final = _unary("Abs", "abs", "|x|")
-Acos: Final = _unary("Acos", "acos", "Inverse cosine")
-Acosh: Final = _unary("Acosh", "acosh", "Inverse hyperbolic cosine")
-Asin: Final = _unary("Asin", "asin", "Inverse sine")
-Asinh: Final = _unary("Asinh", "asinh", "Inverse hyperbolic sine")
-Atanh: Final = _unary("Atanh", "atanh", "Inverse hyperbolic tangent")
-Cbrt: Final = _unary("Cbrt", "cbrt", "Cube root")
-Ceil: Final = _unary("Ceil", "ceil", "The smallest integer not below x")
-Clz: Final = _unary("Clz", "count-leading-zeros", "Number of leading zero bits")
-Copy: Final = _unary("Copy", "copy", "The same value in a buffer of its own")
-Cos: Final = _unary("Cos", "cosine", "Cosine")
-Cosh: Final = _unary("Cosh", "cosh", "Hyperbolic cosine")
-Erf: Final = _unary("Erf", "erf", "Error function")
-Exp: Final = _unary("Exp", "exponential", "e^x")
-Exp2: Final = _unary("Exp2", "exp2", "2^x")
-Expm1: Final = _unary("Expm1", "exponential-minus-one", "e^x - 1")
-Floor: Final = _unary("Floor", "floor", "The largest integer not above x")
-IsFinite: Final = _unary("IsFinite", "is-finite", "Whether x is neither infinite nor NaN")
-Log: Final = _unary("Log", "log", "Natural logarithm")
-Log1p: Final = _unary("Log1p", "log-plus-one", "log(1 + x)")
-Log2: Final = _unary("Log2", "log2", "Logarithm to base 2")
-Logistic: Final = _unary("Logistic", "logistic", "1 / (1 + e^-x)")
-Neg: Final = _unary("Neg", "negate", "-x")
-Not: Final = _unary("Not", "not", "Logical (pred) or bitwise (integers) not")
-PopulationCount: Final = _unary("PopulationCount", "popcnt", "Number of bits set")
-Round: Final = _unary("Round", "round-nearest-afz", "The nearest integer, ties away from zero")
-RoundNearestEven: Final = _unary(
-    "RoundNearestEven", "round-nearest-even", "The nearest integer, ties to even"
-)
-Rsqrt: Final = _unary("Rsqrt", "rsqrt", "1 / sqrt(x)")
-Sign: Final = _unary("Sign", "sign", "-1, 0 or 1")
-Sin: Final = _unary("Sin", "sine", "Sine")
-Sinh: Final = _unary("Sinh", "sinh", "Hyperbolic sine")
-Sqrt: Final = _unary("Sqrt", "sqrt", "Square root")
-Tan: Final = _unary("Tan", "tan", "Tangent")
-Tanh: Final = _unary("Tanh", "tanh", "Hyperbolic tangent")
+Abs: Final = _unary("Abs", "abs")
+Acos: Final = _unary("Acos", "acos")
+Acosh: Final = _unary("Acosh", "acosh")
+Asin: Final = _unary("Asin", "asin")
+Asinh: Final = _unary("Asinh", "asinh")
+Atanh: Final = _unary("Atanh", "atanh")
+Cbrt: Final = _unary("Cbrt", "cbrt")
+Ceil: Final = _unary("Ceil", "ceil")
+Clz: Final = _unary("Clz", "count-leading-zeros")
+Copy: Final = _unary("Copy", "copy")
+Cos: Final = _unary("Cos", "cosine")
+Cosh: Final = _unary("Cosh", "cosh")
+Erf: Final = _unary("Erf", "erf")
+Exp: Final = _unary("Exp", "exponential")
+Exp2: Final = _unary("Exp2", "exp2")
+Expm1: Final = _unary("Expm1", "exponential-minus-one")
+Floor: Final = _unary("Floor", "floor")
+Imag: Final = _unary("Imag", "imag")
+IsFinite: Final = _unary("IsFinite", "is-finite")
+Log: Final = _unary("Log", "log")
+Log1p: Final = _unary("Log1p", "log-plus-one")
+Log2: Final = _unary("Log2", "log2")
+Logistic: Final = _unary("Logistic", "logistic")
+Neg: Final = _unary("Neg", "negate")
+Not: Final = _unary("Not", "not")
+PopulationCount: Final = _unary("PopulationCount", "popcnt")
+Real: Final = _unary("Real", "real")
+Round: Final = _unary("Round", "round-nearest-afz")
+RoundNearestEven: Final = _unary("RoundNearestEven", "round-nearest-even")
+Rsqrt: Final = _unary("Rsqrt", "rsqrt")
+Sign: Final = _unary("Sign", "sign")
+Sin: Final = _unary("Sin", "sine")
+Sinh: Final = _unary("Sinh", "sinh")
+Sqrt: Final = _unary("Sqrt", "sqrt")
+Tan: Final = _unary("Tan", "tan")
+Tanh: Final = _unary("Tanh", "tanh")
 LogicalNot: Final = Not
 
-Add: Final = _binary("Add", "add", "lhs + rhs")
-And: Final = _binary("And", "and", "Logical or bitwise and")
-Atan2: Final = _binary("Atan2", "atan2", "The angle of the point (rhs, lhs)")
-Complex: Final = _binary("Complex", "complex", "real + imag * i")
-Div: Final = _binary("Div", "divide", "lhs / rhs; integers truncate")
-Max: Final = _binary("Max", "maximum", "The larger one; NaN wins")
-Min: Final = _binary("Min", "minimum", "The smaller one; NaN wins")
-Mul: Final = _binary("Mul", "multiply", "lhs * rhs")
-Mulhi: Final = _binary("Mulhi", "mulhi", "The upper half of the product")
-Or: Final = _binary("Or", "or", "Logical or bitwise or")
-Pow: Final = _binary("Pow", "power", "lhs to the power of rhs")
-Rem: Final = _binary("Rem", "remainder", "The remainder, with the sign of lhs")
-ShiftLeft: Final = _binary("ShiftLeft", "shift-left", "lhs shifted left by rhs bits")
-ShiftRightArithmetic: Final = _binary(
-    "ShiftRightArithmetic", "shift-right-arithmetic", "lhs shifted right by rhs bits, the sign moving in"
-)
-ShiftRightLogical: Final = _binary(
-    "ShiftRightLogical", "shift-right-logical", "lhs shifted right by rhs bits, zeros moving in"
-)
-Sub: Final = _binary("Sub", "subtract", "lhs - rhs")
-Xor: Final = _binary("Xor", "xor", "Logical or bitwise exclusive or")
+Add: Final = _binary("Add", "add")
+And: Final = _binary("And", "and")
+Atan2: Final = _binary("Atan2", "atan2")
+Complex: Final = _binary("Complex", "complex")
+Div: Final = _binary("Div", "divide")
+Max: Final = _binary("Max", "maximum")
+Min: Final = _binary("Min", "minimum")
+Mul: Final = _binary("Mul", "multiply")
+Mulhi: Final = _binary("Mulhi", "mulhi")
+Or: Final = _binary("Or", "or")
+Pow: Final = _binary("Pow", "power")
+Rem: Final = _binary("Rem", "remainder")
+ShiftLeft: Final = _binary("ShiftLeft", "shift-left")
+ShiftRightArithmetic: Final = _binary("ShiftRightArithmetic", "shift-right-arithmetic")
+ShiftRightLogical: Final = _binary("ShiftRightLogical", "shift-right-logical")
+Sub: Final = _binary("Sub", "subtract")
+Xor: Final = _binary("Xor", "xor")
 LogicalAnd: Final = And
 LogicalOr: Final = Or
 
-Eq: Final = _binary("Eq", "compare", "lhs == rhs", direction="EQ")
-Ne: Final = _binary("Ne", "compare", "lhs != rhs", direction="NE")
-Ge: Final = _binary("Ge", "compare", "lhs >= rhs", direction="GE")
-Gt: Final = _binary("Gt", "compare", "lhs > rhs", direction="GT")
-Le: Final = _binary("Le", "compare", "lhs <= rhs", direction="LE")
-Lt: Final = _binary("Lt", "compare", "lhs < rhs", direction="LT")
+Eq: Final = _binary("Eq", "compare", "EQ")
+Ne: Final = _binary("Ne", "compare", "NE")
+Ge: Final = _binary("Ge", "compare", "GE")
+Gt: Final = _binary("Gt", "compare", "GT")
+Le: Final = _binary("Le", "compare", "LE")
+Lt: Final = _binary("Lt", "compare", "LT")
 
 
-def _total_order(name: str, direction: str, meaning: str) -> Binary:
+def _total_order(name: str, direction: str) -> Binary:
     @page_function()
     def function(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         return Compare(lhs, rhs, broadcast_dimensions, direction, "TOTALORDER")
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{meaning} in the total order -NaN < -Inf < ... < -0 < +0 < ... < Inf < NaN."
+    function.__doc__ = (
+        f"Compare by {direction} in the total order -NaN < -Inf < ... < -0 < +0 < ... < Inf < NaN."
+    )
     return function
 
 
-EqTotalOrder: Final = _total_order("EqTotalOrder", "EQ", "lhs == rhs")
-NeTotalOrder: Final = _total_order("NeTotalOrder", "NE", "lhs != rhs")
-GeTotalOrder: Final = _total_order("GeTotalOrder", "GE", "lhs >= rhs")
-GtTotalOrder: Final = _total_order("GtTotalOrder", "GT", "lhs > rhs")
-LeTotalOrder: Final = _total_order("LeTotalOrder", "LE", "lhs <= rhs")
-LtTotalOrder: Final = _total_order("LtTotalOrder", "LT", "lhs < rhs")
+EqTotalOrder: Final = _total_order("EqTotalOrder", "EQ")
+NeTotalOrder: Final = _total_order("NeTotalOrder", "NE")
+GeTotalOrder: Final = _total_order("GeTotalOrder", "GE")
+GtTotalOrder: Final = _total_order("GtTotalOrder", "GT")
+LeTotalOrder: Final = _total_order("LeTotalOrder", "LE")
+LtTotalOrder: Final = _total_order("LtTotalOrder", "LT")
 
 
 @page_function(comparison_direction="direction")
@@ -187,18 +205,6 @@ def Compare(
     if compare_type == "TOTALORDER" and not first.shape.element_type.is_floating:
         compare_type = None
     return first.builder.emit("compare", [first, second], direction=direction, type=compare_type)
-
-
-@page_function()
-def Real(operand: XlaOp) -> XlaOp:
-    """Return the real part; a real operand unchanged."""
-    return operand.builder.emit("real", [operand])
-
-
-@page_function()
-def Imag(operand: XlaOp) -> XlaOp:
-    """Return the imaginary part; 0 for a real operand."""
-    return operand.builder.emit("imag", [operand])
 
 
 @page_function()

@@ -20,6 +20,8 @@ from hloom.builder.operands import (
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
+__all__: list[str] = ["Gather", "Scatter"]
+
 
 def _numbers_as_keyword(
     place: int, names: Sequence[str], after: Sequence[str], first: Arrange | None

@@ -13,24 +13,23 @@ from typing import Any, Final, TypeAlias, cast
 
 from hloom.builder.operands import integers
 from hloom.errors import HloError
+from hloom.ir.operation import REGISTRY
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, PaddingDimension
 
 Message: TypeAlias = Any
 """A protobuf message, an object with its fields, or a mapping of them."""
 
-_DOT: Final = (
-    "lhs_contracting_dimensions", "rhs_contracting_dimensions", "lhs_batch_dimensions",
-    "rhs_batch_dimensions",
-)  # fmt: skip
-_RAGGED: Final = ("lhs_ragged_dimensions", "rhs_group_dimensions")
-GATHER: Final = (
-    "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "operand_batching_dims",
-    "start_indices_batching_dims",
-)  # fmt: skip
-SCATTER: Final = (
-    "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "index_vector_dim",
-    "input_batching_dims", "scatter_indices_batching_dims",
-)  # fmt: skip
+
+def _declared(opcode: str, message: str) -> tuple[str, ...]:
+    """Return the fields of a message of HloInstructionProto that an operation declares."""
+    paths = [a.proto.split(".") for a in REGISTRY[opcode].attributes]
+    return tuple(path[-1] for path in paths if message in path)
+
+
+_DOT: Final = _declared("dot", "dot_dimension_numbers")
+_RAGGED_DOT: Final = _declared("ragged-dot", "ragged_dot_dimension_numbers")
+GATHER: Final = _declared("gather", "gather_dimension_numbers")
+SCATTER: Final = _declared("scatter", "scatter_dimension_numbers")
 _CONVOLUTION: Final = tuple(field.name for field in dataclasses.fields(ConvolutionDimensionNumbers))
 _EDGES: Final = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -58,7 +57,7 @@ def fields(message: Message, names: Sequence[str], what: str) -> dict[str, Any]:
 
 def dot_numbers(message: Message, *, ragged: bool = False) -> dict[str, tuple[int, ...]]:
     """Return a DotDimensionNumbers (or RaggedDotDimensionNumbers) as attributes of the operation."""
-    names = (*_DOT, *_RAGGED) if ragged else _DOT
+    names = _RAGGED_DOT if ragged else _DOT
     short = tuple(name.replace("_dimensions", "_dims") for name in names)
     numbers = fields(
         message, (*names, *short, *(["dot_dimension_numbers"] if ragged else [])), "dimension_numbers"

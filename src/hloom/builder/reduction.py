@@ -21,6 +21,10 @@ from hloom.builder.operands import (
 )
 from hloom.errors import ShapeError
 
+__all__: list[str] = ["Reduce", "ReduceAll", "ReduceWindow", "ReduceWindowWithGeneralPadding"]
+__all__ += ["SelectAndScatter", "SelectAndScatterWithGeneralPadding"]
+__all__ += ["Map", "Scan", "Sort", "TopK"]
+
 
 def _with_initial(operands: Operands, init_values: Operands, rule: str) -> list[XlaOp]:
     """Return operands followed by an equal number of initial values, which may be numbers."""
@@ -86,10 +90,8 @@ def ReduceWindowWithGeneralPadding(
     padding: Padding,
 ) -> XlaOp:
     """Call `ReduceWindow` with XlaBuilder's order of arguments."""
-    return ReduceWindow(
-        operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
-        window_dilations,
-    )  # fmt: skip
+    window = window_dimensions, window_strides, padding, base_dilations, window_dilations
+    return ReduceWindow(operands, init_values, computation, *window)
 
 
 @page_function()

@@ -186,6 +186,8 @@ class Operation(Traits):
     """
     fixes_sizes: ClassVar[bool] = False
     """A dimension of dynamic size may be stated as static: missing elements are zeros."""
+    highlighted: ClassVar[str] = ""
+    """The field that tells most about the operation."""
     infers: ClassVar[bool] = True
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 
@@ -272,7 +274,8 @@ class Operation(Traits):
 
     def highlights(self) -> Sequence[str]:
         """Return the attributes that tell most about the operation, in few words, for pictures."""
-        return ()
+        shown = [a for a in self.attributes if a.field == self.highlighted]
+        return [f"{a.name} {a.codec.text(getattr(self, a.field))}" for a in shown]
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return the factors along which the operation may be cut; other dimensions must be whole.

@@ -130,6 +130,8 @@ class Traits:
     """On a scalar, the result is operand 0."""
     never_negative_zero: ClassVar[bool] = False
     """No element of a floating-point result is -0, whatever the operands are."""
+    copied_operands: ClassVar[tuple[int, ...]] = ()
+    """The operands that result elements are copied from, where their number is fixed."""
     begun_by: ClassVar[tuple[str, ...]] = ()
     """Opcodes that may begin the asynchronous operation that this one continues or ends."""
     pending_index: ClassVar[tuple[int, ...] | None] = None
@@ -137,7 +139,7 @@ class Traits:
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return the operands that result elements are copied from; empty if elements are computed."""
-        return ()
+        return self.copied_operands
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
         """Return bounds of the result before it wraps, given those of the operands; None if unknown."""
@@ -159,6 +161,8 @@ class Traits:
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return the bytes read and written by one run that is not fused with other instructions."""
+        if self.family is Family.STRUCTURE:
+            return 0
         return shape_bytes(shape) + sum(map(shape_bytes, operands))
 
     def terms(self, *operands: Sequence[int]) -> float:

@@ -78,7 +78,6 @@ class Multiply(Elementwise):
         return min(products), max(products)
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return 1."""
         return None if element_type.is_complex else 1.0 if element_type.is_floating else 1
 
     propagate = multiplied
@@ -174,6 +173,7 @@ class Maximum(Elementwise):
     Complex numbers are ordered by their real, then by their imaginary part.
     """
 
+    copied_operands: ClassVar[tuple[int, ...]] = (0, 1)
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     propagate = largest
     commutative: ClassVar[bool] = True
@@ -186,15 +186,9 @@ class Maximum(Elementwise):
         return max(a, c), max(b, d)
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return the lowest value of the type, an infinity where there is one."""
         return lowest_value(element_type)
 
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0, 1): each element is copied from one of the operands."""
-        return (0, 1)
-
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """Return the larger number."""
         return maximum(lhs, rhs)
 
 
@@ -205,6 +199,7 @@ class Minimum(Elementwise):
     Complex numbers are ordered by their real, then by their imaginary part.
     """
 
+    copied_operands: ClassVar[tuple[int, ...]] = (0, 1)
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     propagate = largest
     commutative: ClassVar[bool] = True
@@ -217,15 +212,9 @@ class Minimum(Elementwise):
         return min(a, c), min(b, d)
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return the highest value of the type, an infinity where there is one."""
         return highest_value(element_type)
 
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0, 1): each element is copied from one of the operands."""
-        return (0, 1)
-
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """Return the smaller number."""
         return minimum(lhs, rhs)
 
 
@@ -304,7 +293,6 @@ class Atan2(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
 
     def widen(self, operand: Array) -> Array:
-        """Widen to double precision."""
         return double(operand)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:

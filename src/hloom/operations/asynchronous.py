@@ -110,11 +110,9 @@ class AsyncUpdate(Operation):
         return start
 
     def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
         return operands[0]
 
     def evaluate(self, run: Run, start: Value) -> Value:
-        """Return the operand."""
         return start
 
 
@@ -135,11 +133,9 @@ class AsyncDone(Operation):
         return start.tuple_shapes[1]
 
     def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the result of the computation."""
         return operands[0][1]
 
     def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
-        """Wait for the result."""
         return arrived(start[1])
 
 
@@ -179,7 +175,6 @@ class CopyStart(Operation):
     cross_program_prefetch_index: int | None = attribute(_PrefetchIndexCodec(), default=None)
 
     def infer(self, operand: Shape) -> Shape:
-        """Return (operand, operand, u32[])."""
         return Shape.tuple_([operand, operand, Shape(U32)])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -212,5 +207,4 @@ class CopyDone(Operation):
         return start.tuple_shapes[0]
 
     def evaluate(self, run: Run, start: tuple[Value, ...]) -> Value:
-        """Return the copy."""
         return start[0]

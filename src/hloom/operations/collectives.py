@@ -160,7 +160,6 @@ class Collective(Operation):
         raise EvaluationError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
     def evaluate(self, run: Run, *operands: Any) -> Any:
-        """Contribute and wait."""
         return self.begin(run, *operands).wait()
 
 
@@ -287,7 +286,6 @@ class AllReduceStart(_AllReducing):
     mode: None = mode_note()
 
     def evaluate(self, run: Run, *operands: Any) -> Pending:
-        """Contribute without waiting."""
         return self.begin(run, *operands)
 
 
@@ -303,11 +301,9 @@ class AllReduceDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = ()
 
     def infer(self, start: Shape) -> Shape:
-        """Return the shape of all-reduce-start."""
         return start
 
     def evaluate(self, run: Run, start: Pending) -> Value:
-        """Wait for the others."""
         return start.wait()
 
 
@@ -465,11 +461,9 @@ class AllGatherDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
-        """Return the second element of all-gather-start."""
         return second_of(self.opcode, start)
 
     def evaluate(self, run: Run, start: tuple[Any, Pending]) -> Value:
-        """Wait for the others."""
         return start[1].wait()
 
 

@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from hloom.shape.element_type import BF16, F16, F32, F64, ElementType
 
 Apply = Callable[..., Value]
 """A computation of scalars, on whole arrays."""
+Instructions: TypeAlias = Sequence[HloInstruction]
 
 
 class Grouping(enum.IntEnum):
@@ -203,7 +204,7 @@ def _table(
 ) -> _Table | None:
     """Return the table of some slots; None if the computation does more than compare and select."""
     count, parameters = len(roots), computation.parameters
-    instructions = dict.fromkeys(i for slot in slots for i in _reached(roots[slot]))
+    instructions = list(dict.fromkeys(i for slot in slots for i in _reached(roots[slot])))
     slot_parameters = [parameters[s] for s in slots] + [parameters[s + count] for s in slots]
     if not all(map(_only_chooses, instructions)):
         return None
@@ -291,9 +292,8 @@ def _only_chooses(i: HloInstruction) -> bool:
 
 
 def _sorts(
-    instructions: Iterable[HloInstruction], roots: Sequence[HloInstruction], slots: Sequence[int],
-    own: Sequence[HloInstruction],
-) -> list[_Sort]:  # fmt: skip
+    instructions: Instructions, roots: Instructions, slots: Sequence[int], parameters: Instructions
+) -> list[_Sort]:
     """Return the sort of every slot; values that are compared or selected between share a sort."""
     classes = _Classes()
     for i in instructions:
@@ -304,11 +304,11 @@ def _sorts(
         elif i.operands:
             classes.join([i, *i.operands])
     for n, slot in enumerate(slots):
-        classes.join([own[n], own[n + len(slots)], roots[slot]])
+        classes.join([parameters[n], parameters[n + len(slots)], roots[slot]])
     members: dict[int, _Sort] = {}
     sorts: list[_Sort] = []
     for n, slot in enumerate(slots):
-        key = id(classes.find(own[n]))
+        key = id(classes.find(parameters[n]))
         sort = members.setdefault(key, _Sort(roots[slot].shape.element_type, 0, []))
         sort.slots += 1
         sorts.append(sort)

@@ -71,7 +71,6 @@ class Compare(Elementwise):
     order: str = enum(ORDERS, default="", proto="comparison_order", stored_as_text=True, since=V0_11)
 
     def highlights(self) -> Sequence[str]:
-        """Return the direction."""
         return (self.direction,)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
@@ -200,15 +199,12 @@ def total_order_key(array: Array) -> Array:
 class Select(Elementwise):
     """Elements of ``on_true`` where ``pred`` holds, else of ``on_false``; a scalar pred decides for all."""
 
+    copied_operands: ClassVar[tuple[int, ...]] = (1, 2)
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Return 0: selection is not arithmetic."""
         return 0.0
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (1, 2): each element is copied from ``on_true`` or ``on_false``."""
-        return (1, 2)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the shape of ``on_true`` and ``on_false``; pred has their dimensions or none."""
@@ -237,6 +233,7 @@ class Clamp(Elementwise):
     The bounds have the operand's dimensions or are scalars.
     """
 
+    copied_operands: ClassVar[tuple[int, ...]] = (0, 1, 2)
     layout_source: ClassVar[LayoutSource] = LayoutSource.SECOND_OPERAND
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     propagate = largest
@@ -247,10 +244,6 @@ class Clamp(Elementwise):
         (least, greatest), (a, b), (c, d) = ranges
         low = min(max(a, least), c)
         return low, min(max(b, greatest), d)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0, 1, 2): each element is copied from a bound or the operand."""
-        return (0, 1, 2)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the operand's shape; bounds may be floats of another type."""

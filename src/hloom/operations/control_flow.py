@@ -62,7 +62,6 @@ class Call(Operation):
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        """Return the operands' shapes and the result's."""
         return ProgramShape(tuple(operands), result)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
@@ -79,11 +78,9 @@ class Call(Operation):
             raise ShapeError(message, rule="call.composite-name", instruction=instruction.name)
 
     def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Bound the computation."""
         return run.call(0, *operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """Evaluate the computation."""
         return run.call(0, *operands)
 
 
@@ -246,12 +243,10 @@ class Fusion(Operation):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
 
     def highlights(self) -> Sequence[str]:
-        """Return the kind."""
         return (self.kind,)
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        """Return the operands' shapes and the result's."""
         return ProgramShape(tuple(operands), result)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -264,11 +259,9 @@ class Fusion(Operation):
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
     def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Bound the computation."""
         return run.call(0, *operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """Evaluate the computation."""
         return run.call(0, *operands)
 
 

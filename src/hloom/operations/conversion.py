@@ -79,7 +79,6 @@ class Convert(Elementwise):
         require_dynamic(shape, operands[0].with_element_type(shape.element_type))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Convert each value."""
         return convert(operand, run.dtype)
 
 
@@ -181,7 +180,6 @@ class Bitcast(Operation):
     infers = False
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
         return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -325,6 +323,7 @@ def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
 class Copy(Operation):
     """A copy of the operand in memory of its own, possibly in another layout."""
 
+    copied_operands: ClassVar[tuple[int, ...]] = (0,)
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
@@ -335,15 +334,9 @@ class Copy(Operation):
     elementwise: ClassVar[bool] = True
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return all dimensions."""
         return parallel(call.shape, operands) if call.shape.is_array else []
 
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
-
     def infer(self, operand: Shape) -> Shape:
-        """Return the operand's shape."""
         return operand
 
     def evaluate(self, run: Run, operand: Value) -> Value:

@@ -149,7 +149,6 @@ class Convolution(Operation):
         return Accumulation((*(d.size for d in self.window), features), terms)
 
     def highlights(self) -> Sequence[str]:
-        """Return the sizes of the window."""
         return ("window " + "x".join(str(d.size) for d in self.window),)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
@@ -180,10 +179,8 @@ class Convolution(Operation):
             lhs.dynamic_dimensions[labels.input_batch_dimension],
         )
         result[labels.output_feature_dimension] = (rhs.dimensions[features], rhs.dynamic_dimensions[features])
-        for d, i, k, o in zip(
-            self.window, labels.input_spatial_dimensions, labels.kernel_spatial_dimensions,
-            labels.output_spatial_dimensions,
-        ):  # fmt: skip
+        inputs, outputs = labels.input_spatial_dimensions, labels.output_spatial_dimensions
+        for d, i, k, o in zip(self.window, inputs, labels.kernel_spatial_dimensions, outputs):
             dynamic = lhs.dynamic_dimensions[i] or rhs.dynamic_dimensions[k]
             result[o] = (output_dimension("convolution", d, lhs.dimensions[i]), dynamic)
         return Shape(

@@ -229,7 +229,6 @@ class CustomCall(Operation):
                 return []
 
     def highlights(self) -> Sequence[str]:
-        """Return the target."""
         return (f'"{self.custom_call_target}"',)
 
     def write_rest(self, message: Message, instruction: HloInstruction) -> None:

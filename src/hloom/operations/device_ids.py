@@ -25,11 +25,9 @@ class _DeviceNumber(Operation):
     """The position of the number in the id."""
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self) -> Shape:
-        """Return u32[]."""
         return Shape(U32)
 
     def evaluate(self, run: Run) -> Array:

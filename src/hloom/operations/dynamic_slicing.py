@@ -17,12 +17,12 @@ from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, ErrorRun, Operation, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Run, operation
 from hloom.ir.sharding_rule import Factor, same_extents
-from hloom.ir.traits import ElementCost, Family, Roundoff, shape_bytes
+from hloom.ir.traits import ElementCost, shape_bytes
 from hloom.operations.arithmetic import Add
 from hloom.operations.elementwise import joint_element_type
-from hloom.operations.movement import filled, require_array
+from hloom.operations.movement import Movement, filled, require_array
 from hloom.shape.shape import Shape
 
 UNBOUNDED = Shape.UNBOUNDED
@@ -63,7 +63,7 @@ def _window(operand: Array, start_indices: tuple[Array, ...], sizes: tuple[int, 
 
 
 @operation("dynamic-slice", "operand *start_indices")
-class DynamicSlice(Operation):
+class DynamicSlice(Movement):
     """A box of fixed sizes out of ``operand``, at a position computed at run time.
 
     Arguments:
@@ -73,9 +73,7 @@ class DynamicSlice(Operation):
         dynamic_slice_sizes: the size of the slice in each dimension.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     errors = indexed
     fixes_sizes: ClassVar[bool] = True
     dynamic_slice_sizes: tuple[int, ...] = dims()
@@ -88,10 +86,6 @@ class DynamicSlice(Operation):
         return factors + [
             Factor(operands[0].dimensions[d], {0: d}, None, Add(), kind="indexed") for d in others
         ]
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Count the slice, read and written."""
@@ -129,12 +123,11 @@ class DynamicSlice(Operation):
         return (yield Read(operand, tuple(source)))
 
     def evaluate(self, run: Run, operand: Array, *start_indices: Array) -> Array:
-        """Return the clamped slice."""
         return filled(operand[_window(operand, start_indices, self.dynamic_slice_sizes)], run.shape)
 
 
 @operation("dynamic-update-slice", "operand update *start_indices")
-class DynamicUpdateSlice(Operation):
+class DynamicUpdateSlice(Movement):
     """``operand`` with a box of it, at a position computed at run time, replaced by ``update``.
 
     Arguments:
@@ -144,9 +137,8 @@ class DynamicUpdateSlice(Operation):
             that is replaced, clamped so that the whole update lies inside the operand.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
+    copied_operands: ClassVar[tuple[int, ...]] = (0, 1)
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     updates_operand: ClassVar[bool] = True
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -157,10 +149,6 @@ class DynamicUpdateSlice(Operation):
             d for d in range(operands[0].rank) if d not in full and len(operands) == operands[0].rank + 2
         ]
         return factors + [Factor(operands[0].dimensions[d], {0: d}, d, kind="indexed") for d in others]
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0, 1): each element is copied from the operand or the update."""
-        return (0, 1)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Count the update, read and written; the other elements stay in place."""

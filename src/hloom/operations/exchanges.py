@@ -198,11 +198,9 @@ class _SliceSizesCodec(ScalarCodec):
         super().__init__(integer_lists, lambda value: DeviceList(value).text())
 
     def write(self, message: Message, field: str, value: tuple[tuple[int, ...], ...]) -> None:
-        """Write all sizes into one list."""
         getattr(message, field).extend(size for sizes in value for size in sizes)
 
     def read(self, message: Message, field: str) -> tuple[tuple[int, ...], ...]:
-        """Read the sizes, slice by slice."""
         return _slice_sizes_read(message, field)
 
 
@@ -368,7 +366,6 @@ class CollectivePermute(_Permuting):
         return self.permuted(operands)
 
     def evaluate(self, run: Run, *operands: Any) -> Value:
-        """Send and wait."""
         return self.begin(run, *operands).wait()
 
     def errors(self, run: ErrorRun) -> Array:
@@ -426,9 +423,7 @@ class CollectivePermuteDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
-        """Return the second element of collective-permute-start."""
         return second_of(self.opcode, start)
 
     def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
-        """Wait for the source."""
         return start[1].wait()

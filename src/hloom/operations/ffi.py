@@ -24,17 +24,14 @@ from hloom.operations.ffi_services import (
     FfiExecutionContext,
     FfiStruct,
     answer,
+    c_fields,
     table_address,
 )
+from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 _BUFFER: Final = 1
 _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4
-_DATA_TYPES: Final = {
-    "bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8,
-    "uint64": 9, "float32": 11, "float64": 12,
-}  # fmt: skip
-"""The numbers of the types of attributes, which are those of XLA's element types."""
 
 
 class AddressedValue(Protocol):
@@ -57,42 +54,35 @@ class AddressedValue(Protocol):
 
 
 class _Buffer(FfiStruct):
-    _fields_ = (
-        ("dtype", ctypes.c_int32), ("data", ctypes.c_void_p), ("rank", ctypes.c_int64),
-        ("dims", ctypes.POINTER(ctypes.c_int64)),
-    )  # fmt: skip
+    _fields_ = c_fields("dtype:i data:p rank:l dims:p")
 
 
 class _Values(FfiStruct):
     """Args and Rets."""
 
-    _fields_ = (("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("values", ctypes.c_void_p))
+    _fields_ = c_fields("size:l types:p values:p")
 
 
 class _Attrs(FfiStruct):
-    _fields_ = (
-        ("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("names", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-    )  # fmt: skip
+    _fields_ = c_fields("size:l types:p names:p values:p")
 
 
 class _Frame(FfiStruct):
-    _fields_ = (
-        ("api", ctypes.c_void_p), ("context", ctypes.c_void_p), ("stage", ctypes.c_int32),
-        ("args", _Values), ("rets", _Values), ("attrs", _Attrs), ("future", ctypes.c_void_p),
-    )  # fmt: skip
+    _fields_ = c_fields(
+        "api:p context:p stage:i", args=_Values, rets=_Values, attrs=_Attrs, future=ctypes.c_void_p
+    )
 
 
 class _Span(ctypes.Structure):
-    _fields_ = (("ptr", ctypes.c_char_p), ("len", ctypes.c_size_t))
+    _fields_ = c_fields("ptr:s len:l")
 
 
 class _Scalar(ctypes.Structure):
-    _fields_ = (("dtype", ctypes.c_int32), ("value", ctypes.c_void_p))
+    _fields_ = c_fields("dtype:i value:p")
 
 
 class _Array(ctypes.Structure):
-    _fields_ = (("dtype", ctypes.c_int32), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
+    _fields_ = c_fields("dtype:i size:l data:p")
 
 
 _HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Frame))
@@ -117,15 +107,15 @@ class Handler:
         context: FfiExecutionContext | None = None,
     ) -> None:
         """Run the function; raises EvaluationError (``custom-call.failed``) with its error."""
-        held: list[Any] = []
+        owners: list[Any] = []
         frame = _Frame(
             struct_size=_Frame.future.offset,
             api=table_address(),
             context=context.handle if context is not None else None,
             stage=self._stage,
-            args=_values([leaf for operand in operands for leaf in _leaves(operand)], held),
-            rets=_values([leaf for result in results for leaf in _leaves(result)], held),
-            attrs=_attributes(attributes, held),
+            args=_values([leaf for operand in operands for leaf in _leaves(operand)], owners),
+            rets=_values([leaf for result in results for leaf in _leaves(result)], owners),
+            attrs=_attributes(attributes, owners),
         )
         error = self._call(frame)
         failure = answer(self.name, error or 0, frame.future or 0) if error or frame.future else None
@@ -188,27 +178,17 @@ def _leaves(memory: AddressedValue) -> list[AddressedValue]:
     return [leaf for child in memory.children for leaf in _leaves(child)]
 
 
-def _values(leaves: Sequence[AddressedValue], held: list[Any]) -> _Values:
-    buffers: list[_Buffer] = []
-    for leaf in leaves:
-        dims = (ctypes.c_int64 * len(leaf.shape.dimensions))(*leaf.shape.dimensions)
-        buffers.append(
-            _Buffer(
-                struct_size=ctypes.sizeof(_Buffer), dtype=leaf.shape.element_type.number, data=leaf.address,
-                rank=len(dims), dims=dims,
-            )
-        )  # fmt: skip
-        held.append(dims)
-    types = (ctypes.c_int32 * len(buffers))(*[_BUFFER] * len(buffers))
-    pointers = _addresses(buffers)
-    held += [buffers, types, pointers]
-    return _Values(
-        struct_size=ctypes.sizeof(_Values), size=len(buffers), types=ctypes.addressof(types),
-        values=ctypes.addressof(pointers),
-    )  # fmt: skip
+def _values(leaves: Sequence[AddressedValue], owners: list[Any]) -> _Values:
+    sizes = [_integers(ctypes.c_int64, leaf.shape.dimensions, owners) for leaf in leaves]
+    buffers = [
+        _Buffer(dtype=leaf.shape.element_type.number, data=leaf.address, rank=leaf.shape.rank, dims=address)
+        for leaf, address in zip(leaves, sizes, strict=True)
+    ]
+    types = _integers(ctypes.c_int32, [_BUFFER] * len(buffers), owners)
+    return _Values(size=len(buffers), types=types, values=_addresses(buffers, owners))
 
 
-def _attributes(attributes: Attributes, held: list[Any]) -> _Attrs:
+def _attributes(attributes: Attributes, owners: list[Any]) -> _Attrs:
     """Return the attributes, sorted by name as handlers' binary search requires."""
     names: list[_Span] = []
     types: list[int] = []
@@ -216,35 +196,40 @@ def _attributes(attributes: Attributes, held: list[Any]) -> _Attrs:
     for name in sorted(attributes, key=str.encode):
         encoded = name.encode()
         names.append(_Span(encoded, len(encoded)))
-        kind, value = _attribute(attributes[name], held)
+        kind, value = _attribute(attributes[name], owners)
         types.append(kind)
         values.append(value)
-    kinds = (ctypes.c_int32 * len(types))(*types)
-    spans, pointers = _addresses(names), _addresses(values)
-    held += [names, values, kinds, spans, pointers]
-    return _Attrs(
-        struct_size=ctypes.sizeof(_Attrs), size=len(names), types=ctypes.addressof(kinds),
-        names=ctypes.addressof(spans), values=ctypes.addressof(pointers),
-    )  # fmt: skip
+    kinds = _integers(ctypes.c_int32, types, owners)
+    spans, pointers = _addresses(names, owners), _addresses(values, owners)
+    return _Attrs(size=len(names), types=kinds, names=spans, values=pointers)
 
 
-def _attribute(value: Any, held: list[Any]) -> tuple[int, Any]:
+def _attribute(value: Any, owners: list[Any]) -> tuple[int, Any]:
     """Return the kind of an attribute, and the struct of its value."""
     if isinstance(value, dict):
-        return _DICTIONARY, _attributes(value, held)  # pyright: ignore[reportUnknownArgumentType]
+        return _DICTIONARY, _attributes(value, owners)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, str):
         encoded = value.encode("utf-8", "surrogateescape")
         return _STRING, _Span(encoded, len(encoded))
     array = np.array(value)
-    held.append(array)
-    number = _DATA_TYPES[array.dtype.name]
+    owners.append(array)
+    number = ElementType.from_dtype(array.dtype).number
     if array.ndim:
         return _ARRAY, _Array(number, array.size, array.ctypes.data)
     return _SCALAR, _Scalar(number, array.ctypes.data)
 
 
-def _addresses(structs: Sequence[ctypes.Structure]) -> Any:
-    return (ctypes.c_void_p * len(structs))(*[ctypes.addressof(struct) for struct in structs])
+def _addresses(structs: Sequence[ctypes.Structure], owners: list[Any]) -> int:
+    """Return the address of an array of the structs' addresses."""
+    owners.append(structs)
+    return _integers(ctypes.c_int64, list(map(ctypes.addressof, structs)), owners)
+
+
+def _integers(kind: type[ctypes.c_int32 | ctypes.c_int64], numbers: Sequence[int], owners: list[Any]) -> int:
+    """Return the address of an array of integers, which lives as long as the list of owners."""
+    array = (kind * len(numbers))(*numbers)
+    owners.append(array)
+    return ctypes.addressof(array)
 
 
 # -- calls by native code
@@ -271,28 +256,23 @@ def frame_template(description: str) -> int:
 
     Native code copies it to its stack and fills in the addresses; see ``routines/foreign.py``.
     """
-    held = _templates.get(description)
-    if held is None:
-        held = _templates.setdefault(description, _template(*json.loads(description)))
-    return ctypes.addressof(held[0])
+    owners = _templates.get(description)
+    if owners is None:
+        owners = _templates.setdefault(description, _template(*json.loads(description)))
+    return ctypes.addressof(owners[0])
 
 
 def _template(operands: list[list[int]], results: list[list[int]], attributes: str) -> list[Any]:
     arrays = [*operands, *results]
     memory = ctypes.create_string_buffer(ctypes.sizeof(_Frame) + len(arrays) * ctypes.sizeof(_Buffer))
-    types = (ctypes.c_int32 * len(arrays))(*[_BUFFER] * len(arrays))
-    held: list[Any] = [memory, types]
+    owners: list[Any] = [memory]
+    types = _integers(ctypes.c_int32, [_BUFFER] * len(arrays), owners)
     frame = _Frame.from_buffer(memory)
     frame.struct_size, frame.api, frame.stage = _Frame.future.offset, table_address(), EXECUTE
-    for values, given in ((frame.args, operands), (frame.rets, results)):
-        values.struct_size, values.size, values.types = (
-            ctypes.sizeof(_Values), len(given), ctypes.addressof(types)
-        )  # fmt: skip
-    frame.attrs = _attributes(parse_attributes(attributes), held)
+    frame.args, frame.rets = (_Values(size=len(group), types=types) for group in (operands, results))
+    frame.attrs = _attributes(parse_attributes(attributes), owners)
     for number, (kind, *dimensions) in enumerate(arrays):
-        place = ctypes.sizeof(_Frame) + number * ctypes.sizeof(_Buffer)
-        buffer = _Buffer.from_buffer(memory, place)
+        buffer = _Buffer.from_buffer(memory, ctypes.sizeof(_Frame) + number * ctypes.sizeof(_Buffer))
         buffer.struct_size, buffer.dtype, buffer.rank = ctypes.sizeof(_Buffer), kind, len(dimensions)
-        buffer.dims = (ctypes.c_int64 * len(dimensions))(*dimensions)
-        held.append(buffer)
-    return held
+        buffer.dims = _integers(ctypes.c_int64, dimensions, owners)
+    return owners

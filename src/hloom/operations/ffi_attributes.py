@@ -24,12 +24,16 @@ _NUMBER: Final = re.compile(r"[-+]?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][
 _TYPE: Final = re.compile(r"\s*:\s*([a-z]+[0-9]*)")
 _ARRAY: Final = re.compile(r"array<\s*([a-z]+[0-9]*)\s*(?::([^>]*))?>")
 _SPACE: Final = re.compile(r"\s*")
-_TYPES: Final = {
-    "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64,
-    "si8": np.int8, "si16": np.int16, "si32": np.int32, "si64": np.int64,
-    "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32, "ui64": np.uint64,
-    "f32": np.float32, "f64": np.float64,
-}  # fmt: skip
+_SIGNED: Final = {"8": np.int8, "16": np.int16, "32": np.int32, "64": np.int64}
+_UNSIGNED: Final = {"8": np.uint8, "16": np.uint16, "32": np.uint32, "64": np.uint64}
+_TYPES: Final[dict[str, type[np.generic]]] = {
+    "i1": np.bool_,
+    **{f"{sign}i{bits}": integer for sign in ("", "s") for bits, integer in _SIGNED.items()},
+    **{f"ui{bits}": integer for bits, integer in _UNSIGNED.items()},
+    "index": np.int64,
+    "f32": np.float32,
+    "f64": np.float64,
+}
 
 
 def parse_attributes(text: str) -> Attributes:

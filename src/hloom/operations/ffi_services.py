@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hloom.errors import EvaluationError
 
@@ -26,95 +26,111 @@ STAGES: Final = ("instantiate", "prepare", "initialize", "execute")
 """Their names."""
 _OK, _INVALID_ARGUMENT, _NOT_FOUND, _ALREADY_EXISTS = 0, 3, 5, 6
 _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 8, 12
-_CODES: Final = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-)  # fmt: skip
+_CODES: Final = """
+OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED
+RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS
+UNAUTHENTICATED
+"""
+"""The names of the error codes from 0."""
+_FUNCTIONS: Final = """
+Error_Create Error_GetMessage Error_Destroy Handler_Register Stream_Get Type_Register ExecutionContext_Get
+State_Set State_Get DeviceMemory_Allocate DeviceMemory_Free ThreadPool_Schedule ThreadPool_NumThreads
+Future_Create Future_SetAvailable Future_SetError RunId_Get DeviceOrdinal_Get
+"""
+"""The functions of XLA_FFI_Api, in its order."""
+
+
+# -- structs
+
+CType: TypeAlias = type[
+    ctypes.Structure | ctypes.c_void_p | ctypes.c_char_p | ctypes.c_int32 | ctypes.c_int64
+]
+_C_TYPES: Final[dict[str, CType]] = {
+    "p": ctypes.c_void_p,
+    "s": ctypes.c_char_p,
+    "i": ctypes.c_int32,
+    "l": ctypes.c_int64,
+}
+
+
+def c_fields(text: str, **structs: CType) -> list[tuple[str, CType]]:
+    """Return the fields of a struct, written ``size:l data:p``, followed by fields that are structs.
+
+    The letters are those of a pointer, a string, and integers of 32 and 64 bits.
+    """
+    fields = [field.split(":") for field in text.split()]
+    return [*((name, _C_TYPES[letter]) for name, letter in fields), *structs.items()]
 
 
 class FfiStruct(ctypes.Structure):
     """Common first fields of every struct of the interface."""
 
-    _fields_ = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
+    _fields_ = c_fields("struct_size:l extension:p")
+
+    def __init__(self, **fields: object) -> None:
+        """Set fields, and the size of the struct."""
+        super().__init__(**{"struct_size": ctypes.sizeof(self), **fields})
 
 
 class _Version(FfiStruct):
-    _fields_ = (("major", ctypes.c_int32), ("minor", ctypes.c_int32))
-
-
-_FUNCTIONS: Final = (
-    "Error_Create", "Error_GetMessage", "Error_Destroy", "Handler_Register", "Stream_Get", "Type_Register",
-    "ExecutionContext_Get", "State_Set", "State_Get", "DeviceMemory_Allocate", "DeviceMemory_Free",
-    "ThreadPool_Schedule", "ThreadPool_NumThreads", "Future_Create", "Future_SetAvailable", "Future_SetError",
-    "RunId_Get", "DeviceOrdinal_Get",
-)  # fmt: skip
-"""The functions of XLA_FFI_Api, in its order."""
+    _fields_ = c_fields("major:i minor:i")
 
 
 class _Api(FfiStruct):
-    _fields_ = (
-        ("version", _Version), ("internal", ctypes.c_void_p),
-        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
-    )  # fmt: skip
+    _functions = dict.fromkeys(_FUNCTIONS.split(), ctypes.c_void_p)
+    _fields_ = c_fields("", version=_Version, internal=ctypes.c_void_p, **_functions)
 
 
 class _ErrorArgs(FfiStruct):
     """Arguments of Error_Create; the other two error functions have the error in the field of the message."""
 
-    _fields_ = (("message", ctypes.c_char_p), ("code", ctypes.c_int32))
+    _fields_ = c_fields("message:s code:i")
 
 
 class _MessageArgs(FfiStruct):
-    _fields_ = (("error", ctypes.c_void_p), ("message", ctypes.c_char_p))
+    _fields_ = c_fields("error:p message:s")
 
 
 class _MemoryArgs(FfiStruct):
     """Arguments of DeviceMemory_Allocate."""
 
-    _fields_ = (
-        ("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("alignment", ctypes.c_size_t),
-        ("data", ctypes.c_void_p),
-    )  # fmt: skip
+    _fields_ = c_fields("context:p size:l alignment:l data:p")
 
 
 class _FreeArgs(FfiStruct):
-    _fields_ = (("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
+    _fields_ = c_fields("context:p size:l data:p")
 
 
 class _TaskArgs(FfiStruct):
-    _fields_ = (("context", ctypes.c_void_p), ("task", ctypes.c_void_p), ("data", ctypes.c_void_p))
+    _fields_ = c_fields("context:p task:p data:p")
 
 
 class _NumberArgs(FfiStruct):
     """Arguments of functions that return a number; ThreadPool_NumThreads returns it through a pointer."""
 
-    _fields_ = (("context", ctypes.c_void_p), ("number", ctypes.c_int64))
+    _fields_ = c_fields("context:p number:l")
 
 
 class _Span(ctypes.Structure):
-    _fields_ = (("ptr", ctypes.c_void_p), ("len", ctypes.c_size_t))
+    _fields_ = c_fields("ptr:p len:l")
 
 
 class _TypeInfo(FfiStruct):
-    _fields_ = (("deleter", ctypes.c_void_p),)
+    _fields_ = c_fields("deleter:p")
 
 
 class _TypeArgs(FfiStruct):
-    _fields_ = (("name", _Span), ("type_id", ctypes.c_void_p), ("type_info", ctypes.c_void_p))
+    _fields_ = c_fields("", name=_Span, type_id=ctypes.c_void_p, type_info=ctypes.c_void_p)
 
 
 class _StateArgs(FfiStruct):
-    _fields_ = (
-        ("context", ctypes.c_void_p), ("stage", ctypes.c_int32), ("type_id", ctypes.c_void_p),
-        ("state", ctypes.c_void_p),
-    )  # fmt: skip
+    _fields_ = c_fields("context:p stage:i type_id:p state:p")
 
 
 class _FutureArgs(FfiStruct):
     """Arguments of the three functions of futures; that which creates one has the first field alone."""
 
-    _fields_ = (("future", ctypes.c_void_p), ("error", ctypes.c_void_p))
+    _fields_ = c_fields("future:p error:p")
 
 
 _API_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -153,9 +169,8 @@ def _allocate(address: int) -> int:
     arguments = _MemoryArgs.from_address(address)
     pointer = ctypes.c_void_p()
     alignment = max(arguments.alignment, ctypes.sizeof(ctypes.c_void_p))
-    if _process().posix_memalign(
-        ctypes.byref(pointer), ctypes.c_size_t(alignment), ctypes.c_size_t(arguments.size)
-    ):
+    sizes = ctypes.c_size_t(alignment), ctypes.c_size_t(arguments.size)
+    if _process().posix_memalign(ctypes.byref(pointer), *sizes):
         return _error(_RESOURCE_EXHAUSTED, b"not enough memory")
     arguments.data = pointer.value
     return _OK
@@ -180,11 +195,8 @@ def _num_threads(address: int) -> int:
 def _zero(address: int) -> int:
     """Return 0, the number of the only device and of a run."""
     arguments = _NumberArgs.from_address(address)
-    ctypes.memset(
-        ctypes.addressof(arguments) + _NumberArgs.number.offset,
-        0,
-        arguments.struct_size - _NumberArgs.number.offset,
-    )
+    offset = _NumberArgs.number.offset
+    ctypes.memset(ctypes.addressof(arguments) + offset, 0, arguments.struct_size - offset)
     return _OK
 
 
@@ -370,7 +382,7 @@ def answer(name: str, error: int, future: int) -> EvaluationError | None:
     if not error:
         return None
     code, text = _errors.pop(error, (2, b"an error that was not made by XLA_FFI_Error_Create"))
-    code_name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
+    code_name = dict(enumerate(_CODES.split())).get(code, str(code))
     message = f"custom call target {name!r} failed: {code_name}: {text.decode('utf-8', 'replace')}"
     return EvaluationError(message, rule="custom-call.failed")
 
@@ -406,10 +418,10 @@ def _process() -> ctypes.CDLL:
 @cache
 def _table() -> tuple[_Api, list[Any]]:
     """Return the table of functions, and the objects that must outlive it."""
-    functions = [_API_FUNCTION(_OFFERED.get(name) or _unimplemented(name)) for name in _FUNCTIONS]
-    api = _Api(struct_size=ctypes.sizeof(_Api))
-    api.version = _Version(struct_size=ctypes.sizeof(_Version), major=0, minor=_MINOR_VERSION)
-    for name, function in zip(_FUNCTIONS, functions, strict=True):
+    names = _FUNCTIONS.split()
+    functions = [_API_FUNCTION(_OFFERED.get(name) or _unimplemented(name)) for name in names]
+    api = _Api(version=_Version(major=0, minor=_MINOR_VERSION))
+    for name, function in zip(names, functions, strict=True):
         setattr(api, name, ctypes.cast(function, ctypes.c_void_p).value)
     return api, functions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -35,11 +35,12 @@ from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.combined_errors import combined_errors, combiner
 from hloom.operations.combiners import commutative_combiner
 from hloom.operations.index_vectors import iota_dimension
-from hloom.operations.movement import require_array
+from hloom.operations.movement import Movement, require_array
 from hloom.operations.scatter_updates import apply_updates
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
+Sizes: TypeAlias = tuple[int, ...]
 UNBOUNDED = Shape.UNBOUNDED
 _GATHER = "gather_dimension_numbers."
 _SCATTER = "scatter_dimension_numbers."
@@ -153,7 +154,7 @@ def _without(rank: int, *left_out: Sequence[int]) -> list[int]:
 
 
 @operation("gather", "operand start_indices")
-class Gather(Operation):
+class Gather(Movement):
     """Collects slices of ``operand``, one for each index vector in ``start_indices``.
 
     Of an index of the result let the batch index G be the components outside ``offset_dims`` and the offset
@@ -176,9 +177,7 @@ class Gather(Operation):
         indices_are_sorted: a promise of the program; it does not change the result.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     errors = indexed
     offset_dims: tuple[int, ...] = dims(proto=_GATHER + "offset_dims")
     collapsed_slice_dims: tuple[int, ...] = dims(proto=_GATHER + "collapsed_slice_dims")
@@ -221,10 +220,6 @@ class Gather(Operation):
             if self.slice_sizes[d] == 1 and operand.dimensions[d] > 1:
                 factors.append(Factor(operand.dimensions[d], {0: d}, None, Add(), kind="indexed"))
         return factors
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Count the start indices and the gathered elements read, and the latter written."""
@@ -321,7 +316,7 @@ class Gather(Operation):
         if 0 in sizes or 0 in space:
             picked = np.zeros((*space, *(sizes[d] for d in full)), operand.dtype)
         else:
-            index = self._index_arrays(operand, start_indices, sizes, indexed, partial, len(batch))
+            index = self._index_arrays(operand, start_indices, sizes, indexed, partial)
             places = np.broadcast_arrays(*index, np.empty(space, np.bool_))[:-1]
             source = operand.transpose(indexed + full)
             picked = source[tuple(places)] if places else np.broadcast_to(source, (*space, *source.shape))
@@ -331,10 +326,10 @@ class Gather(Operation):
         return picked.transpose([order[i] for i in range(picked.ndim)])
 
     def _index_arrays(
-        self, operand: Array, start_indices: Array, sizes: list[int], indexed: list[int], partial: list[int],
-        batch_rank: int,
-    ) -> list[Array]:  # fmt: skip
+        self, operand: Array, start_indices: Array, sizes: list[int], indexed: list[int], partial: list[int]
+    ) -> list[Array]:
         """Return start + offset per indexed dimension, over the axes (batch, partial dimensions)."""
+        batch_rank = start_indices.ndim - (self.index_vector_dim < start_indices.ndim)
         rank = batch_rank + len(partial)
         start: dict[int, Array] = {}
         vectors = _index_vectors(start_indices, self.index_vector_dim, range(batch_rank), rank)
@@ -529,9 +524,8 @@ class Scatter(Operation):
         return results[0] if count == 1 else tuple(results)
 
     def _rows(
-        self, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...], addressed: list[int],
-        axis_of: dict[int, int],
-    ) -> tuple[Array, Array]:  # fmt: skip
+        self, shape: Sizes, indices: Array, update_shape: Sizes, addressed: list[int], axis_of: dict[int, int]
+    ) -> tuple[Array, Array]:
         """Return the positions of the in-bounds update rows, and a mask of in-bounds rows."""
         rank = len(update_shape)
         batch_axes = _without(rank, self.update_window_dims)

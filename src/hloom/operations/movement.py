@@ -44,8 +44,18 @@ def require_dimensions(opcode: str, dimensions: Sequence[int], shape: Shape) -> 
         raise ShapeError(message, rule=f"{opcode}.dimensions-unique")
 
 
+class Movement(Operation):
+    """Common to operations whose elements are those of operands, by default of the first one."""
+
+    __slots__ = ()
+    family: ClassVar[Family] = Family.MOVEMENT
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+    errors = linear
+    copied_operands: ClassVar[tuple[int, ...]] = (0,)
+
+
 @operation("broadcast", "operand")
-class Broadcast(Operation):
+class Broadcast(Movement):
     """Repeats ``operand`` along new dimensions: result[i] = operand[i[dimensions[0]], i[dimensions[1]], ...].
 
     Arguments:
@@ -54,10 +64,8 @@ class Broadcast(Operation):
             left out for a scalar.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
+    highlighted: ClassVar[str] = "dimensions"
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     scalar_identity: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     dimensions: tuple[int, ...] = dims(default=(), always=True)
@@ -74,14 +82,6 @@ class Broadcast(Operation):
             elif operand.dimensions[source] == extent:
                 factors.append(Factor(extent, {0: source}, d))
         return factors
-
-    def highlights(self) -> Sequence[str]:
-        """Return the dimensions."""
-        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check that each operand dimension has the size of the result dimension it becomes."""
@@ -124,13 +124,11 @@ class Broadcast(Operation):
 
 
 @operation("transpose", "operand")
-class Transpose(Operation):
+class Transpose(Movement):
     """Permutes dimensions: dimension i of the result is dimension ``dimensions[i]`` of ``operand``."""
 
-    family: ClassVar[Family] = Family.MOVEMENT
+    highlighted: ClassVar[str] = "dimensions"
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     scalar_identity: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
@@ -138,14 +136,6 @@ class Transpose(Operation):
         """Return all dimensions."""
         pairs = enumerate(self.dimensions)
         return [Factor(operands[0].dimensions[s], {0: s}, d) for d, s in pairs]
-
-    def highlights(self) -> Sequence[str]:
-        """Return the dimensions."""
-        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def infer(self, operand: Shape) -> Shape:
         """Return the permuted dimensions."""
@@ -167,32 +157,21 @@ class Transpose(Operation):
         return (yield Read(i.operands[0], tuple(source[d] for d in range(len(indices)))))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Permute the axes."""
         return operand.transpose(self.dimensions)
 
 
 @operation("reverse", "operand")
-class Reverse(Operation):
+class Reverse(Movement):
     """Reverses the order of elements along each of ``dimensions``."""
 
+    highlighted: ClassVar[str] = "dimensions"
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return all dimensions; along those that are reversed, tiles come from other devices."""
         return with_halos(call.shape, operands, self.dimensions)
-
-    def highlights(self) -> Sequence[str]:
-        """Return the dimensions."""
-        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def infer(self, operand: Shape) -> Shape:
         """Return the operand's shape."""
@@ -210,7 +189,6 @@ class Reverse(Operation):
         return (yield Read(i.operands[0], tuple(source)))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Flip the axes."""
         return np.flip(operand, self.dimensions)
 
 
@@ -227,7 +205,7 @@ def filled(array: Array, shape: Shape) -> Array:
 
 
 @operation("slice", "operand")
-class Slice(Operation):
+class Slice(Movement):
     """A box out of ``operand``: in each dimension every stride-th element from start to before limit.
 
     Arguments:
@@ -235,10 +213,7 @@ class Slice(Operation):
         slice: ``[start:limit:stride]`` for each dimension.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     fixes_sizes: ClassVar[bool] = True
     slice: tuple[SliceDimension, ...] = slice_ranges()
 
@@ -246,10 +221,6 @@ class Slice(Operation):
         """Return all dimensions; along those that are cut, tiles need parts of other tiles."""
         full = same_extents(operands[0], call.shape)
         return with_halos(call.shape, operands, set(range(call.shape.rank)) - full)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Count the slice, read and written."""
@@ -276,8 +247,7 @@ class Slice(Operation):
                     f"stride {d.stride} in dimension {number} is not positive", rule="slice.stride"
                 )
             sizes.append(-((d.start - d.limit) // d.stride))
-        full = [(d.start, d.limit, d.stride) == (0, size, 1)
-                 for d, size in zip(self.slice, operand.dimensions, strict=True)]  # fmt: skip
+        full = [d == SliceDimension(0, size) for d, size in zip(self.slice, operand.dimensions, strict=True)]
         dynamic = [w and flag for w, flag in zip(full, operand.dynamic_dimensions, strict=True)]
         return Shape(operand.element_type, sizes, dynamic)
 
@@ -289,12 +259,11 @@ class Slice(Operation):
         return (yield Read(i.operands[0], tuple(index * d.stride + d.start for index, d in ranges)))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Slice the array."""
         return filled(operand[tuple(slice(d.start, d.limit, d.stride) for d in self.slice)], run.shape)
 
 
 @operation("pad", "operand padding_value")
-class Pad(Operation):
+class Pad(Movement):
     """Puts ``padding_value`` around and between the elements of ``operand``.
 
     In each dimension ``interior`` elements come between neighbours, then ``low`` before the first and
@@ -306,20 +275,14 @@ class Pad(Operation):
         padding: ``low_high_interior`` for each dimension.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
+    copied_operands: ClassVar[tuple[int, ...]] = (0, 1)
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     padding: tuple[PaddingDimension, ...] = padding_config()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return all dimensions; along those that are padded, tiles need parts of other tiles."""
         moved = {d for d, p in enumerate(self.padding) if p.low or p.high or p.interior}
         return with_halos(call.shape, operands[:1], moved)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0, 1): each element is copied from the operand or is the padding value."""
-        return (0, 1)
 
     def infer(self, operand: Shape, padding_value: Shape) -> Shape:
         """Return d + max(d - 1, 0) * interior + low + high elements in each dimension."""
@@ -383,7 +346,7 @@ class Pad(Operation):
 
 
 @operation("concatenate", "*operands")
-class Concatenate(Operation):
+class Concatenate(Movement):
     """Joins arrays one after the other along one dimension.
 
     Arguments:
@@ -391,19 +354,13 @@ class Concatenate(Operation):
         dimensions: the one dimension along which they are joined.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
+    highlighted: ClassVar[str] = "dimensions"
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return all dimensions; along one, tiles need parts of other tiles."""
         return with_halos(call.shape, operands, self.dimensions)
-
-    def highlights(self) -> Sequence[str]:
-        """Return the dimensions."""
-        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return every operand: each element is copied from one of them."""

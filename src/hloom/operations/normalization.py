@@ -7,6 +7,7 @@ result's type.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
 
 
-class _BatchNorm(Operation):
+class _BatchNorm(Operation, ABC):
     """Common to the three: one value per feature, statistics over all other dimensions."""
 
     family: ClassVar[Family] = Family.NORMALIZATION
@@ -79,11 +80,11 @@ class _BatchNorm(Operation):
             results = self.approximate(epsilon, axes, *numbers)
         return tuple(rounded(r.error.reshape(v.shape), v) for r, v in zip(results, values, strict=True))
 
+    @abstractmethod
     def approximate(
         self, epsilon: Approximate, axes: tuple[int, ...], *operands: Approximate
     ) -> tuple[Approximate, ...]:
         """Return the results by the formulas; statistics are over ``axes``."""
-        raise NotImplementedError
 
     def _spread(self, vector: Array, rank: int) -> Array:
         """Return one value per feature, in f64, shaped to broadcast against the operand."""

@@ -217,6 +217,7 @@ class Reduce(ReductionResult):
         to_apply: a computation of scalars, accumulators first.
     """
 
+    highlighted: ClassVar[str] = "dimensions"
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
@@ -259,10 +260,6 @@ class Reduce(ReductionResult):
             return [Read(o, source) for o in operands]
 
         return Accumulation(self.reduced_sizes(operands[0].shape), terms, initial, unrolled=x.unrolls)
-
-    def highlights(self) -> Sequence[str]:
-        """Return the dimensions."""
-        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Apply the reducer once for each element beyond the first."""
@@ -330,11 +327,9 @@ class Map(Operation):
     dimensions: tuple[int, ...] = dims(default=(), always=True)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Apply the computation to each element."""
         return max(1.0, applied) * shape_elements(shape)
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """Return the operands' types."""
         return (AppliedTypes(tuple(operands)),)
 
     def canonical(self, *operands: Shape) -> Map:
@@ -342,7 +337,6 @@ class Map(Operation):
         return self.replace(dimensions=()) if self.dimensions else self
 
     def spelled_out(self, instruction: HloInstruction) -> Map:
-        """Add all dimensions."""
         return self.replace(dimensions=tuple(range(instruction.shape.rank)))
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:

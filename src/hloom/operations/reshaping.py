@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
-from hloom.error_bounds.rules import linear, linear_in_first
+from hloom.error_bounds.rules import linear_in_first
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.affine import Indices, linearize
 from hloom.ir.codec import INTEGER, FirstCodec, attribute
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.operation import Array, ProgramShape, Run, operation
 from hloom.ir.sharding_rule import Factor
-from hloom.ir.traits import ElementCost, Family, Roundoff
-from hloom.operations.movement import require_array
+from hloom.ir.traits import ElementCost
+from hloom.operations.movement import Movement, require_array
 from hloom.shape.shape import Shape
 
 UNBOUNDED = Shape.UNBOUNDED
@@ -40,7 +40,7 @@ def _reshaped(x: Indexing[Condition, Element], i: HloInstruction, indices: Indic
 
 
 @operation("reshape", "operand")
-class Reshape(Operation):
+class Reshape(Movement):
     """The elements of ``operand`` in the same row-major order, in other dimensions.
 
     Arguments:
@@ -48,10 +48,7 @@ class Reshape(Operation):
         inferred_dimension: the dynamic result dimension whose size follows from the others; -1 for none.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     aliases_operand: ClassVar[bool] = True
     scalar_identity: ClassVar[bool] = True
     infers: ClassVar[bool] = False
@@ -74,12 +71,7 @@ class Reshape(Operation):
                         factors.append(Factor(other, {0: d}, e, kind="halo"))
         return factors
 
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
-
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
         return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -150,7 +142,7 @@ def _common_groups(
 
 
 @operation("dynamic-reshape", "operand *dim_sizes")
-class DynamicReshape(Operation):
+class DynamicReshape(Movement):
     """Reshape whose sizes are scalars computed by the program.
 
     Arguments:
@@ -158,15 +150,9 @@ class DynamicReshape(Operation):
         dim_sizes: for each dimension of the result, its actual size, a scalar integer.
     """
 
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     errors = linear_in_first
     infers: ClassVar[bool] = False
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check for one size per dimension, and the same number of elements at the bounds."""

@@ -92,11 +92,9 @@ class CollectiveBroadcast(_Rooted):
     has_dynamic_root: bool = flag(default=False, always=True, since=V0_11)
 
     def infer(self, *operands: Shape) -> Shape:
-        """Return the shapes of the operands."""
         return tuple_unless_one(self.checked_data(operands))
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """Return the operands of the roots."""
         return alone([values[root][n] for n, root in enumerate(self.roots(run, values))])
 
 

@@ -29,11 +29,9 @@ class _TriStateCodec:
     """``true`` or ``false``; the proto field's third value, "unspecified", means false."""
 
     def parse(self, cursor: Cursor) -> bool:
-        """Parse a boolean."""
         return cursor.boolean()
 
     def text(self, value: bool) -> str:
-        """Return ``true`` or ``false``."""
         return "true" if value else "false"
 
     def write(self, message: Message, field: str, value: bool) -> None:
@@ -41,7 +39,6 @@ class _TriStateCodec:
         setattr(message, field, 1 if value else 2)
 
     def read(self, message: Message, field: str) -> bool:
-        """Return true for 1."""
         return bool(getattr(message, field) == 1)
 
 

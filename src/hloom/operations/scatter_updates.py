@@ -12,9 +12,8 @@ import numpy as np
 
 from hloom.ir.operation import Array, Run
 
-_SEQUENTIAL: Final = {
-    "add": np.add, "multiply": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
+_BITWISE: Final = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_SEQUENTIAL: Final = {"add": np.add, "multiply": np.multiply, **_BITWISE}
 """Combiners that numpy can apply sequentially with the same result as the operation's own."""
 
 _FEW_ROUNDS: Final = 32

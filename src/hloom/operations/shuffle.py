@@ -7,19 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from hloom.error_bounds.rules import linear
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.operation import Array, Run, operation
 from hloom.ir.sharding_rule import Factor, parallel
-from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff
-from hloom.operations.movement import require_array, require_dimensions
+from hloom.ir.traits import ElementCost, LayoutSource
+from hloom.operations.movement import Movement, require_array, require_dimensions
 from hloom.shape.shape import Shape
 
 
 @operation("shuffle", "operand")
-class Shuffle(Operation):
+class Shuffle(Movement):
     """Rotates elements along dimensions: element i of the result is element i + shift, modulo the extent.
 
     Arguments:
@@ -29,25 +28,16 @@ class Shuffle(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    errors = linear
     dimensions: tuple[int, ...] = dims()
     mode: str = enum(("rotate",), default="rotate", proto="", always=True)
     shifts: tuple[int, ...] = dims(proto="shuffle_mode.rotate.shifts")
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the dimensions that are not rotated."""
         return parallel(call.shape, operands, self.dimensions)
 
     def highlights(self) -> Sequence[str]:
-        """Return the dimensions and the shifts."""
         return (f"dimensions {{{','.join(map(str, self.dimensions))}}} by {','.join(map(str, self.shifts))}",)
-
-    def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return (0,): each element is copied from the operand."""
-        return (0,)
 
     def infer(self, operand: Shape) -> Shape:
         """Return the operand's shape."""
@@ -59,5 +49,4 @@ class Shuffle(Operation):
         return operand
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Roll the axes."""
         return np.roll(operand, tuple(-shift for shift in self.shifts), self.dimensions)

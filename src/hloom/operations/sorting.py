@@ -38,6 +38,7 @@ class Sort(Operation):
             ...), and returns whether the first ones precede the second ones; a strict weak order.
     """
 
+    highlighted: ClassVar[str] = "dimensions"
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -46,12 +47,7 @@ class Sort(Operation):
     is_stable: bool = flag()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the dimensions that are not sorted."""
         return parallel(operands[0], operands, self.dimensions)
-
-    def highlights(self) -> Sequence[str]:
-        """Return the dimensions."""
-        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Compare log2(n) times for each element of a line of n."""

@@ -30,6 +30,32 @@ from hloom.shape.literal import Literal
 from hloom.shape.literal_parser import parse_literal_at
 from hloom.shape.shape import Shape
 
+
+class _Structural(Operation):
+    """Common to operations that compute and move nothing."""
+
+    __slots__ = ()
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+
+
+class _Forwarding(_Structural):
+    """Common to operations whose value is that of operand 0."""
+
+    __slots__ = ()
+    aliases_operand: ClassVar[bool] = True
+
+    def infer(self, operand: Shape, *tokens: Shape) -> Shape:
+        return operand
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+        return operands[0]
+
+    def evaluate(self, run: Run, operand: Value, *tokens: Value) -> Value:
+        return operand
+
+
 # -- parameter and constant
 
 
@@ -50,17 +76,15 @@ class _ReplicationCodec(TupleCodec):
         super().__init__(_parse_flags, lambda value: "{" + ",".join(map(FLAG.text, value)) + "}")
 
     def write(self, message: Message, field: str, value: tuple[bool, ...]) -> None:
-        """Store a ParameterReplication message."""
         if value:
             super().write(getattr(message, field), "replicated_at_leaf_buffers", value)
 
     def read(self, message: Message, field: str) -> tuple[bool, ...]:
-        """Return the flags of a ParameterReplication message."""
         return super().read(getattr(message, field), "replicated_at_leaf_buffers")
 
 
 @operation("parameter")
-class Parameter(Operation):
+class Parameter(_Structural):
     """The argument number ``parameter_number`` of the computation.
 
     Arguments:
@@ -68,17 +92,10 @@ class Parameter(Operation):
         parameter_replication: for every array in the parameter, whether all replicas receive the same value.
     """
 
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     distinct: ClassVar[bool] = True
     infers = False
     parameter_number: int = integer()
     parameter_replication: tuple[bool, ...] = attribute(_ReplicationCodec(), default=())
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check that numbers count from 0 and that replication is stated for every leaf or none."""
@@ -92,7 +109,6 @@ class Parameter(Operation):
             raise ShapeError(message, rule="parameter.replication-leaves")
 
     def operand_text(self, instruction: HloInstruction) -> str:
-        """Return the number."""
         return str(self.parameter_number)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
@@ -101,7 +117,6 @@ class Parameter(Operation):
 
     @classmethod
     def parse_operands(cls, cursor: Cursor, shape: Shape | None) -> dict[str, Any]:
-        """Return the number."""
         return {"parameter_number": cursor.integer()}
 
     def evaluate(self, run: Run) -> Value:
@@ -121,20 +136,17 @@ class _LiteralCodec:
         raise cursor.error("a literal is written between the parentheses", rule="constant.literal-place")
 
     def text(self, value: Literal) -> str:
-        """Return HLO's text."""
         return value.to_text()
 
     def write(self, message: Message, field: str, value: Literal) -> None:
-        """Store a LiteralProto."""
         WRITE_LITERAL(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Literal:
-        """Return the literal of a LiteralProto."""
         return READ_LITERAL(getattr(message, field))
 
 
 @operation("constant")
-class Constant(Operation):
+class Constant(_Structural):
     """A value that is part of the program.
 
     Arguments:
@@ -142,15 +154,8 @@ class Constant(Operation):
             but not evaluated.
     """
 
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers = False
     literal: Literal = attribute(_LiteralCodec())
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check that the literal has the stated shape."""
@@ -200,51 +205,30 @@ def _unpacked(shape: Shape) -> Shape:
 
 
 @operation("tuple", "*operands")
-class Tuple(Operation):
+class Tuple(_Structural):
     """A tuple of the operands: arrays, tokens, tuples."""
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """Return the tuple of the operand shapes."""
         return Shape.tuple_(operands)
 
     def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operands as a tuple."""
         return operands
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """Return the values."""
         return tuple(operands)
 
 
 @operation("get-tuple-element", "operand")
-class GetTupleElement(Operation):
+class GetTupleElement(_Structural):
     """Element number ``index`` of a tuple."""
 
+    highlighted: ClassVar[str] = "index"
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     index: int = integer(proto="tuple_index")
 
-    def highlights(self) -> Sequence[str]:
-        """Return the index."""
-        return (f"index {self.index}",)
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
     def infer(self, operand: Shape) -> Shape:
-        """Return the element's shape."""
         if not operand.is_tuple:
             raise ShapeError(f"the operand is a tuple, got {operand}", rule="get-tuple-element.operand-tuple")
         if not 0 <= self.index < len(operand.tuple_shapes):
@@ -253,11 +237,9 @@ class GetTupleElement(Operation):
         return operand.tuple_shapes[self.index]
 
     def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the element."""
         return operands[0][self.index]
 
     def evaluate(self, run: Run, operand: tuple[Value, ...]) -> Value:
-        """Return the element."""
         return operand[self.index]
 
 
@@ -265,82 +247,35 @@ class GetTupleElement(Operation):
 
 
 @operation("after-all", "*tokens")
-class AfterAll(Operation):
+class AfterAll(_Structural):
     """Joins tokens: users of the result run after the producers of all ``tokens``; of none, a new token.
 
     In text an operand may also be a value, whose producer is waited for.
     """
 
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
     def infer(self, *tokens: Shape) -> Shape:
-        """Return a token."""
         return Shape.token()
 
     def evaluate(self, run: Run, *tokens: Value) -> Value:
-        """Return the value of a token, which is empty."""
         return None
 
 
 @operation("add-dependency", "operand token")
-class AddDependency(Operation):
+class AddDependency(_Forwarding):
     """``operand`` itself, available only after the producer of ``token`` has run."""
 
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    aliases_operand: ClassVar[bool] = True
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self, operand: Shape, token: Shape) -> Shape:
+    def infer(self, operand: Shape, *tokens: Shape) -> Shape:
         """Return the operand's shape."""
-        if not token.is_token:
-            raise ShapeError(f"the second operand is a token, got {token}", rule="add-dependency.token")
-        return operand
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
-        return operands[0]
-
-    def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
-        """Return the operand."""
+        if not tokens[0].is_token:
+            raise ShapeError(f"the second operand is a token, got {tokens[0]}", rule="add-dependency.token")
         return operand
 
 
 @operation("opt-barrier", "operand")
-class OptimizationBarrier(Operation):
+class OptimizationBarrier(_Forwarding):
     """The operand, arrays or a tuple of them: no optimization moves computation across this point."""
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    aliases_operand: ClassVar[bool] = True
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self, operand: Shape) -> Shape:
-        """Return the operand's shape."""
-        return operand
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
-        return operands[0]
-
-    def evaluate(self, run: Run, operand: Value) -> Value:
-        """Return the operand."""
-        return operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +308,6 @@ class _DomainCodec:
         return DomainShardings(*sides)
 
     def text(self, value: DomainShardings) -> str:
-        """Return XLA's text."""
         return f'{{kind="sharding", entry={value.entry.text()}, exit={value.exit.text()}}}'
 
     def write(self, message: Message, field: str, value: DomainShardings) -> None:
@@ -382,7 +316,6 @@ class _DomainCodec:
         value.entry.write(message.domain_exit_sharding)
 
     def read(self, message: Message, field: str) -> DomainShardings:
-        """Return the two shardings."""
         return DomainShardings(
             entry=Sharding.read(message.domain_exit_sharding),
             exit=Sharding.read(message.domain_entry_sharding),
@@ -390,7 +323,7 @@ class _DomainCodec:
 
 
 @operation("domain", "operand")
-class Domain(Operation):
+class Domain(_Forwarding):
     """The operand, at the border between two domains of shardings.
 
     Arguments:
@@ -398,27 +331,7 @@ class Domain(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    aliases_operand: ClassVar[bool] = True
     domain: DomainShardings = attribute(_DomainCodec(), proto="domain_entry_sharding")
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
-    def infer(self, operand: Shape) -> Shape:
-        """Return the operand's shape."""
-        return operand
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        """Return the operand."""
-        return operands[0]
-
-    def evaluate(self, run: Run, operand: Value) -> Value:
-        """Return the operand."""
-        return operand
 
 
 # -- dimension sizes
@@ -437,31 +350,22 @@ def _dimension(opcode: str, dimensions: tuple[int, ...], operand: Shape) -> int:
 
 
 @operation("get-dimension-size", "operand")
-class GetDimensionSize(Operation):
+class GetDimensionSize(_Structural):
     """The size of one dimension of ``operand`` as an s32 scalar: the actual size where it is dynamic."""
 
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     errors = independent
     dimensions: tuple[int, ...] = dims()
 
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
-
     def infer(self, operand: Shape) -> Shape:
-        """Return a scalar s32."""
         _dimension(self.opcode, self.dimensions, operand)
         return Shape(S32)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Return the size of the array."""
         return np.asarray(operand.shape[self.dimensions[0]], run.dtype)
 
 
 @operation("set-dimension-size", "operand size")
-class SetDimensionSize(Operation):
+class SetDimensionSize(_Structural):
     """The first ``size`` elements of ``operand`` in one dimension; elements beyond are ignored.
 
     The bound of the dimension is unchanged, and ``size`` is clamped to between 0 and the bound. If ``size``
@@ -475,16 +379,9 @@ class SetDimensionSize(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.STRUCTURE
-    element_cost: ClassVar[ElementCost] = ElementCost.FREE
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     errors = linear_in_first
     fixes_sizes: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
-
-    def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return 0: nothing is read or written."""
-        return 0
 
     def infer(self, operand: Shape, size: Shape) -> Shape:
         """Return the operand's shape, dynamic in that dimension."""
@@ -529,7 +426,6 @@ class Iota(Operation):
     iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return all dimensions."""
         return [Factor(n, {}, d) for d, n in enumerate(call.shape.dimensions)]
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -542,7 +438,6 @@ class Iota(Operation):
             raise ShapeError(message, rule="iota.dimension-range")
 
     def element(self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices) -> Element:
-        """Return the index along the dimension."""
         return x.number(indices[self.iota_dimension], i.shape.element_type)
 
     def evaluate(self, run: Run) -> Array:

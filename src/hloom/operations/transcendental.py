@@ -34,7 +34,6 @@ class Transcendental(Elementwise):
     result_accuracy: ResultAccuracy = result_accuracy()  # noqa: RUF009 (a field function)
 
     def widen(self, operand: Array) -> Array:
-        """Widen to f64 or c128."""
         return double(operand)
 
 

@@ -127,7 +127,6 @@ class SendDone(_Channel):
         return Shape.token()
 
     def verify(self, instruction: HloInstruction) -> None:
-        """Check that the channel is that of the send."""
         self.matches(instruction, "send")
 
     def evaluate(self, run: Run, send: Value) -> Value:
@@ -203,11 +202,9 @@ class RecvDone(_Channel):
         return Shape.tuple_([recv.tuple_shapes[0], Shape.token()])
 
     def verify(self, instruction: HloInstruction) -> None:
-        """Check that the channel is that of the recv."""
         self.matches(instruction, "recv")
 
     def evaluate(self, run: Run, recv: tuple[Any, ...]) -> Value:
-        """Wait for the sender."""
         return arrived(recv[0]), None
 
 
@@ -230,11 +227,9 @@ class _BytesCodec(ScalarCodec):
         super().__init__(Cursor.string, lambda value: f'"{escape(value)}"')
 
     def write(self, message: Message, field: str, value: str) -> None:
-        """Set the field."""
         setattr(message, field, value.encode("utf-8", "surrogateescape"))
 
     def read(self, message: Message, field: str) -> str:
-        """Return the field as text."""
         return getattr(message, field).decode("utf-8", "surrogateescape")
 
 

@@ -30,7 +30,6 @@ class Abs(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
 
     def result_type(self, operand: ElementType) -> ElementType:
-        """Return the real type for complex numbers."""
         return operand.component
 
     def compute(self, operand: Array) -> Array:
@@ -159,7 +158,6 @@ class Real(ComplexPart):
     """The real part of a complex number; a float itself."""
 
     def compute(self, operand: Array) -> Array:
-        """Return the first part."""
         return operand.real
 
 
@@ -168,7 +166,6 @@ class Imag(ComplexPart):
     """The imaginary part of a complex number; 0 of a float."""
 
     def compute(self, operand: Array) -> Array:
-        """Return the second part."""
         return operand.imag
 
 

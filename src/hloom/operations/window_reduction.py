@@ -141,7 +141,6 @@ class ReduceWindow(ReductionResult):
         return Accumulation(extents, terms, initial, unrolled=math.prod(extents) <= MOST_UNROLLED)
 
     def highlights(self) -> Sequence[str]:
-        """Return the sizes of the window."""
         return ("window " + "x".join(str(d.size) for d in self.window),)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
@@ -223,7 +222,6 @@ class SelectAndScatter(Operation):
         return factors
 
     def highlights(self) -> Sequence[str]:
-        """Return the sizes of the window."""
         return ("window " + "x".join(str(d.size) for d in self.window),)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:

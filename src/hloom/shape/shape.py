@@ -40,9 +40,7 @@ class Shape(Displayed):
     Raises ShapeError for dimensions or layouts that no array can have.
     """
 
-    __slots__ = (
-        "_hash", "_text", "dimensions", "dynamic_dimensions", "element_type", "layout", "tuple_shapes",
-    )  # fmt: skip
+    __slots__ = "_hash", "_text", "dimensions", "dynamic_dimensions", "element_type", "layout", "tuple_shapes"
 
     UNBOUNDED: ClassVar[int] = -1
 

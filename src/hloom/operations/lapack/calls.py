@@ -45,17 +45,14 @@ class Room:
 
     @property
     def count(self) -> int:
-        """Number of elements."""
         return math.prod(self.dimensions)
 
     @property
     def bytes(self) -> int:
-        """Size of the elements."""
         return self.count * self.dtype.itemsize
 
     @property
     def is_matrix(self) -> bool:
-        """Return true if the array has rows and columns."""
         return len(self.dimensions) == 2
 
 
@@ -73,7 +70,7 @@ Argument: TypeAlias = "Address | bytes | None"
 
 @dataclass(frozen=True, slots=True)
 class UnpackedPairs:
-    """Vectors to unpack from pairs of columns; see `hloom.operations.lapack.routines.Pairs`."""
+    """Vectors to unpack from pairs of columns, as rooms; see `ConjugatePairs`."""
 
     packed: int
     vectors: int
@@ -129,27 +126,27 @@ def library_call(instruction: HloInstruction, *, rows_first: bool = False) -> La
 def _planned(
     target: str, operands: tuple[Shape, ...], result: Shape, config: str, rows_first: bool
 ) -> LapackCall:
-    results = result.tuple_shapes if result.is_tuple else (result,)
-    return _Planner(target, operands, tuple(results), parse_attributes(config), rows_first).planned()
+    results = tuple(result.tuple_shapes) if result.is_tuple else (result,)
+    routine, prefix = ROUTINES[target], target.removeprefix("lapack_")[0]
+    rows_first = rows_first and bool(routine.rows_first)
+    return _Planner(routine, prefix, operands, results, parse_attributes(config), rows_first).planned()
 
 
+@dataclass
 class _Planner:
     """Plans the calls of a routine for the shapes and attributes of a custom call."""
 
-    def __init__(
-        self, target: str, operands: Sequence[Shape], results: Sequence[Shape], attributes: Attributes,
-        rows_first: bool,
-    ) -> None:  # fmt: skip
-        self.routine: LapackRoutine = ROUTINES[target]
-        self.rows_first = rows_first and bool(self.routine.rows_first)
-        self.prefix = target.removeprefix("lapack_")[0]
-        self.attributes = attributes
-        self.operands, self.results = operands, results
+    routine: LapackRoutine
+    prefix: str
+    operands: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+    attributes: Attributes
+    rows_first: bool
+
+    def __post_init__(self) -> None:
         dtype = np.dtype(_TYPES[self.prefix])
-        real = np.empty(0, dtype).real.dtype
-        self.types: dict[str, DType] = {
-            "t": dtype, "r": real, "c": np.result_type(dtype, np.complex64), "i": _INTEGER
-        }  # fmt: skip
+        dtypes = dtype, np.empty(0, dtype).real.dtype, np.result_type(dtype, np.complex64), _INTEGER
+        self.types: dict[str, DType] = dict(zip("trci", dtypes, strict=True))
         self.sizes: dict[str, int] = {}
         self.rooms: dict[str, Room] = {}
 
@@ -165,16 +162,13 @@ class _Planner:
         self._add_rooms()
         arguments = self._arguments()
         numbers = {name: number for number, name in enumerate(self.rooms)}
-        routine = self.routine
+        computed = [p for p in self.routine.pairs if self._letter(p.wanted, "NV") == b"V"]
         pairs = tuple(
-            UnpackedPairs(numbers[p.packed], numbers[p.vectors], numbers[p.imaginary])
-            for p in routine.pairs if self._letter(p.wanted, "NV") == b"V"
-        )  # fmt: skip
-        finite = numbers[routine.finite] if routine.finite else None
-        return LapackCall(
-            self.prefix + routine.name, math.prod(batch), self.rows_first, tuple(self.rooms.values()),
-            arguments, finite, numbers.get("info"), pairs,
-        )  # fmt: skip
+            UnpackedPairs(*(numbers[n] for n in (p.packed, p.vectors, p.imaginary))) for p in computed
+        )
+        finite, info = numbers.get(self.routine.finite), numbers.get("info")
+        name, count, rooms = self.prefix + self.routine.name, math.prod(batch), tuple(self.rooms.values())
+        return LapackCall(name, count, self.rows_first, rooms, arguments, finite, info, pairs)
 
     # -- sizes
 
@@ -215,10 +209,9 @@ class _Planner:
             expected = size(self.sizes, self.attributes)
             if expected is not None and self.sizes.setdefault(letter, expected) != expected:
                 raise self._refused()
-        if self.routine.columns_at_least is not None:
-            tall, fewer = self.routine.columns_at_least
-            if self.sizes[tall] < self.sizes[fewer]:
-                raise self._refused()
+        columns = [self.sizes[letter] for letter in self.routine.columns_at_least]
+        if columns != sorted(columns, reverse=True):
+            raise self._refused()
         if max((0, *self.sizes.values())) >= 1 << 31:
             raise self._refused()
 
