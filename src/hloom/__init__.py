@@ -6,7 +6,7 @@ Names are imported at their first use, so that ``import hloom`` is fast.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hloom.hooks import EntryPoint, provide
 
@@ -81,7 +81,7 @@ _MODULES: Final = {
 __all__ = sorted([*_HOME_OF, *_MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"hloom.{_MODULES[name]}")
     if name not in _HOME_OF:

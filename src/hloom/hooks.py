@@ -53,6 +53,6 @@ PROVIDED: Final[dict[str, EntryPoint[..., Any]]] = {}
 """The function of each hook, by its name."""
 
 
-def provide(**functions: EntryPoint[..., Any]) -> None:
+def provide(**functions: EntryPoint[..., object]) -> None:
     """Set the functions of hooks."""
     PROVIDED.update(functions)

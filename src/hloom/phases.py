@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 STAGES: Final = ("reading", "verification", "passes", "planning", "emission", "LLVM", "loading")
 """The stages of a compilation, in order."""
@@ -93,7 +93,7 @@ class CompileProfile:
         """Return the CPU seconds of a stage."""
         return sum(phase.seconds for phase in self.phases if phase.stage == stage)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the phases in the types of JSON; times are in seconds, shares of the CPU time of all."""
         total = self.seconds or 1.0
         phases = [

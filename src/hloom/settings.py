@@ -78,7 +78,7 @@ class Settings:
             if name not in self.fields:
                 raise self.refuse(f"{self.path}{name} is missing")
 
-    def _read(self, name: str, default: T, read: Callable[[Any], T | None], wanted: str) -> T:
+    def _read(self, name: str, default: T, read: Callable[[object], T | None], wanted: str) -> T:
         if name not in self.fields:
             return default
         value = read(self.fields[name])
@@ -87,7 +87,7 @@ class Settings:
         return value
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -96,7 +96,7 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _integer(value: Any) -> int | None:
+def _integer(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:
@@ -105,25 +105,25 @@ def _integer(value: Any) -> int | None:
         return None
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _flag(value: Any) -> bool | None:
+def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _object(value: Any) -> dict[str, Any] | None:
+def _object(value: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _list(value: Any, read: Callable[[Any], T | None]) -> tuple[T, ...] | None:
+def _list(value: object, read: Callable[[object], T | None]) -> tuple[T, ...] | None:
     if not isinstance(value, list):
         return None
     items = [read(item) for item in cast("list[Any]", value)]
     return None if any(item is None for item in items) else tuple(cast("list[T]", items))
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

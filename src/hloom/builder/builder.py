@@ -122,7 +122,7 @@ class XlaBuilder:
         computations: Sequence[Computation] | Mapping[str, Computation] = (),
         name: str | None = None,
         frontend_attributes: Mapping[str, str] | None = None,
-        **attributes: Any,
+        **attributes: object,
     ) -> XlaOp:
         """Append one instruction of any opcode.
 
@@ -272,13 +272,13 @@ class XlaBuilder:
         return instructions[-1]
 
 
-def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
+def make_operation(opcode: str, attributes: dict[str, object]) -> Operation:
     """Make the operation value of an opcode; an attribute of None keeps its default."""
     cls = REGISTRY.get(opcode)
     if cls is None:
         raise HloError(f"unknown opcode {opcode!r}{did_you_mean(opcode, REGISTRY)}", rule="builder.opcode")
     fields = {spelling: a.field for a in cls.attributes for spelling in (a.name, a.field)}
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for spelling, value in attributes.items():
         if value is None:
             continue
@@ -295,7 +295,7 @@ def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
     return cls(**given)
 
 
-def _checked(opcode: str, declared: DeclaredAttribute, value: Any) -> Any:
+def _checked(opcode: str, declared: DeclaredAttribute, value: object) -> Any:
     """Check an attribute's value; return enumerated words in HLO's spelling, flags as bool.
 
     Raises HloError for a word that is none of the enumeration and for a flag that is not a bool.

@@ -70,7 +70,7 @@ def _group_size(
     return shard_count
 
 
-def _meet_in_every_partition(channel_id: Any, use_global_device_ids: bool | None) -> bool:
+def _meet_in_every_partition(channel_id: object, use_global_device_ids: bool | None) -> bool:
     return group_mode(channel(channel_id), use_global_device_ids) == "cross_replica_and_partition"
 
 
@@ -100,7 +100,7 @@ def AllGather(
     all_gather_dim: int,
     shard_count: int | None = None,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     use_global_device_ids: bool | None = None,
     *,
     opcode: str = "all-gather",
@@ -152,7 +152,7 @@ def AllReduce(
     operands: Operands,
     computation: Computation,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     shape_with_layout: Shape | None = None,
     use_global_device_ids: bool | None = None,
     *,
@@ -192,7 +192,7 @@ def ReduceScatter(
     scatter_dim: int,
     shard_count: int | None = None,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
     """Reduce across a group; every device keeps its own part of the result along a dimension.
@@ -225,7 +225,7 @@ def AllToAll(
     concat_dimension: int,
     split_count: int,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
 ) -> XlaOp:
     """Split the operand, send part i to device i of the group, and concatenate the received parts.
 
@@ -266,7 +266,7 @@ def AllToAll(
 
 @page_function(replica_group_ids="replica_groups")
 def AllToAllTuple(
-    operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: Any = None
+    operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: object = None
 ) -> XlaOp:
     """Send operand i to device i of the group; return the tuple of the received values."""
     values = op_list(operands)
@@ -283,7 +283,7 @@ def AllToAllTuple(
 def CollectiveBroadcast(
     operands: Operands,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     has_dynamic_root: bool = False,
 ) -> XlaOp:
     """Broadcast the operands of the first device of each group; devices in no group get zeros.
@@ -305,7 +305,7 @@ def CollectiveReduce(
     operands: Operands,
     computation: Computation,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     use_global_device_ids: bool | None = None,
     has_dynamic_root: bool = False,
 ) -> XlaOp:
@@ -329,7 +329,7 @@ def CollectiveReduce(
 def CollectivePermute(
     operands: Operands,
     source_target_pairs: Sequence[tuple[int, int]],
-    channel_id: Any = None,
+    channel_id: object = None,
     *,
     opcode: str = "collective-permute",
 ) -> XlaOp:
@@ -355,7 +355,7 @@ def RaggedAllToAll(
     output_offsets: XlaOp,
     recv_sizes: XlaOp,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
 ) -> XlaOp:
     """Exchange parts of run-time sizes, each written into `output` at a run-time position."""
     return input.builder.emit(
@@ -375,7 +375,7 @@ def AllGatherStart(
     all_gather_dim: int,
     shard_count: int | None = None,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
     """Start an all-gather; the result is the context for AllGatherDone."""
@@ -394,7 +394,7 @@ def AllReduceStart(
     operands: Operands,
     computation: Computation,
     replica_groups: ReplicaGroupsLike = None,
-    channel_id: Any = None,
+    channel_id: object = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
     """Start an all-reduce; the result is the context for AllReduceDone."""
@@ -410,7 +410,7 @@ def AllReduceDone(context: XlaOp) -> XlaOp:
 
 @page_function(operand="operands", source_target_pair="source_target_pairs")
 def CollectivePermuteStart(
-    operands: Operands, source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None
+    operands: Operands, source_target_pairs: Sequence[tuple[int, int]], channel_id: object = None
 ) -> XlaOp:
     """Start a collective permute; the result is the context for CollectivePermuteDone."""
     return CollectivePermute(operands, source_target_pairs, channel_id, opcode="collective-permute-start")

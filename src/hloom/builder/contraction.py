@@ -84,7 +84,7 @@ def _precision(precision: Precision) -> tuple[str, ...] | None:
         return None
     if hasattr(precision, "operand_precision"):  # a PrecisionConfig
         precision = precision.operand_precision
-    words: Iterable[Any] = [precision] * 2
+    words: Iterable[object] = [precision] * 2
     if isinstance(precision, Iterable) and not isinstance(precision, str):
         words = cast("Iterable[Any]", precision)
     return tuple(enumerated(word, PRECISIONS, "precision_config") for word in words)
@@ -226,7 +226,7 @@ def ConvGeneral(
     rhs: XlaOp,
     window_strides: Sequence[int],
     padding: Padding,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision_config: Precision = None,
@@ -248,7 +248,7 @@ def ConvGeneralDilated(
     padding: Padding,
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision_config: Precision = None,

@@ -46,7 +46,9 @@ __all__ += ["RngBitGenerator", "RngGetAndUpdateState", "RngNormal", "RngUniform"
 # -- calls
 
 
-def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder, Computation, list[XlaOp]]:
+def _call_arguments(
+    first: object, arguments: tuple[object, ...]
+) -> tuple[XlaBuilder, Computation, list[XlaOp]]:
     """Return builder, computation and flattened arguments; find a missing builder in the arguments."""
     builder = first if isinstance(first, XlaBuilder) else None
     if builder is not None:
@@ -69,7 +71,7 @@ def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder,
 
 
 @page_function(star="args", keep_builder=True)
-def Call(computation: Any, *args: Any) -> XlaOp:
+def Call(computation: object, *args: object) -> XlaOp:
     """Call a computation with these arguments.
 
     `Call(computation, a, b)` or `Call(computation, [a, b])`; without arguments `Call(builder, computation)`.
@@ -80,8 +82,8 @@ def Call(computation: Any, *args: Any) -> XlaOp:
 
 @page_function(star="args", keep_builder=True)
 def CompositeCall(
-    computation: Any,
-    *args: Any,
+    computation: object,
+    *args: object,
     name: str,
     attributes: str | None = None,
     version: int | None = None,
@@ -226,7 +228,7 @@ def Fusion(
 
 
 @page_function(star="operands", tokens="operands")
-def AfterAll(*operands: Any) -> XlaOp:
+def AfterAll(*operands: object) -> XlaOp:
     """Return a token that waits for all the tokens.
 
     Raises ShapeError by ``after-all.operand-tokens`` for other operands, which text may have.
@@ -343,7 +345,7 @@ def OutfeedWithToken(
 
 @page_function(channel_id="channel_handle", handle="channel_handle")
 def Send(
-    operand: XlaOp, channel_handle: Any, token: XlaOp | None = None, is_host_transfer: bool = False
+    operand: XlaOp, channel_handle: object, token: XlaOp | None = None, is_host_transfer: bool = False
 ) -> XlaOp:
     """Start to send a value to the Recv of the same channel; the result is a context for SendDone."""
     order = token if token is not None else CreateToken(operand.builder)
@@ -364,13 +366,13 @@ def SendDone(context: XlaOp) -> XlaOp:
 
 
 @page_function(channel_id="channel_handle", handle="channel_handle")
-def SendWithToken(operand: XlaOp, token: XlaOp, channel_handle: Any) -> XlaOp:
+def SendWithToken(operand: XlaOp, token: XlaOp, channel_handle: object) -> XlaOp:
     """Send a value after the token; the result is a token."""
     return SendDone(Send(operand, channel_handle, token))
 
 
 @page_function(handle="channel_handle")
-def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, channel_handle: Any) -> XlaOp:
+def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, channel_handle: object) -> XlaOp:
     """Send a value to the host after the token; the result is a token."""
     if not shape_of(shape_with_layout).compatible(operand.shape):
         message = f"{operand.shape} cannot be sent as {shape_with_layout}"
@@ -382,7 +384,7 @@ def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, cha
 def Recv(
     builder: XlaBuilder,
     shape: Shape | str,
-    channel_handle: Any,
+    channel_handle: object,
     token: XlaOp | None = None,
     is_host_transfer: bool = False,
 ) -> XlaOp:
@@ -405,20 +407,20 @@ def RecvDone(context: XlaOp) -> XlaOp:
 
 
 @page_function(handle="channel_handle")
-def RecvWithToken(token: XlaOp, shape: Shape | str, channel_handle: Any) -> XlaOp:
+def RecvWithToken(token: XlaOp, shape: Shape | str, channel_handle: object) -> XlaOp:
     """Return (the value that the Send of the same channel sends, token)."""
     return RecvDone(Recv(token.builder, shape, channel_handle, token))
 
 
 @page_function(handle="channel_handle")
-def RecvFromHost(token: XlaOp, shape: Shape | str, channel_handle: Any) -> XlaOp:
+def RecvFromHost(token: XlaOp, shape: Shape | str, channel_handle: object) -> XlaOp:
     """Return (a value from the host, token)."""
     return RecvDone(Recv(token.builder, shape, channel_handle, token, is_host_transfer=True))
 
 
 def _same_channel(context: HloInstruction) -> dict[str, Any]:
     """Return the channel and the host flag of the operation that made a context."""
-    operation: Any = context.operation
+    operation: object = context.operation
     names = {attribute.field for attribute in operation.attributes}
     return {name: getattr(operation, name) for name in ("channel_id", "is_host_transfer") if name in names}
 

@@ -69,19 +69,19 @@ def replicated(op: XlaOp, leaves: Sequence[bool]) -> XlaOp:
 
 
 @argument_errors
-def ConstantLiteral(builder: XlaBuilder, literal: Any) -> XlaOp:
+def ConstantLiteral(builder: XlaBuilder, literal: object) -> XlaOp:
     """Make a constant of a Literal, or of any value a Literal can be made of."""
     return constant(builder, literal)
 
 
 @argument_errors
-def Constant(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+def Constant(builder: XlaBuilder, value: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Make a constant of a number, list or array; `element_type` converts Python numbers."""
     return constant(builder, value, element_type)
 
 
 @argument_errors
-def ConstantR0(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+def ConstantR0(builder: XlaBuilder, value: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Make a scalar constant."""
     return _constant_of_rank(builder, value, element_type, 0)
 
@@ -97,19 +97,19 @@ def ConstantR1(
 
 
 @argument_errors
-def ConstantR2(builder: XlaBuilder, values: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+def ConstantR2(builder: XlaBuilder, values: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Make a matrix constant."""
     return _constant_of_rank(builder, values, element_type, 2)
 
 
 @argument_errors
-def ConstantFromArray(builder: XlaBuilder, values: Any) -> XlaOp:
+def ConstantFromArray(builder: XlaBuilder, values: object) -> XlaOp:
     """Make an array constant of any rank."""
     return constant(builder, values)
 
 
 def _constant_of_rank(
-    builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None, rank: int
+    builder: XlaBuilder, value: object, element_type: ElementTypeLike | None, rank: int
 ) -> XlaOp:
     literal = Literal(value)
     if literal.shape.rank != rank:
@@ -180,7 +180,7 @@ def broadcast_to(operand: XlaOp, sizes: Sequence[int], targets: Sequence[int]) -
 
 
 @page_function()
-def Pad(operand: XlaOp, padding_value: Operand, padding_config: Any) -> XlaOp:
+def Pad(operand: XlaOp, padding_value: Operand, padding_config: object) -> XlaOp:
     """Pad before, after (negative crops) and between elements.
 
     `padding_config` is a PaddingConfig, or has for each dimension (low, high), (low, high, interior) or a

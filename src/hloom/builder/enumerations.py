@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ Word: TypeAlias = "str | int | Enum"
 """An enumerated argument: see `enumerated`."""
 
 
-def enumerated(value: Any, words: Mapping[str, int], what: str, *, prefix: str = "") -> str:
+def enumerated(value: object, words: Mapping[str, int], what: str, *, prefix: str = "") -> str:
     """Return the word of an enumeration that an argument stands for.
 
     Accepted are the word as HLO text spells it, in either case and with or without XLA's leading ``k`` and
@@ -48,6 +48,6 @@ def _plain(word: str, prefix: str) -> str:
     return word.lower().replace("_", "").replace("-", "").removeprefix(prefix)
 
 
-def is_flag(value: Any) -> bool:
+def is_flag(value: object) -> bool:
     """Return whether a value can be a flag: a bool, or 0 or 1 of an integer type."""
     return isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1))

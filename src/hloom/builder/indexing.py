@@ -31,7 +31,7 @@ def _numbers_as_keyword(
     The arguments after it are XlaBuilder's, in the order of `after`.
     """
 
-    def arrange(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    def arrange(arguments: tuple[object, ...], keywords: dict[str, object]) -> tuple[Any, ...]:
         arguments = arguments if first is None else first(arguments, keywords)
         if len(arguments) <= place or not is_message(arguments[place], names):
             return arguments
@@ -56,7 +56,7 @@ def Gather(
     indices_are_sorted: bool = False,
     operand_batching_dims: Sequence[int] = (),
     start_indices_batching_dims: Sequence[int] = (),
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
 ) -> XlaOp:
     """Gather slices of `operand` at run-time positions; the page explains the dimension numbers.
 
@@ -122,7 +122,7 @@ def Scatter(
     unique_indices: bool = False,
     input_batching_dims: Sequence[int] = (),
     scatter_indices_batching_dims: Sequence[int] = (),
-    dimension_numbers: Any = None,
+    dimension_numbers: object = None,
 ) -> XlaOp:
     """Combine `updates` into the operands at run-time positions; the page explains the numbers.
 

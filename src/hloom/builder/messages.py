@@ -34,7 +34,7 @@ _CONVOLUTION: Final = tuple(field.name for field in dataclasses.fields(Convoluti
 _EDGES: Final = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
-def is_message(value: Any, names: Sequence[str]) -> bool:
+def is_message(value: object, names: Sequence[str]) -> bool:
     """Return whether a value has at least one of the fields."""
     if isinstance(value, Mapping):
         return True
@@ -96,7 +96,7 @@ def padding_dimensions(config: Any) -> tuple[PaddingDimension, ...]:
     return tuple(map(_padding_dimension, config))
 
 
-def _padding_dimension(given: Any) -> PaddingDimension:
+def _padding_dimension(given: object) -> PaddingDimension:
     if isinstance(given, PaddingDimension):
         return given
     if not is_message(given, _EDGES):

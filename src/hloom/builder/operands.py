@@ -73,12 +73,12 @@ def page_function(
     return decorate
 
 
-def is_value(given: Any) -> bool:
+def is_value(given: object) -> bool:
     """Return whether an argument can only be one operand: an XlaOp, a number, a numpy array or a Literal."""
     return isinstance(given, XlaOp | Literal | int | float | complex) or hasattr(given, "dtype")
 
 
-def leading_operands(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+def leading_operands(arguments: tuple[object, ...], keywords: dict[str, object]) -> tuple[Any, ...]:
     """Collect XlaOps written one by one at the beginning: ``f(a, b, c, rest)`` is ``f([a, b, c], rest)``."""
     count = 0
     while count < len(arguments) and isinstance(arguments[count], XlaOp):
@@ -96,7 +96,7 @@ def before_computation(*groups: str) -> Arrange:
     Groups given by keyword are not among the positional ones.
     """
 
-    def arrange(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    def arrange(arguments: tuple[object, ...], keywords: dict[str, object]) -> tuple[Any, ...]:
         positional = [group for group in groups if group.removeprefix(".") not in keywords]
         places = [i for i, a in enumerate(arguments) if isinstance(a, HloModule | HloComputation)]
         end = places[0] if places else len(arguments)
@@ -107,7 +107,7 @@ def before_computation(*groups: str) -> Arrange:
         if not all(map(is_value, arguments[:end])):
             return arguments
         each, position = (end - singles) // len(many), 0
-        arranged: list[Any] = []
+        arranged: list[object] = []
         for group in positional:
             size = 1 if group.startswith(".") else each
             consumed = list(arguments[position : position + size])
@@ -132,7 +132,7 @@ def shape_of(wanted: Shape | str) -> Shape:
     return Shape.parse(wanted) if isinstance(wanted, str) else wanted
 
 
-def constant(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+def constant(builder: XlaBuilder, value: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Emit a constant; without `element_type` the literal's own rules choose the type.
 
     Raises ShapeError for a value that the element type cannot hold.
@@ -233,7 +233,7 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
         ) from None
 
 
-def sizes_of(values: Any, what: str) -> tuple[int, ...]:
+def sizes_of(values: object, what: str) -> tuple[int, ...]:
     """Return a sequence of sizes as a tuple; raises ShapeError for a negative one.
 
     A size of -1 does not mean "the rest" as in NumPy: shapes follow from the program alone, and an unbounded

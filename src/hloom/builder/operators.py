@@ -20,9 +20,9 @@ _GET_TUPLE_ELEMENT: Final[EntryPoint[[XlaOp, int], XlaOp]] = EntryPoint(
 
 
 def _binary(function: str, *, reflected: bool = False) -> Callable[[Any, Any], XlaOp]:
-    apply: EntryPoint[[Any, Any], XlaOp] = EntryPoint(f"hloom.builder.elementwise:{function}")
+    apply: EntryPoint[[object, object], XlaOp] = EntryPoint(f"hloom.builder.elementwise:{function}")
 
-    def operator(self: Any, other: Any) -> XlaOp:
+    def operator(self: object, other: object) -> XlaOp:
         return apply(other, self) if reflected else apply(self, other)
 
     operator.__doc__ = f"`{function}`, with the operands exchanged." if reflected else f"`{function}`."
@@ -30,9 +30,9 @@ def _binary(function: str, *, reflected: bool = False) -> Callable[[Any, Any], X
 
 
 def _unary(function: str) -> Callable[[Any], XlaOp]:
-    apply: EntryPoint[[Any], XlaOp] = EntryPoint(f"hloom.builder.elementwise:{function}")
+    apply: EntryPoint[[object], XlaOp] = EntryPoint(f"hloom.builder.elementwise:{function}")
 
-    def operator(self: Any) -> XlaOp:
+    def operator(self: object) -> XlaOp:
         return apply(self)
 
     operator.__doc__ = f"`{function}`."
@@ -88,13 +88,13 @@ class Operators:
             rule="builder.no-truth-value",
         )
 
-    def __matmul__(self, other: Any) -> XlaOp:
+    def __matmul__(self, other: object) -> XlaOp:
         return _DOT(self, other)
 
-    def __rmatmul__(self, other: Any) -> XlaOp:
+    def __rmatmul__(self, other: object) -> XlaOp:
         return _DOT(other, self)
 
-    def __getitem__(self, index: Any) -> XlaOp:
+    def __getitem__(self, index: object) -> XlaOp:
         """Return an element of a tuple, or a numpy-style slice of an array."""
         return _INDEX_VALUE(cast("XlaOp", self), index)
 

@@ -148,12 +148,12 @@ def Scan(
 _MAPPED = before_computation("operands")
 
 
-def _map_arguments(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+def _map_arguments(arguments: tuple[object, ...], keywords: dict[str, object]) -> tuple[Any, ...]:
     """Collect operands written one by one, and the static ones, which stand behind the computation."""
     arguments = _MAPPED(arguments, keywords)
     leading = 1 + ("operands" not in keywords)
     others = [*arguments[leading:]]
-    static: list[Any] = []
+    static: list[object] = []
     while others and (is_value(others[0]) or (static and isinstance(others[0], XlaOp))):
         static.append(others.pop(0))
     if static:

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = "tuple[HloInstruction, Indices, Value | None]"
 """An element, and the mask under which it was emitted."""
+Leaves: TypeAlias = "tuple[HloInstruction, Indices]"
+"""The elements of all leaves of a tuple at an index."""
+Column: TypeAlias = "tuple[Value, Index, int, int, int]"
+"""Every n-th element of a row."""
+Condition: TypeAlias = "tuple[Index, int] | frozenset[Value]"
+"""A bounds check, or a conjunction."""
+Division: TypeAlias = "tuple[Index, int]"
+"""A dividend and a divisor."""
 
 
 @dataclass(slots=True)
@@ -35,10 +43,12 @@ class Scope:
     """
 
     elements: dict[Key, Element] = field(default_factory=dict[Key, Element])
-    leaves: dict[tuple[HloInstruction, Indices], list[Element]] = field(default_factory=dict)  # type: ignore
-    columns: dict[tuple[Value, Index, int, int, int], Value] = field(default_factory=dict)  # type: ignore
-    conditions: dict[tuple[Index, int] | frozenset[Value], Value] = field(default_factory=dict)  # type: ignore
-    divisions: dict[tuple[Index, int], tuple[Index, Index]] = field(default_factory=dict)  # type: ignore
+    leaves: dict[Leaves, list[Element]] = field(default_factory=dict[Leaves, list[Element]])
+    columns: dict[Column, Value] = field(default_factory=dict[Column, Value])
+    conditions: dict[Condition, Value] = field(default_factory=dict[Condition, Value])
+    divisions: dict[Division, tuple[Index, Index]] = field(
+        default_factory=dict[Division, tuple[Index, Index]]
+    )
 
 
 class EmittedIndexing(Indexing[Value, Element]):

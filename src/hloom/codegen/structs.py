@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 I8: Final = "i8"
 I16: Final = "i16"
@@ -21,7 +21,8 @@ I64: Final = "i64"
 PTR: Final = "ptr"
 CONTENDED_BYTES: Final = 128
 """Memory that processors fetch together: two cache lines."""
-_CTYPES: Final[dict[str, Any]] = {
+_Cell: TypeAlias = ctypes.c_int8 | ctypes.c_int16 | ctypes.c_int32 | ctypes.c_int64 | ctypes.c_void_p
+_CTYPES: Final[dict[str, type[_Cell]]] = {
     I8: ctypes.c_int8,
     I16: ctypes.c_int16,
     I32: ctypes.c_int32,
@@ -126,10 +127,10 @@ class Struct:
         return element
 
     @cached_property
-    def ctypes_class(self) -> Any:
+    def ctypes_class(self) -> type[ctypes.Structure]:
         """The ctypes structure of the same layout; it has no fields for elements of no fixed length."""
         listed = [(name, _ctypes_type(field)) for name, field in self.fields.items() if field.count]
-        structure = type(self.name, (ctypes.Structure,), {"_fields_": listed})
+        structure = cast("type[ctypes.Structure]", type(self.name, (ctypes.Structure,), {"_fields_": listed}))
         assert all(getattr(structure, name).offset == self.fields[name].offset for name, _ in listed)
         return structure
 
@@ -177,7 +178,7 @@ class Record:
         assert isinstance(element, Struct)
         return Record(element, self.location(name, index), self._owner)
 
-    def _cell(self, name: str, index: int) -> Any:
+    def _cell(self, name: str, index: int) -> _Cell:
         return _CTYPES[self.struct.scalar(name)].from_address(self.location(name, index))
 
 
@@ -194,7 +195,7 @@ def _round_up(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def _ctypes_type(field: Field) -> Any:
+def _ctypes_type(field: Field) -> type[object]:
     element = field.element
     type = element.ctypes_class if isinstance(element, Struct) else _CTYPES[element]
     return type if field.count == 1 else type * field.count

@@ -153,7 +153,7 @@ class CompiledProgram(_Inspected):
         """See `Program`."""
         return CompiledDeviceProgram(self._native, device)
 
-    def direct_call(self, checked: Callable[..., Any]) -> Callable[..., Any]:
+    def direct_call(self, checked: Callable[..., Any]) -> Callable[..., object]:
         """See `Program`: a builtin of native code, for a program that needs nothing but memory."""
         native = self._native
         records = native.dump is not None and native.dump.snapshots
@@ -221,7 +221,7 @@ class CompiledDeviceProgram(DeviceProgram):
             result = actual(result, self._source.root.shape)
         return result, recording
 
-    def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray[Any, Any] | None]:
+    def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray | None]:
         """Return the arrays that native code takes."""
         values = arguments
         if self._source is not None:

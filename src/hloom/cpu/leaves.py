@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from hloom.errors import EvaluationError
-from hloom.ir.value import Array
+from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
 
 
@@ -19,12 +19,12 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
     return [shape]
 
 
-def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[Array | None]:
+def flat(shapes: Sequence[Shape], values: Sequence[Value]) -> list[Array | None]:
     """Return the leaves of values, in order; None for tokens."""
     leaves: list[Array | None] = []
     for shape, value in zip(shapes, values, strict=True):
         if shape.is_tuple:
-            leaves += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
+            leaves += flat(shape.tuple_shapes, cast("Sequence[Value]", value))
         elif shape.is_array:
             array = np.asarray(value)
             if array.shape != shape.dimensions:
@@ -36,7 +36,7 @@ def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[Array | None]:
     return leaves
 
 
-def joined(shape: Shape, leaves: Iterator[Any]) -> Any:
+def joined(shape: Shape, leaves: Iterator[Array | None]) -> Value:
     """Return the value of a shape from its leaves: an array, or nested tuples of them; None for tokens."""
     if shape.is_tuple:
         return tuple([joined(part, leaves) for part in shape.tuple_shapes])

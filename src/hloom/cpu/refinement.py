@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 import numpy as np
 
 from hloom.cpu.native import NativeExecutable, compile_or_load
 from hloom.errors import EvaluationError
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Value
+from hloom.ir.operation import Array, Value
 from hloom.shape.shape import Shape
 
 KEPT: Final = 32
@@ -66,11 +66,11 @@ class RefinedForms:
 def sized(shape: Shape, value: Value) -> Shape:
     """Return a shape with a value's sizes in its unbounded dimensions."""
     if shape.is_tuple:
-        parts = zip(shape.tuple_shapes, cast("tuple[Any, ...]", value), strict=True)
+        parts = zip(shape.tuple_shapes, cast("tuple[Value, ...]", value), strict=True)
         return Shape.tuple_([sized(part, element) for part, element in parts])
     if not shape.is_array or not shape.is_unbounded:
         return shape
-    dimensions = np.shape(cast("Any", value))
+    dimensions = np.shape(cast("Array", value))
     if len(dimensions) != shape.rank:
         raise EvaluationError(f"sizes {list(dimensions)} do not fit {shape}", rule="run.argument")
     open_ = [size == Shape.UNBOUNDED for size in shape.dimensions]

@@ -15,7 +15,7 @@ Names are imported at their first use.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hloom.debug.bisection import bisect as bisect
@@ -48,7 +48,7 @@ _HOMES: Final = {
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'hloom.debug' has no attribute {name!r}")
     return getattr(import_module(f"hloom.debug.{_HOMES[name]}"), name)

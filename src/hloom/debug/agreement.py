@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Bounds
 from hloom.error_bounds.floating import Array, component, just_overflowed, same_bits, ulp, wide
 from hloom.errors import EvaluationError
+from hloom.ir.value import Value
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
@@ -49,7 +51,7 @@ class Comparison:
         return self.wrong == 0 and self.unjudged == 0
 
 
-def compare(got: Any, wanted: Any, bounds: Any, name: str = "result") -> list[Comparison]:
+def compare(got: Value, wanted: Value, bounds: Bounds, name: str = "result") -> list[Comparison]:
     """Compare all arrays of two values.
 
     Args:
@@ -60,11 +62,13 @@ def compare(got: Any, wanted: Any, bounds: Any, name: str = "result") -> list[Co
     return [_compared(location, g, w, b) for location, g, w, b in _leaves(got, wanted, bounds, name)]
 
 
-def _leaves(got: Any, wanted: Any, bounds: Any, name: str) -> Iterator[tuple[str, Array, Array, Any]]:
+def _leaves(
+    got: Value, wanted: Value, bounds: Bounds, name: str
+) -> Iterator[tuple[str, Array, Array, Bounds]]:
     if isinstance(wanted, tuple) and isinstance(got, tuple):
-        if len(got) != len(wanted):  # pyright: ignore[reportUnknownArgumentType]
+        if len(got) != len(wanted):
             raise _other_form(name, got, wanted)
-        for n, (g, w) in enumerate(zip(got, wanted, strict=True)):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for n, (g, w) in enumerate(zip(got, wanted, strict=True)):
             yield from _leaves(g, w, bounds[n] if isinstance(bounds, tuple) else bounds, f"{name}.{n}")
         return
     if got is None and wanted is None:
@@ -77,19 +81,19 @@ def _leaves(got: Any, wanted: Any, bounds: Any, name: str) -> Iterator[tuple[str
     yield name, g, w, bounds
 
 
-def _other_form(name: str, got: Any, wanted: Any) -> EvaluationError:
+def _other_form(name: str, got: Value, wanted: Value) -> EvaluationError:
     message = f"{name} is {form_text(got)} in one run and {form_text(wanted)} in the other"
     return EvaluationError(message, rule="check.form")
 
 
-def form_text(value: Any) -> str:
+def form_text(value: Value) -> str:
     """Return the shape of a value, as text."""
     if isinstance(value, tuple):
-        return "(" + ", ".join(form_text(v) for v in value) + ")"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return "(" + ", ".join(form_text(v) for v in value) + ")"
     return "token[]" if value is None else Shape.of(np.asarray(value)).to_string(layout=False)
 
 
-def _compared(name: str, got: Array, wanted: Array, bound: Any) -> Comparison:
+def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison:
     shape = form_text(got)
     if not got.size:
         return Comparison(name, shape, 0, 0, 0, 0, 0.0, 0.0, (), None, None, 0.0)
@@ -122,13 +126,13 @@ def _measure(array: Array) -> Any:
 # -- elements
 
 
-def agrees(got: Array, wanted: Array, bound: Any) -> Array:
+def agrees(got: Array, wanted: Array, bound: Bounds) -> Array:
     """Return a mask of the elements that agree within their bounds."""
     with np.errstate(all="ignore"):
         return _agrees(got, wanted, bound)
 
 
-def _agrees(got: Array, wanted: Array, bound: Any) -> Array:
+def _agrees(got: Array, wanted: Array, bound: Bounds) -> Array:
     g, w = wide(got), wide(wanted)
     finite = np.isfinite(g) & np.isfinite(w)
     near = (g == w) | (np.abs(g - w) <= bound)

@@ -19,6 +19,7 @@ from hloom.debug.statistics import flat
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
+from hloom.ir.value import Value
 from hloom.runtime.backend import backend_names
 from hloom.runtime.executable import compile as compile_module
 from hloom.shape.shape import Shape
@@ -32,7 +33,7 @@ def names() -> tuple[str, ...]:
     return (*backend_names(), PASSES, XLA)
 
 
-def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]) -> list[Any]:
     """Run a program; return the result of each device.
 
     Args:
@@ -60,7 +61,7 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Any]]) 
     return executable.run(arguments)
 
 
-def run_one(backend: str, module: HloModule, arguments: Sequence[Any]) -> Any:
+def run_one(backend: str, module: HloModule, arguments: Sequence[Value]) -> Any:
     """Return the result of a program on its only device."""
     return run_on(backend, module, [arguments])[0]
 
@@ -74,7 +75,7 @@ def _optimized(module: HloModule) -> HloModule:
     return copy
 
 
-def _on_xla(module: HloModule, arguments: Sequence[Any]) -> Any:
+def _on_xla(module: HloModule, arguments: Sequence[Value]) -> Any:
     if find_spec("jaxlib") is None:
         message = "xla is XLA:CPU of jaxlib, which is not installed; pip install jax"
         raise HloError(message, rule="check.jaxlib")
@@ -85,7 +86,7 @@ def _on_xla(module: HloModule, arguments: Sequence[Any]) -> Any:
     return _joined(module.entry.root.shape, iter(leaves))
 
 
-def _joined(shape: Shape, leaves: Iterator[Any]) -> Any:
+def _joined(shape: Shape, leaves: Iterator[object]) -> Value:
     if shape.is_tuple:
         return tuple([_joined(part, leaves) for part in shape.tuple_shapes])
     return np.asarray(next(leaves)) if shape.is_array else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hloom.debug.agreement import Comparison
 from hloom.debug.backends import run_one
@@ -18,6 +18,7 @@ from hloom.dumps import DumpedProgram, DumpedStage, dumped_programs
 from hloom.errors import HloError
 from hloom.files import load
 from hloom.ir.module import HloModule
+from hloom.ir.value import Value
 from hloom.passes.fuel import Fuel, limited
 from hloom.passes.pipeline import Pass
 from hloom.runtime.backend import backend_named
@@ -55,13 +56,13 @@ class Bisection:
 class _Judge:
     """Decides whether a program has the result of the given one."""
 
-    def __init__(self, module: HloModule, arguments: Sequence[Any], tolerance: Tolerance) -> None:
+    def __init__(self, module: HloModule, arguments: Sequence[Value], tolerance: Tolerance) -> None:
         self.module = module
         self.arguments = list(arguments)
         self.tolerance = tolerance
         self.wanted = run_one("evaluator", module, self.arguments)
 
-    def compare(self, got: Any) -> list[Comparison]:
+    def compare(self, got: Value) -> list[Comparison]:
         """Compare a result; raises HloError by ``check.no-bound`` if it differs and no bound is known."""
         comparison = compared(
             self.module, [self.arguments], [got], [self.wanted], self.tolerance, ("", "", "")
@@ -89,7 +90,7 @@ class _Judge:
 
 def bisect(
     module: HloModule,
-    arguments: Sequence[Any],
+    arguments: Sequence[Value],
     *,
     backend: str = "cpu",
     tolerance: Tolerance | None = None,
@@ -189,7 +190,7 @@ def pass_dumps(folder: str | Path, matching: str = "") -> list[DumpedProgram]:
 
 def bisect_dumps(
     program: DumpedProgram,
-    arguments: Callable[[HloModule], Sequence[Any]],
+    arguments: Callable[[HloModule], Sequence[Value]],
     *,
     tolerance: Tolerance | None = None,
     progress: Progress | None = None,

@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,9 @@ from hloom.debug.tolerance import Tolerance
 from hloom.errors import HloError
 from hloom.files import save
 from hloom.ir.module import HloModule
+from hloom.ir.value import Value
 
-Condition = Callable[[HloModule, list[Any]], bool]
+Condition = Callable[[HloModule, list[Value]], bool]
 
 
 def two_backends_differ(
@@ -31,7 +31,7 @@ def two_backends_differ(
 def fails(rule: str, backend: str = "cpu") -> Condition:
     """Return the condition that verifying, compiling or running a program breaks a rule."""
 
-    def condition(module: HloModule, arguments: list[Any]) -> bool:
+    def condition(module: HloModule, arguments: list[Value]) -> bool:
         try:
             module.verify()
             run_one(backend, module, arguments)
@@ -49,7 +49,7 @@ def command(text: str, timeout: float = 300.0) -> Condition:
     the arguments. A command that takes longer than ``timeout`` seconds does not meet the condition.
     """
 
-    def condition(module: HloModule, arguments: list[Any]) -> bool:
+    def condition(module: HloModule, arguments: list[Value]) -> bool:
         with tempfile.TemporaryDirectory(prefix="hloom-reduce-") as folder:
             program, inputs = Path(folder, "program.hlo"), Path(folder, "input.npz")
             save(module, program)

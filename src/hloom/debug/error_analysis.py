@@ -27,7 +27,8 @@ import numpy as np
 
 from hloom.error_bounds.bounded import (
     MOST_STEPS,
-    Bounded,
+    Bounds,
+    Tree,
     bounded,
     errors,
     exact,
@@ -44,6 +45,7 @@ from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Roundoff
+from hloom.ir.value import Value
 from hloom.operations.structure import Parameter
 from hloom.shape.element_type import C64, C128, F64, ElementType
 
@@ -72,7 +74,7 @@ class ErrorAnalysis:
         self.unlimited = ""
         self._wide: dict[tuple[str, str], HloInstruction] | None = None
 
-    def run(self, arguments: Sequence[Any]) -> Any:
+    def run(self, arguments: Sequence[Value]) -> tuple[Value, Bounds]:
         """Return (the evaluator's value, its bounds)."""
         values = [exact(a) for a in arguments]
         alone = self.evaluator.alone
@@ -81,19 +83,19 @@ class ErrorAnalysis:
             result = alone.run(lambda _: self.call(self.module.entry, values))[0]
         return plain(result), errors(result)
 
-    def call(self, computation: HloComputation, arguments: Sequence[Any]) -> Any:
+    def call(self, computation: HloComputation, arguments: Sequence[Tree]) -> Tree:
         """Return the root of a computation."""
-        values: dict[HloInstruction, Any] = dict(zip(computation.parameters, arguments, strict=True))
+        values: dict[HloInstruction, Tree] = dict(zip(computation.parameters, arguments, strict=True))
         for instruction in live(computation.post_order()):
             if not isinstance(instruction.operation, Parameter):
                 values[instruction] = self.step(instruction, [values[o] for o in instruction.operands])
         return values[computation.root]
 
-    def step(self, instruction: HloInstruction, operands: list[Any]) -> Any:
+    def step(self, instruction: HloInstruction, operands: Sequence[Tree]) -> Tree:
         """Evaluate one instruction."""
         return instruction.operation.evaluate_bounded(ErrorStep(self, instruction, operands), *operands)
 
-    def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Any], result: Any) -> None:
+    def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Tree], result: Tree) -> None:
         """Record the first instruction whose errors are infinite, though its operands' are finite."""
         before = [leaf.spread for o in operands for leaf in leaves(o) if leaf.error is not None]
         if self.unlimited or any(np.isinf(error).any() for error in before):
@@ -127,7 +129,11 @@ class ErrorStep:
     """
 
     def __init__(
-        self, analysis: ErrorAnalysis, instruction: HloInstruction, operands: Sequence[Any], value: Any = None
+        self,
+        analysis: ErrorAnalysis,
+        instruction: HloInstruction,
+        operands: Sequence[Tree],
+        value: Any = None,
     ) -> None:
         self.analysis = analysis
         self.instruction = instruction
@@ -139,7 +145,7 @@ class ErrorStep:
         """Return whether any operand has errors."""
         return any(leaf.error is not None for o in self.operands for leaf in leaves(o))
 
-    def bounded(self) -> Any:
+    def bounded(self) -> Tree:
         """Evaluate the instruction; return the value with the bounds of its operation's rule."""
         i = self.instruction
         self.value = self.analysis.evaluator.apply(i, [plain(o) for o in self.operands])
@@ -151,16 +157,16 @@ class ErrorStep:
         self.analysis.note_unlimited(i, self.operands, result)
         return result
 
-    def _with(self, found: Any) -> Any:
+    def _with(self, found: Any) -> Tree:
         if self.instruction.shape.is_tuple:
             return tuple(bounded(v, e) for v, e in zip(parts_of(self.value), found, strict=True))
         return bounded(self.value, found)
 
-    def call(self, index: int, *operands: Any) -> Any:
+    def call(self, index: int, *operands: Tree) -> Tree:
         """Bound the errors of a called computation."""
         return self.analysis.call(self.instruction.called_computations[index], operands)
 
-    def map(self, index: int, *operands: Bounded) -> Any:
+    def map(self, index: int, *operands: Tree) -> Tree:
         """Bound the errors of a computation of scalars on whole arrays."""
         i = self.instruction
         if not self.analysis.evaluator.mappable(i.called_computations[index]):
@@ -181,7 +187,7 @@ class ErrorStep:
         return np.abs(array) if array.dtype.kind == "c" else array.astype(np.float64)
 
 
-def _fitted(numbers: Any, element_type: ElementType) -> Array:
+def _fitted(numbers: object, element_type: ElementType) -> Array:
     """Return numbers or errors in the type of an operand; an integer's error is limited to `MOST_STEPS`."""
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:

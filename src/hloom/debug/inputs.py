@@ -11,6 +11,7 @@ import numpy as np
 from hloom.debug.nonnegative import Leaf, nonnegative_leaves
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.value import Array, Value
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
@@ -19,7 +20,7 @@ EDGE_SHARES: Final = (1 / 8, 1 / 64, 1 / 512)
 _finfo: Any = ml_dtypes.finfo
 
 
-def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Any]:
+def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Value]:
     """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
 
     Sums of squares, such as an optimizer's second moments, are drawn without a sign (`nonnegative_leaves`).
@@ -49,7 +50,7 @@ def edge_values(element_type: ElementType) -> list[Any]:
     if element_type.is_complex:
         parts = [0.0, -0.0, 1.0, np.inf, np.nan]
         return [complex(re, im) for re in parts for im in parts]
-    info: Any = _finfo(dtype)
+    info = _finfo(dtype)
     limits = [info.max, info.smallest_normal, info.smallest_subnormal]
     corners = [
         0.0,
@@ -68,7 +69,7 @@ def edge_values(element_type: ElementType) -> list[Any]:
 
 def _random(
     shape: Shape, generator: np.random.Generator, edges: bool, leaf: Leaf, nonnegative: Set[Leaf]
-) -> Any:
+) -> Value:
     if shape.is_tuple:
         elements = enumerate(shape.tuple_shapes)
         return tuple([_random(e, generator, edges, (*leaf, n), nonnegative) for n, e in elements])
@@ -89,7 +90,7 @@ def _random(
     return drawn
 
 
-def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator) -> Any:
+def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator) -> Array:
     dtype = element_type.numpy_dtype
     if element_type.is_predicate:
         return np.asarray(generator.integers(0, 2, sizes)).astype(bool)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 
 
-def nan_origin(function: Callable[..., Any], *arguments: Any) -> Event | None:
+def nan_origin(function: Callable[..., object], *arguments: object) -> Event | None:
     """Return the first operation of a JAX function whose value has a NaN, or None.
 
     ``print`` shows the operation, its source line and the values of its operands. The function is traced as
@@ -25,18 +24,18 @@ def nan_origin(function: Callable[..., Any], *arguments: Any) -> Event | None:
     return origin(function, arguments, lambda event: event.has_nan)
 
 
-def infinity_origin(function: Callable[..., Any], *arguments: Any) -> Event | None:
+def infinity_origin(function: Callable[..., object], *arguments: object) -> Event | None:
     """Return the first operation of a JAX function whose value has an infinity, or None; see `nan_origin`."""
     return origin(function, arguments, lambda event: event.has_infinity)
 
 
 def origin(
-    function: Callable[..., Any], arguments: tuple[Any, ...], wanted: Callable[[Event], bool]
+    function: Callable[..., object], arguments: tuple[object, ...], wanted: Callable[[Event], bool]
 ) -> Event | None:
     """Return the first event of a function's run that meets a condition."""
     if find_spec("jax") is None:
         raise HloError("functions of JAX need jax; pip install 'hloom[jax]'", rule="debug.jax")
-    jax: Any = import_module("jax")
+    jax: object = import_module("jax")
     arrays = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arguments)]
     lowered = jax.jit(function, keep_unused=True).lower(*arguments)
     module = HloModule.from_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())

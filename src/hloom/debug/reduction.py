@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from hloom.debug import smaller, smaller_loops
 from hloom.debug.checking import frontier
@@ -25,7 +24,7 @@ from hloom.ir.operation import Value
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
 from hloom.operations.structure import Constant, Parameter, Tuple
 
-Interesting = Callable[[HloModule, list[Any]], bool]
+Interesting = Callable[[HloModule, list[Value]], bool]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Reduction:
     """
 
     module: HloModule
-    arguments: list[Any]
+    arguments: list[Value]
     before: int
     after: int
     tests: int
@@ -48,7 +47,7 @@ class Reduction:
 
 def reduce(
     module: HloModule,
-    arguments: Sequence[Any],
+    arguments: Sequence[Value],
     interesting: Interesting,
     *,
     progress: Callable[[str], None] | None = None,

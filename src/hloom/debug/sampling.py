@@ -17,7 +17,7 @@ import numpy as np
 
 from hloom.debug.error_analysis import ErrorAnalysis, ErrorStep, is_exact
 from hloom.devices.world import VirtualDevice, World
-from hloom.error_bounds.bounded import Bounded, distance, finite, is_inexact_type, parts_of
+from hloom.error_bounds.bounded import Bounded, Bounds, distance, finite, is_inexact_type, leaves, parts_of
 from hloom.error_bounds.floating import Array, ulp, wide
 from hloom.error_bounds.rules import ULPS
 from hloom.error_bounds.sums import growth
@@ -29,6 +29,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.traits import Family, Roundoff
+from hloom.ir.value import Value
 from hloom.operations.control_flow import Fusion
 
 PAIRS: Final = 4
@@ -41,7 +42,7 @@ CHAOS: Final = 1 / 8
 """Deviations of this part of an array's numbers, in the root mean square, have no bound: errors saturate."""
 
 
-def sampled(module: HloModule, arguments: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[Any]:
+def sampled(module: HloModule, arguments: Sequence[Sequence[Value]], values: Sequence[Value]) -> list[Bounds]:
     """Return the bounds of the result of each device, in the form of its value.
 
     Args:
@@ -53,7 +54,7 @@ def sampled(module: HloModule, arguments: Sequence[Sequence[Any]], values: Seque
         return [_bounds(value, [run[n] for run in runs]) for n, value in enumerate(values)]
 
 
-def _run(module: HloModule, arguments: Sequence[Sequence[Any]], seed: int, sign: int) -> list[Any]:
+def _run(module: HloModule, arguments: Sequence[Sequence[Value]], seed: int, sign: int) -> list[Any]:
     """Return the result of each device with random errors."""
     world = World(module.config.replica_count, module.config.num_partitions)
     by_device = dict(zip(world.devices, arguments, strict=True))
@@ -62,10 +63,10 @@ def _run(module: HloModule, arguments: Sequence[Sequence[Any]], seed: int, sign:
     )
 
 
-def _bounds(value: Any, runs: Sequence[Any]) -> Any:
+def _bounds(value: Value, runs: Sequence[Value]) -> Bounds:
     if isinstance(value, tuple):
         columns = zip(*(parts_of(run) for run in runs), strict=True)
-        return tuple([_bounds(v, column) for v, column in zip(parts_of(value), columns, strict=True)])
+        return tuple([_bounds(v, column) for v, column in zip(value, columns, strict=True)])
     if value is None:
         return 0.0
     deviation = np.max([distance(run, value) for run in runs], axis=0)
@@ -115,19 +116,21 @@ class Perturbed(Evaluator):
         if isinstance(value, tuple):
             if i.operation.roundoff is not Roundoff.ACCUMULATED:
                 return cast("Any", value)
-            errors = zip(parts_of(value), i.operation.errors(step), strict=True)
+            errors = zip(parts_of(value), parts_of(i.operation.errors(step)), strict=True)
             return tuple(self._moved(v, error) for v, error in errors)
         return self._moved(value, self._own_error(step)) if is_inexact_type(value) else value
 
     def _own_error(self, step: ErrorStep) -> Array:
         operation, value = step.instruction.operation, np.asarray(step.value)
         if _sums_devices(operation):  # the terms of other devices are unknown; they are taken for as large
-            largest = max(float(np.max(finite(o.value), initial=0.0)) for o in step.operands)
+            largest = max(
+                float(np.max(finite(leaf.value), initial=0.0)) for o in step.operands for leaf in leaves(o)
+            )
             return np.broadcast_to(ULPS * ulp(finite(value) + largest, value.dtype), value.shape)
         try:
-            return operation.errors(step)
+            return np.asarray(operation.errors(step))
         except NoBound:  # a reduction by another function: each application may be that far off
-            terms = operation.terms(*(np.shape(o.value) for o in step.operands))
+            terms = operation.terms(*(np.shape(leaf.value) for o in step.operands for leaf in leaves(o)))
             return ULPS * growth(terms) * ulp(wide(value), value.dtype)
 
     def _moved(self, value: Array, error: Array) -> Array:

@@ -16,6 +16,8 @@ from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
+from hloom.ir.value import Array, Value
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Slice
@@ -39,16 +41,16 @@ class Reproducer:
     """
 
     module: HloModule
-    inputs: dict[str, Any]
+    inputs: dict[str, Value]
 
     @staticmethod
-    def of(module: HloModule, arguments: Sequence[Any]) -> Reproducer:
+    def of(module: HloModule, arguments: Sequence[Value]) -> Reproducer:
         """Return a program with its arguments in the order of the parameters."""
         names = [p.name for p in module.entry.parameters]
         return Reproducer(module, dict(zip(names, arguments, strict=True)))
 
     @property
-    def arguments(self) -> list[Any]:
+    def arguments(self) -> list[Value]:
         """Return the arguments in the order of the parameters."""
         return [self.inputs[p.name] for p in self.module.entry.parameters]
 
@@ -68,7 +70,7 @@ class Reproducer:
         )
         return self.size, elements
 
-    def values(self) -> tuple[dict[str, Any], list[Event]]:
+    def values(self) -> tuple[dict[str, Value], list[Event]]:
         """Return the values of the entry's instructions by name, and all events, up to an error."""
         events: list[Event] = []
         with suppress(HloError):
@@ -84,7 +86,7 @@ def flattened(program: Reproducer) -> Reproducer:
     return Reproducer(inlined(program.module), program.inputs)
 
 
-def with_parameters(program: Reproducer, names: set[str], values: dict[str, Any]) -> Reproducer:
+def with_parameters(program: Reproducer, names: set[str], values: dict[str, Value]) -> Reproducer:
     """Replace instructions of the entry by parameters with their values."""
     copy = program.module.clone()
     free(copy)
@@ -197,7 +199,7 @@ def resized(program: Reproducer, old: int, new: int) -> Reproducer:
         sizes = tuple(new if size == old else size for size in shape.dimensions)
         return shape if sizes == shape.dimensions else shape.with_dimensions(sizes, shape.dynamic_dimensions)
 
-    def array_of(array: Any) -> Any:
+    def array_of(array: Array) -> Array:
         ranges = tuple([slice(new) if size == old else slice(None) for size in np.shape(array)])
         part = np.asarray(array)[ranges]
         return np.ascontiguousarray(part).reshape(part.shape)
@@ -205,7 +207,7 @@ def resized(program: Reproducer, old: int, new: int) -> Reproducer:
     return _mapped(program, shape_of, array_of, lambda operation: _resized_operation(operation, old, new))
 
 
-def _resized_operation(operation: Any, old: int, new: int) -> Any:
+def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
     """Replace sizes that attributes state."""
 
     def sizes(found: Sequence[int]) -> tuple[int, ...]:
@@ -245,7 +247,7 @@ def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
     def shape_of(shape: Shape) -> Shape:
         return shape.with_element_type(new) if shape.element_type is old else shape
 
-    def array_of(array: Any) -> Any:
+    def array_of(array: Array) -> Array:
         converted = np.asarray(array)
         return convert(converted, new.numpy_dtype) if converted.dtype == old.numpy_dtype else converted
 
@@ -265,8 +267,8 @@ def bare(program: Reproducer) -> Reproducer:
 
 
 def _mapped(
-    program: Reproducer, shape_of: Callable[[Shape], Shape], array_of: Callable[[Any], Any],
-    operation_of: Callable[[Any], Any] = lambda operation: operation,
+    program: Reproducer, shape_of: Callable[[Shape], Shape], array_of: Callable[[Array], Array],
+    operation_of: Callable[[Operation], Operation] = lambda operation: operation,
 ) -> Reproducer:  # fmt: skip
     """Change every shape, constant and argument."""
     copy = program.module.clone()
@@ -288,7 +290,7 @@ def _leaves_mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
     return change(shape) if shape.is_array else shape
 
 
-def _value_mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def _value_mapped(value: Value, change: Callable[[Array], Array]) -> Value:
     if isinstance(value, tuple):
-        return tuple([_value_mapped(part, change) for part in value])  # pyright: ignore[reportUnknownVariableType]
+        return tuple([_value_mapped(part, change) for part in value])
     return value if value is None else change(value)

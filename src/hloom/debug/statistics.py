@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hloom.error_bounds.floating import Array, wide
+from hloom.ir.value import Value
 from hloom.shape.shape import Shape
 
 
@@ -40,7 +40,7 @@ class ArrayStatistics:
         return ", ".join([*parts, *(f"{count} {name}" for name, count in counts.items() if count)])
 
 
-def statistics_of(value: Any) -> ArrayStatistics:
+def statistics_of(value: Array) -> ArrayStatistics:
     """Return the statistics of an array."""
     array = np.asarray(value)
     shape = Shape.of(array).to_string(layout=False)
@@ -55,17 +55,17 @@ def statistics_of(value: Any) -> ArrayStatistics:
     return ArrayStatistics(shape, array.size, least, most, mean, nans, infinities, zeros)
 
 
-def flat(value: Any) -> list[Any]:
+def flat(value: Value) -> list[Array]:
     """Return the arrays of a value."""
     if isinstance(value, tuple):
-        return [leaf for part in value for leaf in flat(part)]  # pyright: ignore[reportUnknownVariableType]
+        return [leaf for part in value for leaf in flat(part)]
     return [] if value is None else [value]
 
 
-def summary(value: Any) -> str:
+def summary(value: Value) -> str:
     """Return a value of few elements in full, and the statistics of others."""
     if isinstance(value, tuple):
-        return "(" + ", ".join(summary(part) for part in value) + ")"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return "(" + ", ".join(summary(part) for part in value) + ")"
     if value is None:
         return "token"
     array = np.asarray(value)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.debug.sampling import sampled
-from hloom.error_bounds.bounded import finite, is_inexact_type, parts_of
+from hloom.error_bounds.bounded import Bounds, finite, is_inexact_type, parts_of
 from hloom.error_bounds.floating import ulp, wide
 from hloom.errors import HloError, NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
+from hloom.ir.value import Value
 from hloom.shape.element_type import ElementType
 
 LOOSE: Final = 1 / 8
@@ -67,21 +68,21 @@ class Tolerance:
         """Return whether distances come from the error analysis."""
         return self.ulps is None and self.rtol is None and self.atol is None
 
-    def bounds(self, module: HloModule, arguments: Sequence[Any], wanted: Any) -> Any:
+    def bounds(self, module: HloModule, arguments: Sequence[Value], wanted: Value) -> Bounds:
         """Return the allowed distance of each element of a result; infinite where there is none."""
         return analysed(module, arguments) if self.analyses else self._around(wanted)
 
     def bounds_of_devices(
-        self, module: HloModule, arguments: Sequence[Sequence[Any]], wanted: Sequence[Any]
-    ) -> list[Any]:
+        self, module: HloModule, arguments: Sequence[Sequence[Value]], wanted: Sequence[Value]
+    ) -> list[Bounds]:
         """Return the allowed distances for each device; those of several devices come from samples."""
         if self.analyses and len(wanted) > 1:
             return sampled(module, arguments, wanted)
         return [self.bounds(module, a, w) for a, w in zip(arguments, wanted, strict=True)]
 
-    def _around(self, wanted: Any) -> Any:
+    def _around(self, wanted: Value) -> Bounds:
         if isinstance(wanted, tuple):
-            return tuple([self._around(part) for part in wanted])  # pyright: ignore[reportUnknownVariableType]
+            return tuple([self._around(part) for part in wanted])
         if wanted is None:
             return 0.0
         array = np.asarray(wanted)
@@ -94,7 +95,7 @@ class Tolerance:
         return (self.rtol or 0.0) * sizes + (self.atol or 0.0)
 
 
-def analysed(module: HloModule, arguments: Sequence[Any]) -> Any:
+def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
     """Return the bounds of a program's rounding errors.
 
     Bounds of the error analysis that say nothing, because errors have added up through many operations, are
@@ -109,26 +110,28 @@ def analysed(module: HloModule, arguments: Sequence[Any]) -> Any:
     return tightened(value, bounds, sampled(module, [arguments], [value])[0])
 
 
-def is_loose(value: Any, bounds: Any) -> bool:
+def is_loose(value: Value, bounds: Bounds) -> bool:
     """Return whether bounds are so large that wrong results of an array lie within them."""
     if isinstance(value, tuple):
-        return any(is_loose(v, b) for v, b in zip(parts_of(value), bounds, strict=True))
-    if value is None or not np.size(value) or not np.any(bounds):
+        return any(is_loose(v, b) for v, b in zip(value, parts_of(bounds), strict=True))
+    assert not isinstance(bounds, tuple)
+    if value is None or not value.size or not np.any(bounds):
         return False
     if is_inexact_type(value):
         return bool(np.max(bounds) > LOOSE * np.max(finite(value)))
     return bool(np.isinf(bounds).any() or np.mean(np.asarray(bounds) > 0) > LOOSE)
 
 
-def tightened(value: Any, bounds: Any, others: Any) -> Any:
+def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
     """Return the smaller bound of each element of arrays whose bounds are loose."""
     if isinstance(value, tuple):
-        parts = zip(parts_of(value), bounds, others, strict=True)
+        parts = zip(value, parts_of(bounds), parts_of(others), strict=True)
         return tuple([tightened(v, b, o) for v, b, o in parts])
+    assert not isinstance(bounds, tuple) and not isinstance(others, tuple)
     return np.minimum(bounds, others) if is_loose(value, bounds) else bounds
 
 
-def unlimited(module: HloModule, arguments: Sequence[Any]) -> str:
+def unlimited(module: HloModule, arguments: Sequence[Value]) -> str:
     """Return why elements of a program's result have no bound."""
     analysis = ErrorAnalysis(module)
     try:

@@ -114,7 +114,7 @@ class Trace(Displayed):
 
 def trace(
     module: HloModule,
-    arguments: Sequence[Any],
+    arguments: Sequence[Value],
     *,
     keep_values: bool = True,
     observe: Callable[[Event], None] | None = None,
@@ -142,7 +142,9 @@ def trace(
     return trace_of_run
 
 
-def first_event(module: HloModule, arguments: Sequence[Any], wanted: Callable[[Event], bool]) -> Event | None:
+def first_event(
+    module: HloModule, arguments: Sequence[Value], wanted: Callable[[Event], bool]
+) -> Event | None:
     """Return the first event that meets a condition, with its values; the run ends there."""
     events: list[Event] = []
 
@@ -228,7 +230,7 @@ class _TracingEvaluator(Evaluator):
             self._paths.pop()
             frame.runs += computation is frame.instruction.called_computations[0]
 
-    def _report(self, instruction: HloInstruction, operands: tuple[Any, ...], value: Any) -> None:
+    def _report(self, instruction: HloInstruction, operands: tuple[Value, ...], value: Value) -> None:
         statistics = [statistics_of(leaf) for leaf in flat(value)]
         callers = tuple([frame.instruction for frame in self._frames])
         self._record(Event(instruction, callers, self._paths[-1], operands, value, statistics))

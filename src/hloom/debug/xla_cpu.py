@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from hloom.ir.value import Value
 from hloom.jaxlib import private
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax: Any = import_module("jax")
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 @cache
@@ -31,7 +32,7 @@ def stablehlo(text: str) -> Any:
     return private.to_stablehlo()(computation)
 
 
-def compile_stablehlo(program: Any) -> Any:
+def compile_stablehlo(program: object) -> Any:
     """Compile the result of `stablehlo` to an executable of XLA:CPU."""
     return client().compile_and_load(program, private.DeviceList()(tuple(client().local_devices()[:1])))
 
@@ -41,13 +42,13 @@ def compile_on_xla(text: str) -> Any:
     return compile_stablehlo(stablehlo(text))
 
 
-def on_device(array: Any) -> Any:
+def on_device(array: object) -> Any:
     """Copy an array to XLA's first device; jax's setting for 64-bit numbers stays as it is."""
     with jax.enable_x64(True):
         return jax.device_put(np.asarray(array), client().local_devices()[0])
 
 
-def run_on_xla(text: str, arguments: Sequence[Any]) -> list[Array]:
+def run_on_xla(text: str, arguments: Sequence[Value]) -> list[Array]:
     """Run a program on XLA:CPU and return the leaves of its result."""
     executable = compile_on_xla(text)
     return [np.asarray(out) for out in executable.execute([on_device(a) for a in arguments])]

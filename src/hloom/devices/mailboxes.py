@@ -19,7 +19,7 @@ class Channel:
         sender, receiver: the devices at the ends; None until the first send or receive.
     """
 
-    messages: dict[int, Any] = field(default_factory=dict[int, Any])
+    messages: dict[int, object] = field(default_factory=dict[int, object])
     sent: int = 0
     requested: int = 0
     sender: DeviceId | None = None
@@ -38,7 +38,7 @@ class Mailboxes:
 
     def clear(self) -> None:
         """Remove all rendezvous and channels, before a run."""
-        self._rendezvous: dict[tuple[Hashable, int], dict[DeviceId, Any]] = {}
+        self._rendezvous: dict[tuple[Hashable, int], dict[DeviceId, object]] = {}
         self._visits: dict[tuple[DeviceId, Hashable], int] = {}
         self._channels: dict[Hashable, Channel] = {}
         self.relayed: dict[int, DeviceId] = {}
@@ -49,7 +49,7 @@ class Mailboxes:
         self._visits[device, collective] = number + 1
         return collective, number
 
-    def contributions(self, key: tuple[Hashable, int]) -> dict[DeviceId, Any]:
+    def contributions(self, key: tuple[Hashable, int]) -> dict[DeviceId, object]:
         """Return the values at a rendezvous, by device that has arrived; the caller adds to them."""
         return self._rendezvous.setdefault(key, {})
 

@@ -88,7 +88,7 @@ class Peers:
         self._early = {run: messages for run, messages in self._early.items() if run >= self._run}
         self.hear()
 
-    def publish(self, ranks: Collection[int], kind: str, key: Any, value: Any) -> None:
+    def publish(self, ranks: Collection[int], kind: str, key: object, value: object) -> None:
         """Send a value of this run to the processes of the given ranks; see `Mailboxes.deliver`."""
         for rank in ranks:
             self.transport.send(rank, (self._run, kind, key, value))

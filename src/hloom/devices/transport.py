@@ -80,7 +80,7 @@ class Transport(Protocol):
         """Begin a barrier; return a function that is true once all processes have begun it."""
         ...
 
-    def all_gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: object) -> list[Any]:
         """Return the values of all processes, by rank; collective."""
         ...
 

@@ -18,6 +18,7 @@ from hloom.devices.threads import DeviceThreads, Stopped
 from hloom.devices.waiting import Waiting, device_name, thread_count
 from hloom.errors import EvaluationError
 from hloom.ir.device import DeviceId, Pending
+from hloom.ir.value import Value
 
 _PAUSE: Final = 0.05
 """Seconds between polls of the host for a value."""
@@ -50,7 +51,7 @@ class World:
         self.waiting = Waiting([device.id for device in self.devices], self.mailboxes, peers)
         self._threads = DeviceThreads(self.waiting.condition)
 
-    def run(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
+    def run(self, work: Callable[[VirtualDevice], object]) -> list[Any]:
         """Call ``work`` with each device concurrently; return the results, replica-major.
 
         Raises the error of the first device that failed, or DeadlockError. An exception in the calling
@@ -66,7 +67,7 @@ class World:
         for prepare in self.before_run:
             prepare()
         self.waiting.begin()
-        results: dict[DeviceId, Any] = {}
+        results: dict[DeviceId, object] = {}
         errors: dict[DeviceId, BaseException] = {}
 
         def work_on(device: VirtualDevice) -> None:
@@ -110,10 +111,10 @@ class VirtualDevice:
     def __init__(self, world: World, device: DeviceId) -> None:
         self.world = world
         self.id = device
-        self.infeed_queue: deque[Any] = deque()
-        self.outfeed_queue: deque[Any] = deque()
-        self.to_host: dict[int, deque[Any]] = {}
-        self.from_host: dict[int, deque[Any]] = {}
+        self.infeed_queue: deque[Value] = deque()
+        self.outfeed_queue: deque[Value] = deque()
+        self.to_host: dict[int, deque[Value]] = {}
+        self.from_host: dict[int, deque[Value]] = {}
 
     @property
     def num_replicas(self) -> int:
@@ -130,7 +131,9 @@ class VirtualDevice:
 
     # -- other devices
 
-    def exchange(self, collective: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
+    def exchange(
+        self, collective: Hashable, members: Sequence[DeviceId], value: object, what: str
+    ) -> Pending:
         """Contribute a value to the next rendezvous of a collective; return the values in member order.
 
         ``what`` names the instruction in errors, here and in the methods below.
@@ -147,7 +150,7 @@ class VirtualDevice:
             missing = [world.name(member) for member in members if member not in values]
             return f"{what} for {', '.join(missing)}"
 
-        def fetch() -> list[Any]:
+        def fetch() -> list[object]:
             with waiting.condition:
                 waiting.wait(self.id, lambda: len(values) == len(members), describe)
                 world.mailboxes.close(key)
@@ -155,7 +158,7 @@ class VirtualDevice:
 
         return Pending(fetch)
 
-    def send(self, channel: Hashable, value: Any, what: str) -> None:
+    def send(self, channel: Hashable, value: object, what: str) -> None:
         """Send a value on a channel.
 
         Raises EvaluationError by the rule ``devices.channel-ambiguous`` if another device sends on it too.
@@ -184,7 +187,7 @@ class VirtualDevice:
             number = box.requested
             box.requested += 1
 
-        def fetch() -> Any:
+        def fetch() -> object:
             with waiting.condition:
                 describe = lambda: f"{what} for {_sender(channel)}"  # noqa: E731
                 waiting.wait(self.id, lambda: number in box.messages, describe)
@@ -194,7 +197,7 @@ class VirtualDevice:
 
     # -- the host, as operations see it
 
-    def infeed(self, what: str) -> Any:
+    def infeed(self, what: str) -> Value:
         """Return the next value of the infeed."""
         with self.world.waiting.condition:
             self.world.waiting.wait(
@@ -205,12 +208,12 @@ class VirtualDevice:
             )
             return self.infeed_queue.popleft()
 
-    def outfeed(self, value: Any) -> None:
+    def outfeed(self, value: Value) -> None:
         """Append a value to the outfeed."""
         with self.world.waiting.changing():
             self.outfeed_queue.append(value)
 
-    def send_to_host(self, channel: int, value: Any, what: str) -> None:
+    def send_to_host(self, channel: int, value: Value, what: str) -> None:
         """Send a value to the host, or to a device that receives from the host on the same channel."""
         with self.world.waiting.changing():
             relayed = self.world.mailboxes.relayed.get(channel)
@@ -225,7 +228,7 @@ class VirtualDevice:
         def sources() -> list[VirtualDevice]:
             return [device for device in world.devices if device.to_host.get(channel)]
 
-        def fetch() -> Any:
+        def fetch() -> Value:
             with waiting.condition:
                 waiting.wait(
                     self.id,
@@ -245,17 +248,17 @@ class VirtualDevice:
 
     # -- the host's side
 
-    def put_infeed(self, value: Any) -> None:
+    def put_infeed(self, value: Value) -> None:
         """Append a value to the infeed of this device."""
         with self.world.waiting.changing():
             self.infeed_queue.append(value)
 
-    def put_channel(self, channel: int, value: Any) -> None:
+    def put_channel(self, channel: int, value: Value) -> None:
         """Send a value from the host to this device on a channel."""
         with self.world.waiting.changing():
             self.from_host.setdefault(channel, deque()).append(value)
 
-    def take(self, queue: deque[Any], what: str) -> Any:
+    def take(self, queue: deque[Value], what: str) -> Value:
         """Remove and return the next value of a queue to the host.
 
         Blocks while a run may still produce one. Raises EvaluationError by the rule
@@ -276,13 +279,13 @@ class VirtualDevice:
 
 def _sender(channel: Hashable) -> str:
     """Return the name of the sender on a channel (kind, id) or (kind, id, source, target, ...)."""
-    _, number, *ends = cast("tuple[Any, ...]", channel)
+    _, number, *ends = cast("tuple[Hashable, int, *tuple[DeviceId, ...]]", channel)
     return device_name(ends[0]) if ends else f"a send on channel {number}"
 
 
 def _receivers(peers: Peers, channel: Hashable) -> list[int]:
     """Return the rank of the receiver on a channel (kind, id, source, target, ...), or all ranks."""
-    _, _, *ends = cast("tuple[Any, ...]", channel)
+    _, _, *ends = cast("tuple[Hashable, int, *tuple[DeviceId, ...]]", channel)
     return [peers.owners[ends[1]]] if len(ends) > 1 else [*peers.others, peers.rank]
 
 

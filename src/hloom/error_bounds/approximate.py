@@ -8,7 +8,6 @@ rounded once. Bounds of whole algorithms are those of Higham, Accuracy and Stabi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from hloom.error_bounds.floating import Array, component, eps, ulp, wide
 from hloom.error_bounds.sums import growth
 
 
-def roundoff_unit(dtype: Any) -> float:
+def roundoff_unit(dtype: object) -> float:
     """Return eps of the type in which numbers of a type are computed."""
     return max(eps(np.float64), min(eps(dtype), eps(np.float32)))
 

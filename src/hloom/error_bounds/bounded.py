@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from hloom.error_bounds.floating import Array, wide
+from hloom.ir.value import Value
 from hloom.shape.element_type import ElementType
 
 MOST_STEPS: Final = 2.0**31 - 1
@@ -32,6 +33,8 @@ class Bounded:
 
 Tree: TypeAlias = "Bounded | tuple[Tree, ...]"
 """A value with error bounds: an array, or a tuple of values."""
+Bounds: TypeAlias = "Array | float | tuple[Bounds, ...]"
+"""The largest error of each element of a value, in the form of the value; a number holds for all elements."""
 
 
 def leaves(value: Tree) -> list[Bounded]:
@@ -39,17 +42,17 @@ def leaves(value: Tree) -> list[Bounded]:
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
 
 
-def plain(value: Tree) -> Any:
+def plain(value: Tree) -> Value:
     """Return a value without its bounds."""
     return tuple([plain(part) for part in value]) if isinstance(value, tuple) else value.value
 
 
-def exact(value: Any) -> Any:
+def exact(value: Any) -> Tree:
     """Return a value whose errors are 0."""
     return tuple([exact(part) for part in parts_of(value)]) if isinstance(value, tuple) else Bounded(value)
 
 
-def errors(value: Tree) -> Any:
+def errors(value: Tree) -> Bounds:
     """Return the bounds of a value in its form; 0 where it is exact."""
     return tuple([errors(part) for part in value]) if isinstance(value, tuple) else value.spread
 
@@ -59,12 +62,12 @@ def parts_of(value: Any) -> tuple[Any, ...]:
     return value
 
 
-def finite(array: Any) -> Array:
+def finite(array: object) -> Array:
     """Return magnitudes in f64; infinities and NaN, which must match for any bound, count as 0."""
     return np.nan_to_num(np.abs(wide(np.asarray(array))), nan=0.0, posinf=0.0)
 
 
-def distance(a: Any, b: Any) -> Array:
+def distance(a: object, b: object) -> Array:
     """Return the distance of numbers in f64: 0 for equal ones and two NaN, infinite for one NaN."""
     x, y = wide(a), wide(b)
     apart = np.abs(x - y)

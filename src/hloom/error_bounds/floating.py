@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 _finfo: Any = ml_dtypes.finfo
 
 
-def wide(array: Any) -> Array:
+def wide(array: object) -> Array:
     """Return the numbers in f64 or c128."""
     array = np.asarray(array)
     with np.errstate(all="ignore"):
@@ -28,13 +28,13 @@ def component(dtype: Any) -> ElementType:
 
 def eps(dtype: Any) -> float:
     """Return the distance from 1 to the next number of a float type."""
-    information: Any = _finfo(component(dtype).numpy_dtype)
+    information = _finfo(component(dtype).numpy_dtype)
     return float(information.eps)
 
 
 def ulp(sizes: Any, dtype: Any) -> Array:
     """Return the unit in the last place at numbers of these magnitudes; for infinity and NaN that at 0."""
-    information: Any = _finfo(component(dtype).numpy_dtype)
+    information = _finfo(component(dtype).numpy_dtype)
     held = np.clip(np.nan_to_num(np.abs(sizes), nan=0.0, posinf=0.0), 0, float(information.max))
     exponent = np.maximum(np.frexp(held)[1] - 1, int(information.minexp))
     return np.ldexp(1.0, exponent - int(information.nmant))

@@ -54,7 +54,9 @@ class Order:
         return np.moveaxis(np.where(sizes > 1, span, error), -1, self.axis)
 
 
-def order_of(keys: Bounded, axis: int, result: Any = None, *, descending: bool | None = None) -> Order | None:
+def order_of(
+    keys: Bounded, axis: int, result: object = None, *, descending: bool | None = None
+) -> Order | None:
     """Return the order of keys; None for NaN, complex keys, and results neither ascending nor descending."""
     rows, error = _rows(wide(keys.value), axis), _rows(keys.spread, axis)
     if np.iscomplexobj(rows) or np.isnan(rows).any():

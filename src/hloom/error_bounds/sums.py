@@ -13,7 +13,7 @@ from hloom.ir.operation import ErrorRun, Operation
 from hloom.shape.element_type import F32, ElementType
 
 
-def growth(terms: Any) -> Any:
+def growth(terms: object) -> Any:
     """Return the error of a sum of n terms in eps of the sum of magnitudes: n, from 16 terms on 4 √n.
 
     Independent roundings grow with the root (Higham and Mary 2019); four times the root is practically never

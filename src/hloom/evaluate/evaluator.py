@@ -256,7 +256,7 @@ def _beyond_numpy(leaf: tuple[ShapeIndex, Shape]) -> bool:
     return shape.is_array and (shape.rank > MOST_DIMENSIONS or 16 * shape.element_count > MOST_BYTES)
 
 
-def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Passed]) -> Any:
+def _evaluated(step: _Step, evaluate: Callable[..., object], operands: list[Passed]) -> Any:
     """Evaluate one step; errors name its instruction.
 
     Where numpy gives a scalar for arrays without dimensions, the value is such an array.

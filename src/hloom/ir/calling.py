@@ -161,7 +161,7 @@ class OptionalCodec:
         self.parse = codec.parse
         self.text = codec.text
 
-    def write(self, message: Message, field: str, value: Any) -> None:
+    def write(self, message: Message, field: str, value: object) -> None:
         """Store the value unless it is None."""
         if value is not None:
             self.codec.write(message, field, value)

@@ -33,7 +33,7 @@ def _unchanged(value: T) -> T:
     return value
 
 
-def _retyped(value: Any, element_type: Callable[[ElementType], ElementType]) -> Any:
+def _retyped(value: object, element_type: Callable[[ElementType], ElementType]) -> Any:
     """Return a shape, a literal, or what contains them, in other element types."""
 
     def retyped(part: T) -> T:

@@ -71,7 +71,7 @@ class DeclaredAttribute:
         """Return whether a version of XLA prints the attribute."""
         return self.since <= version and (self.until is None or version < self.until)
 
-    def write(self, message: Message, value: Any) -> None:
+    def write(self, message: Message, value: object) -> None:
         """Store the value at the attribute's path, creating the messages on the path."""
         *path, last = self.proto.split(".")
         for step in path:
@@ -92,7 +92,7 @@ class DeclaredAttribute:
 def attribute(
     codec: Codec,
     *,
-    default: Any = REQUIRED,
+    default: object = REQUIRED,
     name: str = "",
     proto: str | None = None,
     always: bool = False,
@@ -156,11 +156,11 @@ class TupleCodec(ScalarCodec):
 class FirstCodec(ScalarCodec):
     """Codec of a single value stored as the only element of a repeated proto field."""
 
-    def __init__(self, plain: ScalarCodec, absent: Any) -> None:
+    def __init__(self, plain: ScalarCodec, absent: object) -> None:
         super().__init__(plain.parse, plain.text)
         self.absent = absent
 
-    def write(self, message: Message, field: str, value: Any) -> None:
+    def write(self, message: Message, field: str, value: object) -> None:
         """Append the value unless it equals ``absent``."""
         if value != self.absent:
             getattr(message, field).append(value)
@@ -234,27 +234,27 @@ STRING: Final = ScalarCodec(Cursor.string, lambda value: f'"{escape(value)}"')
 
 
 def dims(
-    *, default: Any = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
+    *, default: object = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
 ) -> tuple[int, ...]:
     """Declare a list of dimension numbers or sizes, ``{0,1}``."""
     return attribute(DIMS, default=default, name=name, proto=proto, always=always or default is REQUIRED)
 
 
 def integer(
-    *, default: Any = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
+    *, default: object = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
 ) -> int:
     """Declare an integer."""
     return attribute(INTEGER, default=default, name=name, proto=proto, always=always)
 
 
-def floating(*, default: Any = REQUIRED, name: str = "", proto: str | None = None) -> float:
+def floating(*, default: object = REQUIRED, name: str = "", proto: str | None = None) -> float:
     """Declare a floating-point number."""
     return attribute(FLOAT, default=default, name=name, proto=proto)
 
 
 def flag(
     *,
-    default: Any = False,
+    default: object = False,
     name: str = "",
     proto: str | None = None,
     after_computations: bool = False,
@@ -273,7 +273,7 @@ def flag(
     )
 
 
-def string(*, default: Any = REQUIRED, name: str = "", proto: str | None = None) -> str:
+def string(*, default: object = REQUIRED, name: str = "", proto: str | None = None) -> str:
     """Declare a quoted string."""
     return attribute(STRING, default=default, name=name, proto=proto)
 

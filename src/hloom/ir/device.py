@@ -21,7 +21,7 @@ class Pending:
 
     __slots__ = ("_fetch", "_value")
 
-    def __init__(self, fetch: Callable[[], Any]) -> None:
+    def __init__(self, fetch: Callable[[], object]) -> None:
         self._fetch = fetch
         self._value: Any = _UNKNOWN
 
@@ -31,7 +31,7 @@ class Pending:
             self._value = self._fetch()
         return self._value
 
-    def then(self, change: Callable[[Any], Any]) -> Pending:
+    def then(self, change: Callable[[Any], object]) -> Pending:
         """Return a pending value that is ``change`` applied to this one."""
         return Pending(lambda: change(self.wait()))
 
@@ -68,15 +68,16 @@ class VirtualDevice(Protocol):
         """Nanoseconds that it has waited for other devices or the host, in all runs."""
         ...
 
-    def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
+    def exchange(
+        self, collective: Hashable, members: Sequence[DeviceId], value: object, what: str
+    ) -> Pending:
         """Give a value to all participants and return theirs, as a list in the order of ``members``.
 
-        The participants rendezvous at ``place``. The n-th call of each participant for a place meets the n-th
-        calls of the others.
+        The n-th call of each participant for a collective meets the n-th calls of the others.
         """
         ...
 
-    def send(self, channel: Hashable, value: Any, what: str) -> None:
+    def send(self, channel: Hashable, value: object, what: str) -> None:
         """Append a value to a channel without waiting."""
         ...
 
@@ -84,15 +85,15 @@ class VirtualDevice(Protocol):
         """Return the next value of a channel as a pending value."""
         ...
 
-    def infeed(self, what: str) -> Any:
+    def infeed(self, what: str) -> Value:
         """Wait for the next value that the host transferred to this device and return it."""
         ...
 
-    def outfeed(self, value: Any) -> None:
+    def outfeed(self, value: Value) -> None:
         """Make a value available to the host."""
         ...
 
-    def send_to_host(self, channel: int, value: Any, what: str) -> None:
+    def send_to_host(self, channel: int, value: Value, what: str) -> None:
         """Append a value to a channel from this device to the host."""
         ...
 

@@ -88,7 +88,7 @@ class Run(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The numpy type of the instruction's array shape."""
         ...
 
@@ -227,7 +227,7 @@ class Operation(Traits):
 
     # -- rounding errors, bounded for given arguments (`hloom.debug.error_analysis`)
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Return the largest error of each element of the result, of several results a tuple.
 
         Called for inexact operands, and where `roundoff_of` states more than one rounding. Raises NoBound.
@@ -314,7 +314,7 @@ class Operation(Traits):
         """Return the operation without attributes that follow from the operands; called by readers."""
         return self
 
-    def write_rest(self, message: Any, instruction: HloInstruction) -> None:
+    def write_rest(self, message: object, instruction: HloInstruction) -> None:
         """Set the fields of a HloInstructionProto that XLA always writes and no attribute stores."""
 
     def spelled_out(self, instruction: HloInstruction) -> Operation:
@@ -330,7 +330,7 @@ class Operation(Traits):
             return [(self.roles[0], computations)]
         return [(role, [c]) for role, c in zip(self.roles, computations, strict=False)]
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 

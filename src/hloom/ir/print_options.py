@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
 
@@ -121,6 +120,6 @@ class PrintOptions:
         """Return `fingerprint` without operand shapes, which follow from the rest of a module."""
         return PrintOptions.fingerprint().replace(print_operand_shape=False)
 
-    def replace(self, **changes: Any) -> PrintOptions:
+    def replace(self, **changes: object) -> PrintOptions:
         """Return the options with some of them changed."""
         return replace(self, **changes)

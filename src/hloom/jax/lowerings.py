@@ -28,14 +28,14 @@ class _CpuLike:
     _made: ClassVar[dict[int, _CpuLike]] = {}
     platform = "cpu"
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: object) -> None:
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     @staticmethod
-    def of(client: Any) -> _CpuLike:
+    def of(client: object) -> _CpuLike:
         """Return the proxy of a client."""
         return _CpuLike._made.setdefault(id(client), _CpuLike(client))
 

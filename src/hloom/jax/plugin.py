@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from hloom.codegen.target import require_native_platform
 from hloom.errors import HloError
@@ -26,7 +26,7 @@ def initialize() -> None:
 
     For a version of JAX or a system that hloom cannot serve, warn and leave JAX its other platforms.
     """
-    jax: Any = import_module("jax")
+    jax: object = import_module("jax")
     selected = (jax.config.jax_platforms or "").split(",")
     as_cpu = os.environ.get("HLOOM_AS_CPU", "") not in ("", "0")
     if not as_cpu and PLATFORM not in selected:

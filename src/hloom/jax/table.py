@@ -73,7 +73,7 @@ class Table:
         native().call("pjrt_set_execute", gone, gone, symbols["pjrt_nothing"])
 
 
-def _refuse_later(_: Any) -> None:
+def _refuse_later(_: object) -> None:
     """Refuse a function that was added to the interface after this table."""
     version = f"{abi.MAJOR_VERSION}.{abi.MINOR_VERSION}"
     raise PjrtError(UNIMPLEMENTED, f"hloom implements PJRT's interface up to version {version}")

@@ -52,7 +52,7 @@ class Private:
                 raise
             raise HloError(_refusal([f"no {self}"]), rule="jax.private") from error
 
-    def set(self, value: Any) -> None:
+    def set(self, value: object) -> None:
         """Replace the value."""
         *owners, name = self._names
         setattr(reduce(getattr, owners, import_module(self.module)), name, value)
@@ -79,7 +79,7 @@ class Private:
 
 def check() -> None:
     """Refuse a version of JAX that is too old (``jax.version``) or lacks a private name (``jax.private``)."""
-    jax: Any = import_module("jax")
+    jax: object = import_module("jax")
     numbers = tuple(map(int, re.findall(r"\d+", jax.__version__)[:3]))
     if numbers < tuple(map(int, TESTED[0].split("."))):
         message = f"JAX {jax.__version__} is older than {TESTED[0]}; hloom is tested with {_tested()}"

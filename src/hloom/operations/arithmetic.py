@@ -335,7 +335,7 @@ class Logical(Elementwise):
         """Return the errors as they are: bits do not wrap around."""
         return self.propagate(run)
 
-    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Any:
+    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Array:
         """Return where the result may be either, from where each operand may be true and may be false."""
         return np.logical_or.reduce([t & f for t, f in zip(true, false, strict=True)])
 
@@ -356,7 +356,7 @@ class And(Logical):
         """Return the pattern with all bits set."""
         return all_ones(element_type)
 
-    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Any:
+    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Array:
         """Return where both may be true and one may be false."""
         return (true[0] & true[1]) & (false[0] | false[1])
 
@@ -375,7 +375,7 @@ class Or(Logical):
         """Return 0, the pattern with no bit set."""
         return 0
 
-    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Any:
+    def undecided(self, true: Sequence[Array], false: Sequence[Array]) -> Array:
         """Return where both may be false and one may be true."""
         return (true[0] | true[1]) & (false[0] & false[1])
 

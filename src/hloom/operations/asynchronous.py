@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from hloom.error_bounds.bounded import Bounded
+from hloom.error_bounds.bounded import Bounded, Tree, parts_of
 from hloom.errors import ShapeError
 from hloom.ir.calling import OutputAlias, output_to_operand_aliasing
 from hloom.ir.codec import Message, ScalarCodec, attribute
@@ -75,7 +75,7 @@ class AsyncStart(Operation):
             raise ShapeError(message, rule="async-start.result")
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         """Run the computation at once; contexts hold no value."""
         contexts = [Bounded(None) for _ in run.instruction.shape.tuple_shapes[2:]]
         return operands, run.call(0, *operands), *contexts
@@ -109,7 +109,7 @@ class AsyncUpdate(Operation):
         check_form(self.opcode, start)
         return start
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         return operands[0]
 
     def evaluate(self, run: Run, start: Value) -> Value:
@@ -132,8 +132,8 @@ class AsyncDone(Operation):
         check_form(self.opcode, start)
         return start.tuple_shapes[1]
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        return operands[0][1]
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
+        return parts_of(operands[0])[1]
 
     def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
         return arrived(start[1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -59,10 +59,10 @@ class _ModeCodec:
         """Return "": the mode is never printed."""
         return ""
 
-    def write(self, message: Any, field: str, value: None) -> None:
+    def write(self, message: object, field: str, value: None) -> None:
         """Store nothing."""
 
-    def read(self, message: Any, field: str) -> None:
+    def read(self, message: object, field: str) -> None:
         """Read nothing."""
 
 
@@ -74,6 +74,10 @@ def mode_note() -> None:
 def tuple_unless_one(shapes: Sequence[Shape]) -> Shape:
     """Return the shape itself if there is only one, otherwise the tuple."""
     return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
+
+
+Contributions: TypeAlias = "Sequence[Sequence[Array]]"
+"""The operands of every member of a group."""
 
 
 class Collective(Operation):
@@ -129,7 +133,7 @@ class Collective(Operation):
         met = run.device.exchange(meeting, members, operands, waiting(run))
         return met.then(lambda values: self.combine(run, self._checked(run, members, values), position))
 
-    def _checked(self, run: Run, members: tuple[DeviceId, ...], values: list[Any]) -> list[Any]:
+    def _checked(self, run: Run, members: tuple[DeviceId, ...], values: Contributions) -> Contributions:
         """Refuse contributions that differ in types or dimensions."""
         forms = [[(a.dtype, a.shape) for a in value] for value in values]
         for member, form in zip(members, forms, strict=True):
@@ -155,11 +159,11 @@ class Collective(Operation):
         """The opcode without ``-start``, so that start and plain forms meet at one rendezvous."""
         return self.opcode.removesuffix("-start")
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Return the result of member ``position`` from the operand tuples of all members."""
         raise EvaluationError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
-    def evaluate(self, run: Run, *operands: Any) -> Any:
+    def evaluate(self, run: Run, *operands: Array) -> Any:
         return self.begin(run, *operands).wait()
 
 
@@ -168,16 +172,16 @@ def waiting(run: Run) -> str:
     return f"{run.instruction.opcode} %{run.instruction.name}"
 
 
-def _forms(form: list[Any]) -> str:
+def _forms(form: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
     return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in form)
 
 
-def alone(values: Sequence[Any]) -> Any:
+def alone(values: Sequence[Array]) -> Value:
     """Return the only value, or the tuple of several."""
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) -> Any:
+def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) -> Value:
     """Return the only result or the tuple of several; raises EvaluationError for sizes other than stated.
 
     The sizes follow from the number of devices in a group, which is not always known statically.
@@ -201,7 +205,7 @@ class Reducing(Collective):
     roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     __slots__ = ()
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Return zeros for exact operands of one device; errors of several devices are sampled."""
         if run.inexact or isinstance(run.value, tuple):
             raise no_bound(run)
@@ -223,12 +227,12 @@ class Reducing(Collective):
                 message = f"to_apply reduces {result.element_type.name}, an operand is {operand}"
                 raise ShapeError(message, rule=f"{self.opcode}.reducer")
 
-    def reduced(self, run: Run, values: list[Any]) -> list[Any]:
+    def reduced(self, run: Run, values: Contributions) -> list[Array]:
         """Reduce the operands of all members in the order of the group, in the reducer's precision."""
         dtype = run.instruction.called_computations[0].root.shape.element_type.dtype
 
-        def combined(a: Any, b: Any) -> Any:
-            return run.map(0, a, b)
+        def combined(a: Array, b: Array) -> Array:
+            return cast("Array", run.map(0, a, b))
 
         return [
             reduce(combined, [array.astype(dtype, copy=False) for array in arrays]).astype(
@@ -249,7 +253,7 @@ class _AllReducing(Reducing):
         self.check_reducer(operands, computations)
         return tuple_unless_one(operands)
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Return the same value for every member."""
         return alone(self.reduced(run, values))
 
@@ -285,7 +289,7 @@ class AllReduceStart(_AllReducing):
     use_global_device_ids: bool = flag()
     mode: None = mode_note()
 
-    def evaluate(self, run: Run, *operands: Any) -> Pending:
+    def evaluate(self, run: Run, *operands: Array) -> Pending:
         return self.begin(run, *operands)
 
 
@@ -339,7 +343,7 @@ class _AllGathering(Collective):
         listed = [len(group) for group in self.replica_groups.groups]
         return listed[0] if listed else 1
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Concatenate the operands of all members."""
         gathered = [np.concatenate(arrays, axis=self.dimension) for arrays in zip(*values, strict=True)]
         return as_stated(run, gathered, self.result_shape(run.shape), len(values))
@@ -443,7 +447,7 @@ class AllGatherStart(_AllGathering):
         """Return the second element."""
         return shape.tuple_shapes[1]
 
-    def evaluate(self, run: Run, *operands: Any) -> Value:
+    def evaluate(self, run: Run, *operands: Array) -> Value:
         """Contribute without waiting."""
         pending: Any = self.begin(run, *operands)
         return alone(operands), pending
@@ -463,7 +467,7 @@ class AllGatherDone(Operation):
     def infer(self, start: Shape) -> Shape:
         return second_of(self.opcode, start)
 
-    def evaluate(self, run: Run, start: tuple[Any, Pending]) -> Value:
+    def evaluate(self, run: Run, start: tuple[Value, Pending]) -> Value:
         return start[1].wait()
 
 
@@ -540,7 +544,7 @@ class ReduceScatter(Reducing):
         large, small = operand.dimensions[dimension], first.dimensions[dimension]
         return large // small if small > 0 and large >= small else 1
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Reduce, split, and take the part at this device's position."""
         dimension, count = self.scatter_dimensions[0], len(values)
         parts: list[Array] = []

@@ -51,12 +51,12 @@ def _errors_of_output(run: ErrorRun, output: int, value: Array) -> Array:
 
 def combined_errors(
     run: ErrorRun,
-    rate: Any,
+    rate: object,
     *,
     output: int | None = None,
     in_place: bool = False,
     selector: int | None = None,
-    moved: Any = 0.0,
+    moved: object = 0.0,
 ) -> Array:
     """Return the bound of sums, products, maxima or minima of floats.
 

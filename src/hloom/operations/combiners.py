@@ -120,15 +120,15 @@ class _Classes:
     """A disjoint-set forest."""
 
     def __init__(self) -> None:
-        self._above: dict[Any, Any] = {}
+        self._above: dict[HloInstruction, HloInstruction] = {}
 
-    def find(self, x: Any) -> Any:
+    def find(self, x: HloInstruction) -> HloInstruction:
         """Return the representative of an element's set."""
         while self._above.get(x, x) is not x:
             x = self._above[x]
         return x
 
-    def join(self, elements: Iterable[Any]) -> None:
+    def join(self, elements: Iterable[HloInstruction]) -> None:
         """Merge the sets of some elements."""
         first, *others = map(self.find, elements)
         for other in others:
@@ -144,7 +144,7 @@ def _independent(computation: HloComputation, roots: Sequence[HloInstruction]) -
     for slot, root in enumerate(roots):
         read = [i for i in _reached(root) if i.opcode == "parameter"]
         classes.join([parameters[slot], *read])
-    groups: dict[Any, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for slot in range(count):
         groups.setdefault(id(classes.find(parameters[slot])), []).append(slot)
     return list(groups.values())
@@ -230,7 +230,7 @@ def _table(
     for n, slot in enumerate(slots):
         arguments[slot], arguments[slot + count] = elements[n][:, np.newaxis], elements[n][np.newaxis]
     with np.errstate(all="ignore"):
-        outputs: Any = apply(*arguments)
+        outputs: object = apply(*arguments)
     results = cast(tuple[Array, ...], outputs if isinstance(outputs, tuple) else (outputs,))
     table = np.zeros((rows, rows), np.int64)
     for n, slot in enumerate(slots):
@@ -350,7 +350,7 @@ def _representatives(sort: _Sort) -> Array | None:
     return np.concatenate([np.array([-0.0, 0.0, *sorted(finite)], dtype), nan])
 
 
-def _between(low: float, high: float, count: int, dtype: np.dtype[Any]) -> list[float] | None:
+def _between(low: float, high: float, count: int, dtype: np.dtype) -> list[float] | None:
     """Return ``count`` numbers of a type strictly between two others; None if they do not fit."""
     scale = 1 + max(abs(x) for x in (low, high) if math.isfinite(x))
     if math.isinf(low):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def same_size(lhs: Shape, lhs_dimension: int, rhs: Shape, rhs_dimension: int) ->
     return a == b or Shape.UNBOUNDED in (a, b)
 
 
-def accumulation_type(element_type: ElementType, terms: int) -> np.dtype[Any]:
+def accumulation_type(element_type: ElementType, terms: int) -> np.dtype:
     """Return the numpy type in which sums of ``terms`` products of an element type are formed."""
     if element_type.is_complex:
         return element_type.numpy_dtype if terms <= SHORT_SUM else np.dtype(np.complex128)

@@ -6,8 +6,9 @@ The pages "Call", "CompositeCall", "While" and "Conditional".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from hloom.error_bounds.bounded import Bounded, Tree
 from hloom.error_bounds.rules import either, no_bound
 from hloom.errors import ShapeError
 from hloom.ir.calling import (
@@ -77,7 +78,7 @@ class Call(Operation):
             message = "a composite call needs the frontend attribute composite.name"
             raise ShapeError(message, rule="call.composite-name", instruction=instruction.name)
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         return run.call(0, *operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
@@ -120,7 +121,7 @@ class While(Operation):
         body, condition = instruction.called_computations
         return [(self.roles[1], [condition]), (self.roles[0], [body])]
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         """Bound the loop; raise NoBound if rounding decides on the number of iterations."""
         (state,) = operands
         while True:
@@ -206,9 +207,10 @@ class Conditional(Operation):
         number = branch_number(branch_index, len(branch_operands))
         return run.call(number, branch_operands[number])
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         """Bound the chosen branch; if the index is undecided, include the results of all others."""
         index, *arguments = operands
+        assert isinstance(index, Bounded)
         number = branch_number(index.value, len(arguments))
         result = run.call(number, arguments[number])
         for other, argument in enumerate(arguments):
@@ -258,7 +260,7 @@ class Fusion(Operation):
             raise ShapeError(message, rule="fusion.result")
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         return run.call(0, *operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:

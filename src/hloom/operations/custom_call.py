@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from typing import ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from hloom.operations.values import described, elements_of, fits
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
-Target: TypeAlias = Callable[[HloInstruction, Sequence[Value]], Any]
+Target: TypeAlias = Callable[[HloInstruction, Sequence[Value]], object]
 """The implementation of a custom call: from the instruction and its operands' values to its value."""
 
 TARGETS: Final[dict[str, Target]] = {}
@@ -254,7 +254,7 @@ class CustomCall(Operation):
         computations = list(instruction.called_computations)
         return [(self.roles[0], computations)] if computations else []
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Bound the largest elements (TopK); of other functions nothing is known."""
         if self.custom_call_target != "TopK":
             raise no_bound(run)
@@ -295,7 +295,7 @@ def _is_passed_on(identity: HloInstruction) -> bool:
     return len(operands) == 1 and operands[0].shape.compatible(identity.shape)
 
 
-def _result(target: str, value: Any, shape: Shape) -> Value:
+def _result(target: str, value: object, shape: Shape) -> Value:
     """Convert a function's value to the stated shape; raises EvaluationError if it does not fit."""
     if shape.is_buffer:
         shape = shape.tuple_shapes[0]

@@ -7,7 +7,7 @@ inside the operand; they may be of any integer type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import dims
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, ErrorRun, Run, operation
+from hloom.ir.operation import Array, ErrorRun, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, same_extents
 from hloom.ir.traits import ElementCost, shape_bytes
 from hloom.operations.arithmetic import Add
@@ -186,7 +186,7 @@ class DynamicUpdateSlice(Movement):
         new = yield Read(update, tuple(source), inside)
         return new if inside is None else x.choose(inside, new, old)
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Move the errors; with an undecided position each element may be an old or a new one."""
         array, update, *indices = run.operands
         if all(index.error is None for index in indices):

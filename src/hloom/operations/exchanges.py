@@ -13,7 +13,7 @@ import numpy as np
 from hloom.error_bounds.rules import linear, moved
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import Message, ScalarCodec, attribute, dims, flag
-from hloom.ir.device import Pending
+from hloom.ir.device import DeviceId, Pending
 from hloom.ir.device_groups import (
     DeviceList,
     ReplicaGroups,
@@ -28,6 +28,7 @@ from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Va
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.operations.collectives import (
     Collective,
+    Contributions,
     alone,
     check_group_size,
     second_of,
@@ -86,7 +87,7 @@ class AllToAll(Collective):
         check_group_size(self, len(operands))
         return Shape.tuple_(operands)
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Return the parts that are addressed to this device."""
         count = len(values)
         if not run.shape.is_tuple:
@@ -150,11 +151,11 @@ class RaggedAllToAll(Collective):
             raise ShapeError(message, rule="ragged-all-to-all.offset-count")
         return output
 
-    def _checked(self, run: Run, members: Any, values: list[Any]) -> list[Any]:
+    def _checked(self, run: Run, members: tuple[DeviceId, ...], values: Contributions) -> Contributions:
         """Check the contributions; numbers of rows may differ between devices."""
         return values
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Write the pieces for this device over its output, sender by sender."""
         output = values[position][1].copy()
         for source, _, *vectors in values:
@@ -248,7 +249,7 @@ class _Permuting(Operation):
             raise ShapeError(message, rule=f"{self.opcode}.in-place-starts")
         return output
 
-    def begin(self, run: Run, *operands: Any) -> Pending:
+    def begin(self, run: Run, *operands: object) -> Pending:
         """Send this device's values to its targets and request those addressed to it."""
         me, mode = run.device.id, group_mode(self.channel_id, None)
         sources: list[tuple[int, int, Pending]] = []
@@ -280,7 +281,7 @@ class _Permuting(Operation):
                     message, rule="collective.device-range", instruction=run.instruction.name
                 )
 
-    def outgoing(self, operands: Sequence[Any], occurrence: int) -> Any:
+    def outgoing(self, operands: Sequence[object], occurrence: int) -> Any:
         """Return the value to send in the ``occurrence``-th pair with this device as source."""
         if not self.slice_sizes:
             return tuple(operands)
@@ -337,7 +338,7 @@ def _clamped(array: Array, starts: list[int], sizes: Sequence[int]) -> tuple[sli
     )
 
 
-def _window(array: Array, windows: Any, sizes: Sequence[tuple[int, ...]], occurrence: int) -> Array:
+def _window(array: Array, windows: object, sizes: Sequence[tuple[int, ...]], occurrence: int) -> Array:
     size = sizes[min(occurrence, len(sizes) - 1)]
     return array[_clamped(array, _starts(windows, occurrence), size)]
 

@@ -107,7 +107,7 @@ class Handler:
         context: FfiExecutionContext | None = None,
     ) -> None:
         """Run the function; raises EvaluationError (``custom-call.failed``) with its error."""
-        owners: list[Any] = []
+        owners: list[object] = []
         frame = _Frame(
             struct_size=_Frame.future.offset,
             api=table_address(),
@@ -178,7 +178,7 @@ def _leaves(memory: AddressedValue) -> list[AddressedValue]:
     return [leaf for child in memory.children for leaf in _leaves(child)]
 
 
-def _values(leaves: Sequence[AddressedValue], owners: list[Any]) -> _Values:
+def _values(leaves: Sequence[AddressedValue], owners: list[object]) -> _Values:
     sizes = [_integers(ctypes.c_int64, leaf.shape.dimensions, owners) for leaf in leaves]
     buffers = [
         _Buffer(dtype=leaf.shape.element_type.number, data=leaf.address, rank=leaf.shape.rank, dims=address)
@@ -188,7 +188,7 @@ def _values(leaves: Sequence[AddressedValue], owners: list[Any]) -> _Values:
     return _Values(size=len(buffers), types=types, values=_addresses(buffers, owners))
 
 
-def _attributes(attributes: Attributes, owners: list[Any]) -> _Attrs:
+def _attributes(attributes: Attributes, owners: list[object]) -> _Attrs:
     """Return the attributes, sorted by name as handlers' binary search requires."""
     names: list[_Span] = []
     types: list[int] = []
@@ -204,7 +204,7 @@ def _attributes(attributes: Attributes, owners: list[Any]) -> _Attrs:
     return _Attrs(size=len(names), types=kinds, names=spans, values=pointers)
 
 
-def _attribute(value: Any, owners: list[Any]) -> tuple[int, Any]:
+def _attribute(value: object, owners: list[object]) -> tuple[int, Any]:
     """Return the kind of an attribute, and the struct of its value."""
     if isinstance(value, dict):
         return _DICTIONARY, _attributes(value, owners)  # pyright: ignore[reportUnknownArgumentType]
@@ -219,13 +219,15 @@ def _attribute(value: Any, owners: list[Any]) -> tuple[int, Any]:
     return _SCALAR, _Scalar(number, array.ctypes.data)
 
 
-def _addresses(structs: Sequence[ctypes.Structure], owners: list[Any]) -> int:
+def _addresses(structs: Sequence[ctypes.Structure], owners: list[object]) -> int:
     """Return the address of an array of the structs' addresses."""
     owners.append(structs)
     return _integers(ctypes.c_int64, list(map(ctypes.addressof, structs)), owners)
 
 
-def _integers(kind: type[ctypes.c_int32 | ctypes.c_int64], numbers: Sequence[int], owners: list[Any]) -> int:
+def _integers(
+    kind: type[ctypes.c_int32 | ctypes.c_int64], numbers: Sequence[int], owners: list[object]
+) -> int:
     """Return the address of an array of integers, which lives as long as the list of owners."""
     array = (kind * len(numbers))(*numbers)
     owners.append(array)
@@ -265,7 +267,7 @@ def frame_template(description: str) -> int:
 def _template(operands: list[list[int]], results: list[list[int]], attributes: str) -> list[Any]:
     arrays = [*operands, *results]
     memory = ctypes.create_string_buffer(ctypes.sizeof(_Frame) + len(arrays) * ctypes.sizeof(_Buffer))
-    owners: list[Any] = [memory]
+    owners: list[object] = [memory]
     types = _integers(ctypes.c_int32, [_BUFFER] * len(arrays), owners)
     frame = _Frame.from_buffer(memory)
     frame.struct_size, frame.api, frame.stage = _Frame.future.offset, table_address(), EXECUTE

@@ -115,7 +115,7 @@ class _Reader:
             raise self.refused(f"one of the types {', '.join(_TYPES)}")
         return _TYPES[name]
 
-    def typed(self, value: Any, name: str) -> np.ndarray[Any, Any]:
+    def typed(self, value: object, name: str) -> np.ndarray:
         try:
             return np.array(value, self.type(name))
         except OverflowError:

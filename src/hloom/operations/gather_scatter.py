@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -489,12 +489,12 @@ class Scatter(Operation):
                 message = f"dimension {number} of {update} has the size {size} of the indices"
                 raise ShapeError(message, rule="scatter.updates-batch-size")
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Bound sums and products, each partial one rounded to the result's type, and extremes."""
         if not is_inexact_type(run.value):
             raise no_bound(run)
         if isinstance(combiner(run.instruction.called_computations[0]), Multiply):
-            count: Any = 1 + np.size(run.operands[-1].value)
+            count: object = 1 + np.size(run.operands[-1].value)
         else:
             zeros, ones = np.zeros(run.value.shape), np.ones(np.shape(run.operands[2].value))
             count = 1 + run.apply([zeros, run.operands[1].value, ones])

@@ -31,7 +31,7 @@ TRANSPOSES = {"TRANSPOSE_INVALID": 0, "NO_TRANSPOSE": 1, "TRANSPOSE": 2, "ADJOIN
 FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
 
 
-def _wide(element_type: ElementType) -> np.dtype[Any]:
+def _wide(element_type: ElementType) -> np.dtype:
     return np.dtype(np.complex128 if element_type.is_complex else np.float64)
 
 

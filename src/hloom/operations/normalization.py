@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class _BatchNorm(Operation, ABC):
         index = slice(self.feature_index, self.feature_index + 1)
         return Shape(operand.element_type, operand.dimensions[index], operand.dynamic_dimensions[index])
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Bound the formulas step by step, each rounded in f32 at least."""
         is_tuple = run.instruction.shape.is_tuple
         values = parts_of(run.value) if is_tuple else (run.value,)

@@ -8,7 +8,7 @@ out, so that the bits are the same.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 # -- the generators
 
 
-def _split(words: Any) -> tuple[Words, Words]:
+def _split(words: object) -> tuple[Words, Words]:
     """Return the lower and upper halves of 64-bit words."""
     wide = np.asarray(words, np.uint64)
     return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
@@ -273,7 +273,7 @@ def _reinterpret(words: Array, element_type: ElementType) -> Array:
         if element_type.is_floating:
             return low_bits.view(element_type.numpy_dtype)
         return low_bits.astype(element_type.numpy_dtype)
-    unsigned: Any = np.dtype(f"u{element_type.bytes}")
+    unsigned: object = np.dtype(f"u{element_type.bytes}")
     return np.ascontiguousarray(words.astype(unsigned)).view(element_type.numpy_dtype).reshape(words.shape)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
+T = TypeVar("T")
 Arrays = tuple[Array, ...]
 Combine = Callable[[Arrays, Arrays], Arrays]
 
@@ -70,7 +71,7 @@ def check_reducer(
     return results
 
 
-def split_operands(opcode: str, operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def split_operands(opcode: str, operands: Sequence[T]) -> tuple[tuple[T, ...], tuple[T, ...]]:
     """Split operands into arrays and an equal number of initial values."""
     count = len(operands) // 2
     if not operands or len(operands) % 2:
@@ -151,7 +152,7 @@ class Reducer:
         if self.plain is not None:
             with np.errstate(all="ignore"):
                 return (np.asarray(self.plain(left[0], right[0])),)  # numpy gives scalars for rank 0
-        result: Any = self.run.map(self.index, *left, *right)
+        result: object = self.run.map(self.index, *left, *right)
         return cast(Arrays, result if isinstance(result, tuple) else (result,))
 
     def may_group(self, arrays: Arrays) -> bool:
@@ -292,7 +293,7 @@ class Reduce(ReductionResult):
         """Return the number of reduced elements and the initial value."""
         return 1 + math.prod(operands[0][d] for d in self.dimensions)
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Bound sums, products, extremes, and selections such as argmax."""
         return reduction_errors(run, self.dimensions)
 
@@ -363,7 +364,7 @@ class Map(Operation):
             raise ShapeError(message, rule="map.computation-types")
         return Shape(function.result.element_type, largest.dimensions, largest.dynamic_dimensions)
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Bounded) -> Bounded:
         """Bound the computation on whole arrays, in the types of its parameters."""
         parameters = run.instruction.called_computations[0].parameters
         arrays = [_converted(o, p.shape.element_type) for o, p in zip(operands, parameters, strict=True)]

@@ -7,7 +7,7 @@ operand is a vector of s32 that has, for each of the others, the place of its ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from hloom.ir.device_groups import ReplicaGroups, channel_id, members_of, replic
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ProgramShape, Run, Value, operation
 from hloom.ir.xla_version import V0_11
-from hloom.operations.collectives import Collective, Reducing, alone, tuple_unless_one
+from hloom.operations.collectives import Collective, Contributions, Reducing, alone, tuple_unless_one
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
+
+T = TypeVar("T")
 
 
 class _Rooted(Collective):
@@ -31,7 +33,7 @@ class _Rooted(Collective):
     equal_groups: ClassVar[bool] = False
     has_dynamic_root: bool
 
-    def data_of(self, operands: Sequence[Any]) -> Sequence[Any]:
+    def data_of(self, operands: Sequence[T]) -> Sequence[T]:
         """Return the operands without the roots."""
         return operands[:-1] if self.has_dynamic_root else operands
 
@@ -57,7 +59,7 @@ class _Rooted(Collective):
             return Pending(lambda: alone([np.zeros_like(o) for o in self.data_of(operands)]))
         return Collective.begin(self, run, *operands)
 
-    def roots(self, run: Run, values: list[Any]) -> list[int]:
+    def roots(self, run: Run, values: Contributions) -> list[int]:
         """Return the place of the root of each operand in the group.
 
         Raise EvaluationError if devices name different roots, or a place that the group does not have.
@@ -94,7 +96,7 @@ class CollectiveBroadcast(_Rooted):
     def infer(self, *operands: Shape) -> Shape:
         return tuple_unless_one(self.checked_data(operands))
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         return alone([values[root][n] for n, root in enumerate(self.roots(run, values))])
 
 
@@ -123,7 +125,7 @@ class CollectiveReduce(_Rooted, Reducing):
         self.check_reducer(data, computations)
         return tuple_unless_one(data)
 
-    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+    def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Return the reduced operands of which this device is the root."""
         roots = self.roots(run, values)
         data = [self.data_of(operands) for operands in values]

@@ -6,8 +6,6 @@ correctly rounded value of + - * / and sqrt. Integers narrower than a byte are c
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hloom.ir.operation import Array
@@ -41,7 +39,7 @@ def double(array: Array) -> Array:
     return array.astype(np.complex128 if complex_ else np.float64)
 
 
-def narrow(array: Any, dtype: np.dtype[Any]) -> Array:
+def narrow(array: object, dtype: np.dtype) -> Array:
     """Convert to the result's type: round floats to nearest even, wrap integers."""
     result = np.asarray(array)
     if result.dtype == dtype:
@@ -63,7 +61,7 @@ def wrap(array: Array, bits: int, signed: bool) -> Array:
     return ((low ^ sign) - sign).view(np.int8)
 
 
-def round_float(array: Array, dtype: np.dtype[Any]) -> Array:
+def round_float(array: Array, dtype: np.dtype) -> Array:
     """Round floats once to a type narrower than f32, to nearest, ties to even."""
     if dtype == np.float16:
         return _quiet_half(array)
@@ -102,7 +100,7 @@ def round_to_odd(array: Array) -> Array:
     return np.where(inexact, truncated | np.uint32(1), bits).view(np.float32)
 
 
-def convert(array: Array, dtype: np.dtype[Any]) -> Array:
+def convert(array: Array, dtype: np.dtype) -> Array:
     """Convert the values to another element type, rounding once.
 
     Floats are truncated to integers, saturating, with NaN as 0; integers wrap; anything but 0 is true;

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from hloom.error_bounds.bounded import Bounded, parts_of
+from hloom.error_bounds.bounded import Bounded, Tree, parts_of
 from hloom.errors import ShapeError
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
@@ -23,6 +23,8 @@ from hloom.ir.operation import (
 )
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.shape import Shape
+
+T = TypeVar("T")
 
 
 class _TriStateCodec:
@@ -67,7 +69,7 @@ class Scan(Operation):
     is_reverse: bool = flag()
     is_associative: bool = attribute(_TriStateCodec(), default=False, always=True)
 
-    def _split(self, operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _split(self, operands: Sequence[T]) -> tuple[tuple[T, ...], tuple[T, ...]]:
         inputs = len(operands) - self.num_carries
         if self.num_carries < 0 or inputs < 0:
             message = f"{self.num_carries} carries among {len(operands)} operands"
@@ -156,11 +158,11 @@ class Scan(Operation):
         shapes = [*outputs, *carries]
         return Shape.tuple_(shapes) if step.result.is_tuple else shapes[0]
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Bounded) -> Tree:
         """Bound the steps in order."""
         inputs, carries = self._split(operands)
         (axis,) = self.dimensions
-        rows: list[tuple[Any, ...]] = []
+        rows: list[tuple[Bounded, ...]] = []
         for number in range(np.shape(inputs[0].value)[axis])[:: -1 if self.is_reverse else 1]:
             step = run.call(0, *(_slice(x, number, axis) for x in inputs), *carries)
             results = parts_of(step) if isinstance(step, tuple) else (step,)
@@ -171,7 +173,7 @@ class Scan(Operation):
         outputs = (*(_stacked(column, axis) for column in columns), *carries)
         return outputs if run.instruction.shape.is_tuple else outputs[0]
 
-    def evaluate(self, run: Run, *operands: Value) -> Value:
+    def evaluate(self, run: Run, *operands: Array) -> Value:
         """Run the steps in order."""
         inputs, carries = self._split(operands)
         axis = self.dimensions[0]
@@ -183,7 +185,7 @@ class Scan(Operation):
         for number in steps:
             slices = [i.take(number, axis=axis) for i in inputs]
             value: Any = run.call(0, *slices, *carries)
-            values = cast(tuple[Any, ...], value if isinstance(value, tuple) else (value,))
+            values = cast("tuple[Array, ...]", value if isinstance(value, tuple) else (value,))
             carries = values[count:]
             for column, output in zip(outputs, values):
                 column.append(output)
@@ -197,7 +199,7 @@ class Scan(Operation):
         return results if run.shape.is_tuple else results[0]
 
 
-def _without(sizes: tuple[Any, ...], dimension: int) -> tuple[Any, ...]:
+def _without(sizes: tuple[T, ...], dimension: int) -> tuple[T, ...]:
     return sizes[:dimension] + sizes[dimension + 1 :]
 
 

@@ -6,7 +6,7 @@ The pages "Sort" and "TopK".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Sort(Operation):
             _check_comparator(comparator, operands)
         return operands[0] if len(operands) == 1 else Shape.tuple_(operands)
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Return the errors of sorted keys; values beside keys of undecided order may be any of theirs."""
         (axis,) = self.dimensions
         parameters = run.instruction.called_computations[0].parameters
@@ -153,7 +153,7 @@ class TopK(Operation):
         values = Shape(operand.element_type, sizes, (*operand.dynamic_dimensions[:-1], False))
         return Shape.tuple_([values, values.with_element_type(S32)])
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Return the errors of the values and of the indices."""
         return errors_of_leading(run, descending=self.largest)
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hloom.error_bounds.bounded import Tree, parts_of
 from hloom.error_bounds.rules import independent, linear_in_first
 from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
 from hloom.ir.affine import Indices
@@ -49,7 +50,7 @@ class _Forwarding(_Structural):
     def infer(self, operand: Shape, *tokens: Shape) -> Shape:
         return operand
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         return operands[0]
 
     def evaluate(self, run: Run, operand: Value, *tokens: Value) -> Value:
@@ -213,7 +214,7 @@ class Tuple(_Structural):
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         return Shape.tuple_(operands)
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
         return operands
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
@@ -236,8 +237,8 @@ class GetTupleElement(_Structural):
             raise ShapeError(message, rule="get-tuple-element.index")
         return operand.tuple_shapes[self.index]
 
-    def evaluate_bounded(self, run: ErrorRun, *operands: Any) -> Any:
-        return operands[0][self.index]
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
+        return parts_of(operands[0])[self.index]
 
     def evaluate(self, run: Run, operand: tuple[Value, ...]) -> Value:
         return operand[self.index]

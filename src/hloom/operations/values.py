@@ -28,7 +28,7 @@ def elements_of(value: Any) -> Sequence[Any] | None:
     return cast("Sequence[Any]", value) if isinstance(value, (tuple, list)) else None
 
 
-def fits(value: Any, shape: Shape) -> bool:
+def fits(value: object, shape: Shape) -> bool:
     """Return whether a value has a shape; a dynamic dimension may have any size up to its bound."""
     if shape.is_buffer:
         return fits(value, shape.tuple_shapes[0])

@@ -167,7 +167,7 @@ class ReduceWindow(ReductionResult):
         """Return the number of elements of a window and the initial value."""
         return 1 + math.prod(d.size for d in self.window)
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Bound sums, products and extremes."""
         return reduction_errors(run)
 
@@ -262,7 +262,7 @@ class SelectAndScatter(Operation):
         """Return the number of elements of a window and the initial value."""
         return 1 + math.prod(d.size for d in self.window)
 
-    def errors(self, run: ErrorRun) -> Any:
+    def errors(self, run: ErrorRun) -> Value:
         """Bound sums and products; a source element may move to any element that may be selected."""
         if not is_inexact_type(run.value):
             raise no_bound(run)

@@ -12,7 +12,7 @@ Names are imported at their first use.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hloom.passes.pipeline import Pass as Pass
@@ -33,7 +33,7 @@ _HOMES: Final = {
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'hloom.passes' has no attribute {name!r}")
     return getattr(import_module(f"hloom.passes.{_HOMES[name]}"), name)

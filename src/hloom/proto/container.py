@@ -6,7 +6,7 @@ module has instructions with opcodes.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -52,7 +52,7 @@ def _is_module(message: HloModuleProto) -> bool:
 
 def _is_unoptimized(message: Message) -> bool:
     """Return whether a message parsed as HloProto has fields that only HloUnoptimizedSnapshot has."""
-    unknown: Any = UnknownFieldSet(message) if isinstance(message, HloProto) else ()
+    unknown: object = UnknownFieldSet(message) if isinstance(message, HloProto) else ()
     return any(
         field.field_number == _PARTITIONS or (field.field_number == _VERSION and field.wire_type == _VARINT)
         for field in unknown

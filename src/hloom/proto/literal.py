@@ -8,7 +8,7 @@ Python numbers.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from hloom.shape.literal import Literal
 from hloom.shape.packing import pack_elements, unpack_elements
 from hloom.shape.shape import Shape
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 _MOST_DIMENSIONS: Final = 64
 """The limit on the rank of numpy arrays."""

@@ -15,7 +15,7 @@ from hloom.shape.literal import Literal, from_dlpack
 from hloom.shape.shape import Shape
 
 
-def bound_arguments(entry: HloComputation, arguments: Sequence[Any]) -> list[Value]:
+def bound_arguments(entry: HloComputation, arguments: Sequence[object]) -> list[Value]:
     """Return the values of a caller's arguments, checked against the parameters of the entry computation.
 
     Raises EvaluationError that names the parameter.
@@ -84,12 +84,12 @@ class Outgoing:
     def __init__(self) -> None:
         self.given: set[int] = set()
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Value:
         """Return a numpy array or nested tuple; None for a token."""
         if value is None:
             return None
         if isinstance(value, tuple):
-            return tuple(self(element) for element in cast("tuple[Any, ...]", value))
+            return tuple(self(element) for element in cast("tuple[object, ...]", value))
         array = np.asarray(value)
         if not array.flags.writeable or array.base is not None or id(array) in self.given:
             array = array.copy()

@@ -41,7 +41,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
@@ -103,7 +103,7 @@ class Program(Protocol):
         """Return the program on a device, with separate state, such as that of random numbers."""
         ...
 
-    def direct_call(self, checked: Callable[..., Any]) -> Callable[..., Any]:
+    def direct_call(self, checked: Callable[..., object]) -> Callable[..., object]:
         """Return a function that runs the program on one device with the arguments of a caller.
 
         ``checked`` does so with all checks and conversions. A backend may return a faster function that calls

@@ -26,7 +26,7 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 _TYPED: Final = "API_VERSION_TYPED_FFI"
-_EXTRAS: Final[dict[str, Callable[[HloInstruction], Any]]] = {
+_EXTRAS: Final[dict[str, Callable[[HloInstruction], object]]] = {
     "backend_config": lambda instruction: instruction.backend_config,
     "instruction": lambda instruction: instruction,
 }
@@ -34,7 +34,7 @@ _CFunction: Final = ctypes.CFUNCTYPE(None).__base__ or object
 _SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 
 
-def register_custom_call(name: str, function: Callable[..., Any] | int | Mapping[str, Any]) -> None:
+def register_custom_call(name: str, function: Callable[..., object] | int | Mapping[str, object]) -> None:
     """Register the function of custom calls of the target ``name``, replacing an earlier one.
 
     Args:
@@ -76,7 +76,7 @@ def unregister_custom_call(name: str) -> None:
 # -- Python functions
 
 
-def _python(name: str, function: Callable[..., Any]) -> Target:
+def _python(name: str, function: Callable[..., object]) -> Target:
     try:
         parameters: Mapping[str, inspect.Parameter] = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -84,7 +84,7 @@ def _python(name: str, function: Callable[..., Any]) -> Target:
     named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     wanted = [key for key in _EXTRAS if key in parameters and parameters[key].kind in named]
 
-    def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    def target(instruction: HloInstruction, operands: Sequence[Value]) -> object:
         extras = {key: _EXTRAS[key](instruction) for key in wanted}
         try:
             return function(*operands, **extras)
@@ -98,11 +98,11 @@ def _python(name: str, function: Callable[..., Any]) -> Target:
 # -- C functions
 
 
-def _native(name: str, function: Any) -> Target:
+def _native(name: str, function: object) -> Target:
     address = _address(function) or 0
     call, handler = _SIGNATURE(address), Handler(name, address)
 
-    def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    def target(instruction: HloInstruction, operands: Sequence[Value]) -> object:
         if _version(instruction) == _TYPED:
             return _typed(instruction, operands, lambda given, result, said: handler(given, [result], said))
         sources, result = _memory(instruction, operands)
@@ -115,7 +115,7 @@ def _native(name: str, function: Any) -> Target:
     return target
 
 
-def _staged(name: str, functions: Mapping[str, Any]) -> Target:
+def _staged(name: str, functions: Mapping[str, object]) -> Target:
     if "execute" not in functions or not set(functions) <= set(STAGES):
         stages = ", ".join(map(str, functions)) or "none"
         message = (
@@ -124,7 +124,7 @@ def _staged(name: str, functions: Mapping[str, Any]) -> Target:
         raise EvaluationError(f"{message} there, got {stages}", rule="custom-call.stages")
     handler = StagedHandler(name, {stage: _address(one) or 0 for stage, one in functions.items()})
 
-    def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    def target(instruction: HloInstruction, operands: Sequence[Value]) -> object:
         if _version(instruction) != _TYPED:
             message = f"the call of {name!r} has stages, which calls of {_TYPED} alone have"
             raise EvaluationError(message, rule="custom-call.api-version")
@@ -173,7 +173,7 @@ def _address(function: Any) -> int | None:
     return capsule_address(function)
 
 
-def capsule_address(capsule: Any) -> int:
+def capsule_address(capsule: object) -> int:
     """Return the address in a PyCapsule, whatever its name."""
     get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     get_name.argtypes, get_name.restype = [ctypes.py_object], ctypes.c_char_p
@@ -181,7 +181,7 @@ def capsule_address(capsule: Any) -> int:
     return get_pointer(capsule, get_name(capsule))
 
 
-def _is_capsule(function: Any) -> bool:
+def _is_capsule(function: object) -> bool:
     """Return whether an object is a PyCapsule, in which extension modules hand out addresses."""
     return type(function).__name__ == "PyCapsule"
 

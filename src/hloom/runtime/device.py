@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.devices.world import VirtualDevice
+from hloom.ir.value import Value
 from hloom.runtime.arguments import Outgoing
 from hloom.shape.literal import Literal
 
@@ -29,7 +30,7 @@ class Device:
     def __repr__(self) -> str:
         return f"Device(replica={self.replica}, partition={self.partition})"
 
-    def transfer_to_infeed(self, value: Any) -> None:
+    def transfer_to_infeed(self, value: object) -> None:
         """Put a value, a literal, array, number or nested tuple, into the infeed queue of this device."""
         self._device.put_infeed(_value(value))
 
@@ -40,7 +41,7 @@ class Device:
         """
         return Outgoing()(self._device.take(self._device.outfeed_queue, "the outfeed"))
 
-    def transfer_to_channel(self, channel: int, value: Any) -> None:
+    def transfer_to_channel(self, channel: int, value: object) -> None:
         """Append a value to the queue from which ``recv`` of this device reads on a channel."""
         self._device.put_channel(channel, _value(value))
 
@@ -49,14 +50,14 @@ class Device:
 
         Raises EvaluationError if there is none and nothing runs.
         """
-        queue: deque[Any] = self._device.to_host.setdefault(channel, deque())
+        queue: deque[Value] = self._device.to_host.setdefault(channel, deque())
         return Outgoing()(self._device.take(queue, f"channel {channel}"))
 
 
-def _value(value: Any) -> Any:
+def _value(value: Any) -> Value:
     """Return a value of its own shape; Python numbers become pred, s32, f32 or c64 as in a `Literal`."""
     if isinstance(value, tuple):
-        return tuple(_value(element) for element in cast("tuple[Any, ...]", value))
+        return tuple(_value(element) for element in cast("tuple[object, ...]", value))
     if not isinstance(value, (Literal, np.ndarray, np.generic, bool, int, float, complex, list)):
         value = np.asarray(value)
     return Literal(value).numpy()

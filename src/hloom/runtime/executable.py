@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from hloom.phases import CompileProfile
     from hloom.runtime.measurements import Profile, ProgramMemory, Recording
 
-_TRACE: Final[Hook[[HloModule, Sequence[Any]], Trace]] = Hook("trace")
+_TRACE: Final[Hook[[HloModule, Sequence[object]], Trace]] = Hook("trace")
 _CPU_BACKEND: Final[Hook[[], Backend]] = Hook("cpu_backend")
 _LONG_RUN: Final = 1e-3
 """Minimum CPU seconds of a run on one device for which a thread per device is started."""
@@ -95,8 +95,8 @@ def compile(
     compiler = backend_named(backend)
     if isinstance(module, Lowered | Exported):
         module = module_of(module)
-    modules = list(cast("Any", module)) if isinstance(module, Sequence) else [module]
-    if not modules or not all(isinstance(cast("Any", m), HloModule) for m in modules):
+    modules = list(module) if isinstance(module, Sequence) else [module]
+    if not modules or not all(isinstance(cast("object", m), HloModule) for m in modules):
         message = "compile takes an HloModule, a list of them, or a lowered or exported function of JAX"
         raise HloError(message, rule="compile.modules")
     config = modules[0].config
@@ -364,7 +364,7 @@ class Executable(Displayed):
             return None
         return self._backend.gang(self._programs, (self.num_replicas, self.num_partitions), stop, host)
 
-    def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:
+    def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Value]:
         """Return the results of devices that need neither each other nor the host.
 
         Programs that use all cores run one after the other; others that take long run at the same time from
@@ -378,9 +378,9 @@ class Executable(Displayed):
             self._one_by_one = available_cores() < 2
         return results
 
-    def _bound(self, arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def _bound(self, arguments: Sequence[Sequence[Any]]) -> list[list[Value]]:
         """Return the values of the arguments of each device; raises EvaluationError that names the device."""
-        values: list[list[Any]] = []
+        values: list[list[Value]] = []
         for device, module, device_arguments in zip(
             self._world.devices, self._modules, arguments, strict=True
         ):
@@ -457,22 +457,22 @@ class Executable(Displayed):
         profiles = self._run_together(lambda program, bound: program.profile(bound), values)
         return profiles[0] if len(profiles) == 1 else of_devices(profiles)
 
-    def record(self, arguments: Sequence[Sequence[Any]]) -> list[tuple[Any, Recording]]:
+    def record(self, arguments: Sequence[Sequence[Any]]) -> list[tuple[Value, Recording]]:
         """Run like `run`; return the result of each device and the times of its instructions."""
         return self._run_together(lambda program, bound: program.record(bound), self._bound(arguments))
 
-    def _arguments_of_devices(self, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    def _arguments_of_devices(self, arguments: Sequence[Any]) -> Sequence[Sequence[object]]:
         """Return the arguments of each device; raises EvaluationError by the rule ``run.device-count``."""
         count = len(self.devices)
         if count == 1:
             return [arguments]
-        lists = cast("Sequence[Any]", arguments[0]) if len(arguments) == 1 else ()
+        lists = cast("Sequence[object]", arguments[0]) if len(arguments) == 1 else ()
         if not isinstance(lists, list | tuple) or len(lists) != count:
             message = (
                 f"the program runs on {count} devices: give one list with the arguments of each, as to run"
             )
             raise EvaluationError(message, rule="run.device-count")
-        return lists
+        return cast("Sequence[Sequence[object]]", lists)
 
     def trace(self, *arguments: Any) -> Trace:
         """Run the given program on the evaluator, whatever the backend; return every value it computes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hloom.display import Displayed
 from hloom.ir.value import Array
@@ -85,7 +85,7 @@ class Profile(Displayed):
         """The lines of instructions in which devices exchange data."""
         return tuple(line for line in self.lines if line.is_collective)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the profile as JSON data."""
         return asdict(self)
 

@@ -28,14 +28,14 @@ _CONTAINERS: Final[dict[bytes, Callable[[list[Any]], Any]]] = {
 }
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Return a value as bytes. Raises HloError by the rule ``processes.message`` for another type."""
     parts: list[bytes] = []
     _encode(value, parts)
     return b"".join(parts)
 
 
-def _encode(value: Any, parts: list[bytes]) -> None:
+def _encode(value: object, parts: list[bytes]) -> None:
     match value:
         case None:
             parts.append(b"N")
@@ -59,13 +59,13 @@ def _encode(value: Any, parts: list[bytes]) -> None:
             raise HloError(message, rule="processes.message")
 
 
-def _encode_items(tag: bytes, items: list[Any], parts: list[bytes]) -> None:
+def _encode_items(tag: bytes, items: list[object], parts: list[bytes]) -> None:
     parts += [tag, _SIZE.pack(len(items))]
     for item in items:
         _encode(item, parts)
 
 
-def _encode_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
+def _encode_array(array: np.ndarray, parts: list[bytes]) -> None:
     name = ElementType.from_dtype(array.dtype).name.encode()
     parts += [b"a", _SIZE.pack(len(name)), name, _SIZE.pack(array.ndim)]
     parts += [_SIZE.pack(extent) for extent in array.shape]
@@ -129,7 +129,7 @@ class _Reader:
             raise ValueError("it ends within a value")
         return count
 
-    def _array(self) -> np.ndarray[Any, Any]:
+    def _array(self) -> np.ndarray:
         dtype = ElementType.parse(bytes(self._take(self._size())).decode()).numpy_dtype
         shape = [self._size() for _ in range(self._count())]
         size = math.prod(shape) * dtype.itemsize

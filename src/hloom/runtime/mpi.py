@@ -140,7 +140,7 @@ class MpiTransport:
         return describe_error(code)
 
 
-def message_functions(communicator: Any | None = None) -> MessageFunctions:
+def message_functions(communicator: object | None = None) -> MessageFunctions:
     """Return the functions of the MPI library for native code, and a communicator if there is one yet."""
     isend, irecv, test = (
         ctypes.cast(_function(name), ctypes.c_void_p).value or 0
@@ -151,7 +151,7 @@ def message_functions(communicator: Any | None = None) -> MessageFunctions:
     return MessageFunctions(isend, irecv, test, handle_of(library().BYTE), handle, most)
 
 
-def handle_of(entity: Any) -> int:
+def handle_of(entity: object) -> int:
     """Return the handle by which C functions of MPI take a communicator or a type."""
     return library()._handleof(entity)
 
@@ -230,7 +230,7 @@ def world() -> Transport:
 def library() -> Any:
     """Return mpi4py's module, which initializes MPI; raises HloError as `world` does."""
     try:
-        library: Any = import_module("mpi4py.MPI")
+        library: object = import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
         message = (
             f"several processes need mpi4py and an MPI library ({error}); pip install 'hloom[mpi]' mpich"

@@ -128,7 +128,7 @@ class SocketTransport:
 
         return complete
 
-    def all_gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: object) -> list[Any]:
         """See `Transport`. Raises EvaluationError by the rule ``processes.lost``."""
         connections, number = self._connections, self._gatherings
         self._gatherings += 1

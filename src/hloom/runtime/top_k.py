@@ -7,12 +7,13 @@ from typing import Any
 
 from hloom.errors import EvaluationError
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.value import Value
 from hloom.operations.custom_call import KNOWN
 from hloom.operations.sorting import leading_elements
 from hloom.passes.expand.topk_custom_calls import is_descending
 
 
-def _top_k(instruction: HloInstruction, operands: Sequence[Any]) -> Any:
+def _top_k(instruction: HloInstruction, operands: Sequence[Any]) -> Value:
     shape = instruction.shape
     if len(operands) != 1 or not shape.is_tuple or len(shape.tuple_shapes) != 2:
         message = f"TopK takes an array and gives (values, indices), not {shape}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.errors import ParseError, ShapeError
 
-DType = np.dtype[Any]
+DType = np.dtype
 
 # ml_dtypes' description of a type; its annotations are incomplete for pyright.
 _finfo: Any = ml_dtypes.finfo

@@ -25,7 +25,7 @@ from hloom.errors import ShapeError
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +168,21 @@ def linear_indices(shape: Shape) -> Array:
     return np.broadcast_to(np.asarray(positions, np.int64), shape.dimensions)
 
 
-def _linear(form: PhysicalForm, index: tuple[Any, ...]) -> Any:
-    current: list[Any] = [index[dimension] for dimension in form.major_to_minor]
+def _linear(form: PhysicalForm, index: tuple[object, ...]) -> Any:
+    current: list[object] = [index[dimension] for dimension in form.major_to_minor]
     for tiling in form.tilings:
         current = tile_index(tiling, [0] * tiling.added + current)
     return ravel(current, form.dimensions)
 
 
-def tile_index(tiling: TileDecomposition, index: list[Any]) -> list[Any]:
+def tile_index(tiling: TileDecomposition, index: list[object]) -> list[Any]:
     """Return the index into `tiling.result` for one into `tiling.bounds`, numbers or arrays of numbers.
 
     That is (⌊e/t⌋, e mod t) for the tiled dimensions, after joining those that the tile combines.
     """
     position = tiling.untouched
-    outer: list[Any] = index[:position]
-    inner: list[Any] = []
+    outer: list[object] = index[:position]
+    inner: list[object] = []
     for group, size in zip(tiling.groups, tiling.tile, strict=True):
         joined = ravel(index[position : position + len(group)], group)
         position += len(group)

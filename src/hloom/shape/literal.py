@@ -17,7 +17,7 @@ from hloom.shape.layout import Layout, PaddingValue
 from hloom.shape.packing import bit_patterns, pack_elements, unpack_elements
 from hloom.shape.shape import Shape
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 class Literal:
@@ -60,7 +60,7 @@ class Literal:
     def __setattr__(self, field: str, value: object) -> None:
         raise AttributeError("literals are immutable")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, (self.shape, self._value)
 
     @staticmethod
@@ -301,7 +301,7 @@ def _infer(value: Any) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
     return Shape(element_type, array.shape), _read_only(_converted(array, element_type))
 
 
-def _fitted(value: Any, shape: Shape) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
+def _fitted(value: object, shape: Shape) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
     """Check a value against its shape; return it with the shape, unbounded dimensions made static."""
     if shape.is_tuple:
         if not isinstance(value, tuple) or len(value) != len(shape.tuple_shapes):  # pyright: ignore[reportUnknownArgumentType]
@@ -367,7 +367,7 @@ def _check_sizes(sizes: tuple[int, ...], shape: Shape) -> None:
         )
 
 
-def _python_array(value: Any) -> Array:
+def _python_array(value: object) -> Array:
     """Return Python numbers, or lists of them, as a numpy array of the type that numpy chooses."""
     try:
         array = np.asarray(value)

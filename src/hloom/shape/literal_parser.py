@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from hloom.shape.packing import bit_patterns
 from hloom.shape.scanner import CharacterScanner
 from hloom.shape.shape import Shape
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 _NUMBER = r"-?(?:[0-9]+\.?[0-9]*|(?<=-)\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _TOKEN = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hloom.shape.packing import bit_patterns
 if TYPE_CHECKING:
     from hloom.shape.literal import Literal
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 def literal_text(literal: Literal, shape: bool, layout: bool, oneline: bool) -> str:

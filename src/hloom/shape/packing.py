@@ -6,14 +6,12 @@ elements share a byte, the first one in its low half.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hloom.errors import ParseError
 from hloom.shape.element_type import ElementType
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 
 
 def bit_patterns(array: Array, element_type: ElementType) -> Array:

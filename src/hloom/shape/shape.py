@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hloom.display import Displayed
 from hloom.errors import ShapeError
@@ -121,7 +121,7 @@ class Shape(Displayed):
             and self.tuple_shapes == other.tuple_shapes
         )
 
-    def __reduce__(self) -> tuple[Callable[..., Shape], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Shape], tuple[object, ...]]:
         return _restore, tuple(getattr(self, field) for field in _FIELDS)
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ class Shape(Displayed):
         return parse_shape(text)
 
     @staticmethod
-    def of(value: np.ndarray[Any, Any] | np.generic) -> Shape:
+    def of(value: np.ndarray | np.generic) -> Shape:
         """Return the shape of a numpy array or scalar, in default layout."""
         return Shape(ElementType.from_dtype(value.dtype), value.shape)
 

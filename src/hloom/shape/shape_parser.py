@@ -236,7 +236,7 @@ class _Scanner(CharacterScanner):
             order.append(self.integer())
         return tuple(order)
 
-    def components(self, fields: dict[str, Any]) -> None:
+    def components(self, fields: dict[str, object]) -> None:
         """Read the components after the colon, each at most once and in XLA's order."""
         if self.letter("D"):
             self.dimension_level_types()
@@ -263,7 +263,7 @@ class _Scanner(CharacterScanner):
         if self.letter("PD"):
             self.padding(fields)
 
-    def padding(self, fields: dict[str, Any]) -> None:
+    def padding(self, fields: dict[str, object]) -> None:
         """Read ``(3,5:zero)``: padded dimensions and the padding value, a field of the older proto."""
         self.expect("(", "before the padded dimensions")
         if self.peek() not in (":", ")"):

@@ -7,7 +7,7 @@ The partitioner rewrites a program on global arrays into the program that every 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hloom.sharding.partitioning.partitioner import partitioned_program as partition
@@ -33,7 +33,7 @@ _HOMES: Final = {
 __all__ = ["StoredArray", "cut", "joined", "partition", "partitioned_program", "report", "store", "stored"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import the module of a name at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -221,7 +221,7 @@ class FastLines:
             raise KeyError(text)
         return fields
 
-    def _plan(self, declaration: _Declaration, text: str, fields: dict[str, Any]) -> _Plan:
+    def _plan(self, declaration: _Declaration, text: str, fields: dict[str, object]) -> _Plan:
         """Return the parsed attributes; raise KeyError or HloError if the general reader is needed."""
         called: dict[str, list[HloComputation]] = {}
         annotations: list[tuple[str, str]] = []

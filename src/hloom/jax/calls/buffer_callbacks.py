@@ -28,7 +28,7 @@ class Buffer:
         return self._array.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The type of the elements."""
         return self._array.dtype
 
@@ -69,7 +69,7 @@ class ExecutionContext:
         raise error("UNIMPLEMENTED: XLA FFI GPU context is not available: hloom computes on the CPU")
 
 
-def fill(function: Callable[..., Any], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+def fill(function: Callable[..., object], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
     """Call the function; return the results that it has written, aliased ones in their operands' memory."""
     operation = instruction.operation
     assert isinstance(operation, CustomCall)

@@ -19,7 +19,7 @@ from hloom.jax.pjrt.native import native
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
-    from hloom.ir.operation import Value
+    from hloom.ir.operation import Array, Value
     from hloom.shape.shape import Shape
 
 TILEWISE_TARGET: Final = "xla_ffi_partitioned_python_cpu_callback"
@@ -32,7 +32,7 @@ _bound: Final[dict[HloInstruction, Any]] = {}
 """Functions by the custom calls of compiled programs."""
 
 
-def bind(calls: Sequence[HloInstruction], functions: Sequence[Any]) -> list[HloInstruction]:
+def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[HloInstruction]:
     """Bind the functions to the custom calls of a program that call them; return those calls."""
     from hloom.operations.ffi_attributes import parse_attributes
 
@@ -59,19 +59,19 @@ def _function_of(instruction: HloInstruction) -> Any:
     return function
 
 
-def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
     """Run the function of a custom call on buffers."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
-def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
     """Run the function of a custom call."""
     function = _function_of(instruction)
-    results: Any = function(*[_immutable(operand) for operand in operands])
+    results: object = function(*[_immutable(operand) for operand in operands])
     shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
-    given = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
+    given = cast("Sequence[object]", results if isinstance(results, (tuple, list)) else (results,))
     values = [
         np.asarray(value).reshape(shape.dimensions) if shape.is_array else None
         for shape, value in zip(shapes, given, strict=True)
@@ -79,7 +79,7 @@ def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
     return tuple(values) if instruction.shape.is_tuple else values[0]
 
 
-def _immutable(value: Value) -> Any:
+def _immutable(value: Value) -> Array | None:
     if value is None:
         return None
     array = np.array(value)
@@ -136,8 +136,8 @@ class _Site:
         addresses = self._words.from_address(pointers)
         count = len(self._operands)
         operands = zip(self._operands, addresses[:count], strict=True)
-        results: Any = self._function(*[memory and memory.copy(address) for memory, address in operands])
-        values = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
+        results = self._function(*[memory and memory.copy(address) for memory, address in operands])
+        values = cast("Sequence[object]", results if isinstance(results, (tuple, list)) else (results,))
         for memory, address, value in zip(self._results, addresses[count:], values, strict=True):
             if memory is not None:
                 memory.write(address, value)
@@ -153,7 +153,7 @@ class _Memory:
         self._type = ctypes.c_uint8 * self._bytes
         self._last = 0, np.empty(0)
 
-    def _view(self, address: int) -> np.ndarray[Any, Any]:
+    def _view(self, address: int) -> np.ndarray:
         """Return a view of the array at an address."""
         last, view = self._last
         if last != address or not address:
@@ -162,7 +162,7 @@ class _Memory:
             self._last = address, view
         return view
 
-    def copy(self, address: int) -> np.ndarray[Any, Any]:
+    def copy(self, address: int) -> np.ndarray:
         """Return a copy that cannot be written to; a large one in recycled memory.
 
         The C library returns blocks of megabytes to the system, and getting them again costs more than the

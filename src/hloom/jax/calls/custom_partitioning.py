@@ -67,7 +67,7 @@ class _Inspection(ctypes.Structure):
 _partitioners: Final[dict[str, int]] = {}
 """The callbacks of targets."""
 _batches: Final[set[str]] = set()
-_held: Final[list[Any]] = []
+_held: Final[list[object]] = []
 
 
 def custom_partitioner_extension(following: int, as_c: Callable[..., Any]) -> int:
@@ -79,15 +79,15 @@ def custom_partitioner_extension(following: int, as_c: Callable[..., Any]) -> in
     return extension.address
 
 
-def _register(args: Any) -> None:
+def _register(args: ctypes.Structure) -> None:
     _partitioners[_name(args)] = args.callbacks
 
 
-def _register_batch(args: Any) -> None:
+def _register_batch(args: ctypes.Structure) -> None:
     _batches.add(_name(args))
 
 
-def _name(args: Any) -> str:
+def _name(args: ctypes.Structure) -> str:
     return ctypes.string_at(args.name, args.name_size).decode()
 
 
@@ -118,7 +118,7 @@ def _partition(
     from hloom.sharding.partitioning.custom_calls import LocalProgram
 
     table = _Callbacks.from_address(callbacks)
-    kept: list[Any] = []
+    kept: list[object] = []
     values = (_Value * max(1, len(operands)))(*(_value([operand], False, kept) for operand in operands))
     result = _value(results, call.shape.is_tuple, kept)
     config = _string(call.backend_config.encode("utf-8", "surrogateescape"), kept)
@@ -160,7 +160,7 @@ def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Se
         raise PjrtError(INTERNAL, message)
 
 
-def _value(arrays: Sequence[ShardedShape], is_tuple: bool, kept: list[Any]) -> _Value:
+def _value(arrays: Sequence[ShardedShape], is_tuple: bool, kept: list[object]) -> _Value:
     """Return an array or a tuple of arrays with its sharding."""
     from hloom.proto.shape import shape_bytes
     from hloom.shape.shape import Shape
@@ -193,7 +193,7 @@ def _tilings(sharding: bytes, shapes: Sequence[Shape], devices: int) -> list[Til
     return [Tiling.of(part, shape.rank, devices) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _string(content: bytes, kept: list[Any]) -> _String:
+def _string(content: bytes, kept: list[object]) -> _String:
     kept.append(buffer := ctypes.create_string_buffer(content, len(content) + 1))
     return _String(ctypes.addressof(buffer), len(content))
 

@@ -25,11 +25,11 @@ def install(platform: str) -> None:
     private.register_custom_type_handler()(platform, _register_type)
     if platform != "cpu":
 
-        def register_twice(name: str, function: Any, *rest: Any) -> None:
+        def register_twice(name: str, function: object, *rest: object) -> None:
             private.register_custom_call_target()(name, function, *rest)
             _register(name, function, *rest)
 
-        def register_type_twice(name: str, registration: Any) -> None:
+        def register_type_twice(name: str, registration: object) -> None:
             private.register_custom_type()(name, registration)
             _register_type(name, registration)
 
@@ -37,7 +37,7 @@ def install(platform: str) -> None:
         private.register_custom_type_handler()("cpu", register_type_twice)
 
 
-def _register(name: str | bytes, function: Any, *_: Any) -> None:
+def _register(name: str | bytes, function: object, *_: object) -> None:
     """Register a function, or the functions of the stages of a call."""
     target = name.decode() if isinstance(name, bytes) else name
     if target.startswith(_OWN):
@@ -52,7 +52,7 @@ def _register(name: str | bytes, function: Any, *_: Any) -> None:
     _waiting.append((target, function))
 
 
-def _register_type(name: str | bytes, registration: Any) -> None:
+def _register_type(name: str | bytes, registration: object) -> None:
     _waiting_types.append((name.decode() if isinstance(name, bytes) else name, registration))
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
@@ -82,7 +82,7 @@ class KnownPrograms:
 
 
 def compile_program(
-    client: Client, artifact: bytes, options: bytes, callbacks: Sequence[Any]
+    client: Client, artifact: bytes, options: bytes, callbacks: Sequence[object]
 ) -> LoadedExecutable:
     """Compile a module of StableHLO, or return the one compiled before. Raises PjrtError, HloError."""
     asked = Options.parsed(options)
@@ -163,7 +163,7 @@ def _compiled(key: str, artifact: bytes, asked: Options, divided: Divided | None
 
 
 @implements("Client_Compile")
-def _compile(args: Any) -> None:
+def _compile(args: ctypes.Structure) -> None:
     program = abi.struct("Program").from_address(args.program)
     form = ctypes.string_at(program.format, program.format_size).decode()
     if form != "mlir":

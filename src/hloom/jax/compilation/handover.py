@@ -155,7 +155,7 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
     private.compile_and_load.set(compile_and_load)
 
 
-def _enqueued(callbacks: Sequence[Any]) -> str:
+def _enqueued(callbacks: Sequence[object]) -> str:
     """Let the functions of a module wait here; return the mark of their number."""
     number = next(_numbers)
     _waiting[number] = list(callbacks)

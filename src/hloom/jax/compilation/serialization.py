@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
@@ -96,7 +96,7 @@ def _compiler() -> str:
 
 
 @implements("Executable_Serialize")
-def _serialize(args: Any) -> None:
+def _serialize(args: ctypes.Structure) -> None:
     executable = executable_at(args.executable)
     made = Serialized(b"" if is_describing() else serialize(executable))
     made.text.write(args, "serialized_bytes")
@@ -105,7 +105,7 @@ def _serialize(args: Any) -> None:
 
 
 @implements("Executable_DeserializeAndLoad")
-def _deserialize(args: Any) -> None:
+def _deserialize(args: ctypes.Structure) -> None:
     data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
     options = b""
     if args.overridden_serialized_compile_options:

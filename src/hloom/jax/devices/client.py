@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
-from typing import Any, Final
+from typing import Final
 
 from hloom.jax.devices.processes import Processes, connect
 from hloom.jax.pjrt import abi
@@ -183,7 +183,7 @@ class NamedValues:
 
     def __init__(self, values: Mapping[str, str | bool | int | float | Sequence[int]]) -> None:
         kind = abi.struct("NamedValue")
-        self._held: list[Any] = []
+        self._held: list[object] = []
         self._array = (kind * max(1, len(values)))()
         self.size = len(values)
         self.address = ctypes.addressof(self._array)
@@ -226,18 +226,18 @@ def _plugin_attributes() -> NamedValues:
 
 
 @implements("Plugin_Attributes")
-def _attributes(args: Any) -> None:
+def _attributes(args: ctypes.Structure) -> None:
     attributes = _plugin_attributes()
     args.attributes, args.num_attributes = attributes.address, attributes.size
 
 
 @implements("Client_Create")
-def _create(args: Any) -> None:
+def _create(args: ctypes.Structure) -> None:
     processes = connect(args, _integer_options(args), platform_name, device_count())
     args.client = Client(platform_name, processes).handle
 
 
-def _integer_options(args: Any) -> dict[str, int]:
+def _integer_options(args: ctypes.Structure) -> dict[str, int]:
     """Return the options of a new client that are integers, by name."""
     kind = abi.struct("NamedValue")
     options = (kind * args.num_options).from_address(args.create_options) if args.num_options else ()
@@ -249,7 +249,7 @@ def _integer_options(args: Any) -> dict[str, int]:
 
 
 @implements("Client_Destroy")
-def _destroy(args: Any) -> None:
+def _destroy(args: ctypes.Structure) -> None:
     if args.client:
         client = object_at(args.client, Client)
         client.drain()
@@ -263,17 +263,17 @@ def _device_of(devices: Sequence[ClientDevice], number: int) -> int:
 
 
 @implements("Client_LookupDevice")
-def _lookup_device(args: Any) -> None:
+def _lookup_device(args: ctypes.Structure) -> None:
     args.device = _device_of(object_at(args.client, Client).devices, args.id)
 
 
 @implements("Client_LookupAddressableDevice")
-def _lookup_addressable_device(args: Any) -> None:
+def _lookup_addressable_device(args: ctypes.Structure) -> None:
     args.addressable_device = _device_of(object_at(args.client, Client).own_devices, args.local_hardware_id)
 
 
 @implements("Client_DefaultDeviceAssignment")
-def _default_device_assignment(args: Any) -> None:
+def _default_device_assignment(args: ctypes.Structure) -> None:
     count = args.num_replicas * args.num_partitions
     if count > args.default_assignment_size:
         message = f"no room for {count} devices in an assignment of {args.default_assignment_size}"

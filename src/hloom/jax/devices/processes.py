@@ -61,7 +61,7 @@ class KeyValueStore:
         prefix: of all keys.
     """
 
-    def __init__(self, args: Any, prefix: str) -> None:
+    def __init__(self, args: ctypes.Structure, prefix: str) -> None:
         self._prefix = prefix
         self._get = _CALLBACK(args.kv_get_callback), args.kv_get_user_arg
         self._put = _CALLBACK(args.kv_put_callback), args.kv_put_user_arg
@@ -92,7 +92,7 @@ class KeyValueStore:
         return value.decode()
 
     @staticmethod
-    def _call(function: Any, args: Any, user: int | None) -> None:
+    def _call(function: Any, args: ctypes.Structure, user: int | None) -> None:
         maker = ctypes.cast(_STORE_ERROR, ctypes.c_void_p)
         args.struct_size, args.user_arg = ctypes.sizeof(args), user
         args.callback_error = ctypes.addressof(maker)
@@ -143,7 +143,7 @@ def program_number(module: HloModule, devices: Sequence[int]) -> int:
     return int.from_bytes(digest.digest()[:8], "little")
 
 
-def connect(args: Any, options: dict[str, int], platform: str, devices: int) -> Processes:
+def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devices: int) -> Processes:
     """Return the processes of a new client, whose creation has these arguments and options.
 
     Raises PjrtError, and HloError by the rules of `hloom.runtime.handshakes`.

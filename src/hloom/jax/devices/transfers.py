@@ -20,7 +20,7 @@ from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import BUFFER, ERROR
 from hloom.shape.element_type import ElementType
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 _TILED: Final = 0
 """The kind of layouts with an order of dimensions."""
@@ -38,7 +38,7 @@ def dimensions_of(buffer: Record) -> tuple[int, ...]:
     return tuple(words_at(buffer.location("dimensions"), buffer["rank"]))
 
 
-def dtype_of(number: int) -> np.dtype[Any]:
+def dtype_of(number: int) -> np.dtype:
     """Return numpy's type of an element type; raises PjrtError for an unknown one."""
     element_type = TYPES.get(number)
     if element_type is None:
@@ -141,7 +141,7 @@ def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, Clie
     return owner, owner.memories[0]
 
 
-def from_host(args: Any) -> None:
+def from_host(args: ctypes.Structure) -> None:
     """Client_BufferFromHostBuffer: copy an array of any strides or layout."""
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
@@ -178,7 +178,7 @@ def _order_of(address: int) -> list[int]:
     return words_at(layout.minor_to_major, layout.minor_to_major_size)
 
 
-def to_host(args: Any) -> None:
+def to_host(args: ctypes.Structure) -> None:
     """Buffer_ToHostBuffer: copy to any order of dimensions."""
     buffer = buffer_at(args.src)
     if not args.dst:
@@ -195,7 +195,7 @@ def to_host(args: Any) -> None:
     args.event = native().call("pjrt_ready_event")
 
 
-_held: Final[list[Any]] = []
+_held: Final[list[object]] = []
 
 
 def install() -> None:
@@ -217,7 +217,7 @@ def _size_of(dimensions: tuple[int, ...], number: int) -> int:
 
 
 @implements("Client_CreateViewOfDeviceBuffer")
-def _view(args: Any) -> None:
+def _view(args: ctypes.Structure) -> None:
     device, memory = place_of(args.device, args.memory)
     dimensions = tuple(words_at(args.dims, args.num_dims))
     order = canonical(_order_of(args.layout)) if args.layout else ()
@@ -237,7 +237,7 @@ def _view(args: Any) -> None:
 
 
 @implements("Client_CreateUninitializedBuffer")
-def _uninitialized(args: Any) -> None:
+def _uninitialized(args: ctypes.Structure) -> None:
     device, memory = place_of(args.device, args.memory)
     dimensions = tuple(words_at(args.shape_dims, args.shape_num_dims))
     size = _size_of(dimensions, args.shape_element_type)
@@ -245,7 +245,7 @@ def _uninitialized(args: Any) -> None:
 
 
 @implements("Client_CreateErrorBuffer")
-def _error_buffer(args: Any) -> None:
+def _error_buffer(args: ctypes.Structure) -> None:
     device, memory = place_of(None, args.memory)
     message = ctypes.string_at(args.error_message, args.error_message_size)
     event = native().call("pjrt_event", 1)
@@ -255,7 +255,7 @@ def _error_buffer(args: Any) -> None:
 
 
 @implements("Buffer_CopyRawToHost")
-def _raw_to_host(args: Any) -> None:
+def _raw_to_host(args: ctypes.Structure) -> None:
     array = elements_of(args.buffer)
     if not 0 <= args.offset <= args.offset + args.transfer_size <= array.nbytes:
         message = f"{args.transfer_size} bytes from {args.offset} of a buffer of {array.nbytes}"

@@ -4,7 +4,7 @@ A Python function takes the struct of its arguments and reads and writes its fie
 errors of the interface. ::
 
     @implements("Client_ProcessIndex")
-    def process_index(args: Any) -> None:
+    def process_index(args: ctypes.Structure) -> None:
         args.process_index = 0
 """
 
@@ -19,7 +19,7 @@ from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.errors import INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.native import native
 
-Implementation = Callable[[Any], None]
+Implementation = Callable[[ctypes.Structure], None]
 
 _implementations: Final[dict[str, Implementation]] = {}
 _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -78,7 +78,7 @@ def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> 
 def implementation(name: str) -> Implementation:
     """Return the Python function for a function of the interface; one that refuses if there is none."""
 
-    def refuse(_: Any) -> None:
+    def refuse(_: object) -> None:
         raise PjrtError(UNIMPLEMENTED, f"hloom does not implement PJRT_{name}")
 
     return _implementations.get(name, refuse)

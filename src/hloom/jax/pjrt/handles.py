@@ -76,7 +76,7 @@ class Text:
         """Return the name of the field of the size beside one of the address."""
         return f"{name}_size"
 
-    def write(self, args: Any, pointer: str) -> None:
+    def write(self, args: object, pointer: str) -> None:
         """Write address and size to fields of arguments."""
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)

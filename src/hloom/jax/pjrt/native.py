@@ -39,7 +39,7 @@ class Native:
         self.call("pjrt_set_pool", self._pool.address)
         keep_for_ever(self)
 
-    def call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: object) -> Any:
         """Call a function without the GIL; return its result, None for null.
 
         Arguments are integers, addresses or bytes: all are passed as words, results are addresses.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from hloom.codegen.structs import Record
 from hloom.cpu.runtime.context import Context
@@ -54,7 +54,7 @@ class LoadedExecutable(Handle):
         assigned: Sequence[ClientDevice],
         devices: Sequence[ClientDevice],
         options: bytes,
-        callbacks: Sequence[Any],
+        callbacks: Sequence[object],
     ) -> None:
         sweep()
         super().__init__(EXECUTABLE)
@@ -177,7 +177,7 @@ class LoadedExecutable(Handle):
             super().drop()
 
 
-def _host_functions(compiled: Compiled, callbacks: Sequence[Any]) -> HostFunctions | None:
+def _host_functions(compiled: Compiled, callbacks: Sequence[object]) -> HostFunctions | None:
     """Return the Python functions that a program calls; None if it calls none."""
     calls = compiled.host_calls if callbacks else ()
     return HostFunctions(calls, callbacks) if calls else None
@@ -247,67 +247,67 @@ def executable_at(handle: int | None) -> LoadedExecutable:
 
 
 @implements("LoadedExecutable_AddressableDeviceLogicalIds")
-def _logical_ids(args: Any) -> None:
+def _logical_ids(args: ctypes.Structure) -> None:
     executable = executable_at(args.executable)
     args.addressable_device_logical_ids = executable.logical_ids.address
     args.num_addressable_device_logical_ids = len(executable.devices)
 
 
 @implements("LoadedExecutable_Delete")
-def _delete(args: Any) -> None:
+def _delete(args: ctypes.Structure) -> None:
     """Leave the program to runs that are queued."""
     executable_at(args.executable).set(is_deleted=True, is_native=False)
 
 
 @implements("LoadedExecutable_GetDeviceAssignment")
-def _device_assignment(args: Any) -> None:
+def _device_assignment(args: ctypes.Structure) -> None:
     executable_at(args.executable).device_assignment.write(args, "serialized_bytes")
     args.serialized_device_assignment = args.executable
     args.serialized_device_assignment_deleter = NOTHING
 
 
 @implements("LoadedExecutable_Fingerprint", "Executable_Fingerprint")
-def _fingerprint(args: Any) -> None:
+def _fingerprint(args: ctypes.Structure) -> None:
     executable_at(args.executable).fingerprint.write(args, "executable_fingerprint")
 
 
 @implements("Executable_SizeOfGeneratedCodeInBytes")
-def _code_size(args: Any) -> None:
+def _code_size(args: ctypes.Structure) -> None:
     args.size_in_bytes = executable_at(args.executable).compiled.code_size
 
 
 @implements("Executable_OutputElementTypes")
-def _output_types(args: Any) -> None:
+def _output_types(args: ctypes.Structure) -> None:
     types = executable_at(args.executable).output_types
     args.output_types, args.num_output_types = types.address, types.size
 
 
 @implements("Executable_OutputDimensions")
-def _output_dimensions(args: Any) -> None:
+def _output_dimensions(args: ctypes.Structure) -> None:
     dimensions, ranks = executable_at(args.executable).output_dimensions
     args.num_outputs, args.dims, args.dim_sizes = ranks.size, dimensions.address, ranks.address
 
 
 @implements("Executable_OutputMemoryKinds")
-def _output_memory_kinds(args: Any) -> None:
+def _output_memory_kinds(args: ctypes.Structure) -> None:
     names, sizes = executable_at(args.executable).output_memory_kinds
     args.num_outputs, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
 
 
 @implements("Executable_ParameterMemoryKinds")
-def _parameter_memory_kinds(args: Any) -> None:
+def _parameter_memory_kinds(args: ctypes.Structure) -> None:
     names, sizes = executable_at(args.executable).parameter_memory_kinds
     args.num_parameters, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
 
 
 @implements("Executable_GetCostAnalysis")
-def _cost_analysis(args: Any) -> None:
+def _cost_analysis(args: ctypes.Structure) -> None:
     properties = executable_at(args.executable).cost
     args.properties, args.num_properties = properties.address, properties.size
 
 
 @implements("Executable_GetCompiledMemoryStats")
-def _memory_stats(args: Any) -> None:
+def _memory_stats(args: ctypes.Structure) -> None:
     executable = executable_at(args.executable)
     compiled, interface = executable.compiled, executable.interface
     args.argument_size_in_bytes = sum(leaf.bytes for leaf in interface.inputs)
@@ -321,14 +321,14 @@ def _memory_stats(args: Any) -> None:
 
 
 @implements("Executable_GetCompileOptions")
-def _compile_options(args: Any) -> None:
+def _compile_options(args: ctypes.Structure) -> None:
     executable_at(args.executable).serialized_options.write(args, "serialized_bytes")
     args.serialized_compile_options = args.executable
     args.serialized_compile_options_deleter = NOTHING
 
 
 @implements("Executable_OptimizedProgram")
-def _optimized_program(args: Any) -> None:
+def _optimized_program(args: ctypes.Structure) -> None:
     program = abi.struct("Program").from_address(args.program)
     code, form = executable_at(args.executable).optimized_program
     form.write(program, "format")

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
     from hloom.runtime.measurements import Recording
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 _RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 _KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _MEMORY_ERRORS: Final = {NO_ARENA: "temporaries", NO_RESULTS: "results"}
-_held: Final[list[Any]] = []
+_held: Final[list[object]] = []
 
 
 def install() -> None:
@@ -75,7 +75,7 @@ def _kept_error(handle: int) -> int | None:
     return None if error is None else native().error(*status_of(error))
 
 
-def execute(args: Any) -> None:
+def execute(args: ctypes.Structure) -> None:
     """LoadedExecutable_Execute."""
     executable = executable_at(args.executable)
     lists = words_at(args.argument_lists, args.num_devices, ctypes.c_void_p)
@@ -177,7 +177,7 @@ def _run_alone(
     return list(results)
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: object) -> list[Any]:
     if isinstance(value, tuple):
         return [leaf for part in cast("tuple[Any, ...]", value) for leaf in _flat(part)]
     return [value]

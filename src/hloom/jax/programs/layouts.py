@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from hloom.jax.devices.memory_layouts import layout, row_major
 from hloom.jax.pjrt import abi
@@ -24,21 +24,21 @@ def _layouts(leaves: tuple[Leaf, ...]) -> Words:
     return Words([layout(leaf.order or row_major(leaf.rank)).handle for leaf in leaves])
 
 
-def _of_outputs(args: Any) -> None:
+def _of_outputs(args: ctypes.Structure) -> None:
     layouts = _layouts(tuple(executable_at(args.executable).outputs))
     args.num_outputs, args.layouts = layouts.size, layouts.address
 
 
-def _of_parameters(args: Any) -> None:
+def _of_parameters(args: ctypes.Structure) -> None:
     layouts = _layouts(tuple(executable_at(args.executable).inputs))
     args.num_parameters, args.layouts = layouts.size, layouts.address
 
 
-_FUNCTIONS: Final[dict[str, Callable[[Any], None]]] = {
+_FUNCTIONS: Final[dict[str, Callable[[ctypes.Structure], None]]] = {
     "Layouts_PJRT_Executable_GetOutputLayouts": _of_outputs,
     "Layouts_PJRT_Executable_GetParameterLayouts": _of_parameters,
 }
-_held: Final[list[Any]] = []
+_held: Final[list[object]] = []
 
 
 @cache

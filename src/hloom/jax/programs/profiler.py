@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hloom.codegen.structs import I64, PTR, Record, Struct
 from hloom.jax.pjrt import abi
@@ -82,7 +82,7 @@ _running: Final[list[ProfilerTrace]] = []
 _encoded: Final[dict[int, Text]] = {}
 """Serialized traces, by profiler; callers read them until they destroy the profiler."""
 _numbers: Final = itertools.count(1)
-_held: Final[list[Any]] = []
+_held: Final[list[object]] = []
 
 
 def current_trace() -> ProfilerTrace | None:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hloom.operations.lapack.library import routine as library_routine
 from hloom.operations.lapack.routines import ROUTINES, Declared, LapackRoutine
 from hloom.shape.shape import Shape
 
-DType: TypeAlias = "np.dtype[Any]"
+DType: TypeAlias = "np.dtype"
 INFO_NOT_FINITE: Final = -4
 """The info of a matrix with NaN or an infinity, on which the iteration need not end: argument 4 is bad."""
 _TYPES: Final = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
@@ -306,7 +306,7 @@ class _Planner:
         if name not in self.attributes:
             message = f"the attribute {name} is missing; the call has {sorted(self.attributes) or 'none'}"
             raise EvaluationError(message, rule="custom-call.attribute")
-        value: Any = self.attributes[name]
+        value: object = self.attributes[name]
         if not isinstance(value, (np.integer, np.bool_)):
             raise self._attribute_refused(name, "an integer")
         return int(cast("int", value))

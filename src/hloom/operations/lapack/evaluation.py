@@ -11,6 +11,7 @@ import numpy as np
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
+from hloom.ir.value import Value
 from hloom.operations.custom_call import KNOWN
 from hloom.operations.lapack.calls import (
     INFO_NOT_FINITE,
@@ -24,7 +25,7 @@ from hloom.operations.lapack.library import routine, set_thread_count
 from hloom.operations.lapack.routines import ROUTINES
 
 
-def evaluate(instruction: HloInstruction, operands: Sequence[Any]) -> Any:
+def evaluate(instruction: HloInstruction, operands: Sequence[Any]) -> Value:
     """Return the results of a custom call of LAPACK."""
     call = library_call(instruction)
     assert call is not None

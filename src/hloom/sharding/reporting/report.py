@@ -129,8 +129,8 @@ class Report:
 
 
 def report(
-    program: Any,
-    mesh: Any = None,
+    program: object,
+    mesh: object = None,
     topology: str | Mapping[str, Link] = "tpu-v5p",
     memory: int | None = None,
     tries: int = 0,
@@ -187,9 +187,9 @@ def report(
     return replace(summary, suggestions=(*suggestions, *summary.suggestions))
 
 
-def _axis_sizes(mesh: Any) -> dict[str, int]:
+def _axis_sizes(mesh: object) -> dict[str, int]:
     """Return the sizes of the axes of a mapping or a JAX mesh."""
-    sizes: Any = getattr(mesh, "shape", mesh) if mesh is not None else {}
+    sizes: object = getattr(mesh, "shape", mesh) if mesh is not None else {}
     if not isinstance(sizes, Mapping):
         message = f"expected sizes of axes or a mesh of JAX, got {type(mesh).__name__}"
         raise HloError(message, rule="report.mesh")

@@ -33,7 +33,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat
 from hloom.sharding.tiling.tiling import Tiling
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+Array: TypeAlias = "np.ndarray"
 _ARRAY: Final = ".zarray"
 _GROUP: Final = ".zgroup"
 
@@ -43,7 +43,7 @@ class ProcessGroup(Protocol):
 
     rank: int
 
-    def all_gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: object) -> list[Any]:
         """Return the values of all processes, by rank."""
         ...
 
@@ -137,7 +137,7 @@ def stored(directory: str | Path) -> dict[str, StoredArray]:
 
 def store(
     directory: str | Path,
-    values: Sequence[Any],
+    values: Sequence[object],
     devices: Sequence[int],
     shape: Shape,
     tilings: Sequence[Tiling],
@@ -213,7 +213,7 @@ class _CollectiveStep:
             raise HloError(f"the arrays were not stored: {'; '.join(failures)}", rule="stored.failed")
 
 
-def _write_tiles(folder: Path, tiles: dict[int, Any], shape: Shape, tiling: Tiling) -> None:
+def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: Tiling) -> None:
     """Write the tiles of which no device with a smaller id has a copy."""
     firsts: dict[tuple[int, ...], int] = {}
     for device, index in enumerate(tiling.tile_indices):
@@ -269,12 +269,12 @@ def _metadata(file: Path) -> Settings:
         raise HloError(f"{file}: {error.strerror}", rule="stored.not-found") from None
 
 
-def _dtype_name(dtype: np.dtype[Any]) -> str:
+def _dtype_name(dtype: np.dtype) -> str:
     """Return numpy's code of its own types, and TensorStore's name of others."""
     return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
 
 
-def _dtype_of(data: Settings) -> np.dtype[Any]:
+def _dtype_of(data: Settings) -> np.dtype:
     name = data.word("dtype")
     try:
         dtype = np.dtype(getattr(ml_dtypes, name, None) or name)

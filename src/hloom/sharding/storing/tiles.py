@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.tiling import Tiling
 
-Array = np.ndarray[Any, Any]
 
-
-def cut(value: Any, tilings: Sequence[Tiling], device: int) -> Any:
+def cut(value: object, tilings: Sequence[Tiling], device: int) -> Value:
     """Return the tiles of a value on a device.
 
     Args:
@@ -28,7 +27,7 @@ def cut(value: Any, tilings: Sequence[Tiling], device: int) -> Any:
     return _cut(value, iter(tilings), device)
 
 
-def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Any:
+def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Value:
     if isinstance(value, list | tuple):
         return tuple(_cut(part, tilings, device) for part in value)  # pyright: ignore[reportUnknownVariableType]
     tiling = next(tilings)
@@ -49,7 +48,7 @@ def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
     return np.pad(part, [(0, n - m) for n, m in zip(extents, sizes, strict=True)])
 
 
-def joined(tiles: Sequence[Any], tilings: Sequence[Tiling], shape: Shape) -> Any:
+def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> Value:
     """Return a global value from the tiles of all devices: the inverse of `cut`. Partial sums are added.
 
     Args:
@@ -73,12 +72,12 @@ def flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-def nested(shape: Shape, leaves: Iterator[Any]) -> Any:
+def nested(shape: Shape, leaves: Iterator[Array | None]) -> Value:
     """Return a value of a shape from its leaves."""
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 
-def _assembled(tiles: Sequence[Any], tiling: Tiling, dimensions: Sequence[int]) -> Any:
+def _assembled(tiles: Sequence[object], tiling: Tiling, dimensions: Sequence[int]) -> Array | None:
     """Return the array that consists of tiles, or of sums of partial sums."""
     if tiles[0] is None:
         return None

@@ -145,7 +145,7 @@ def report(name: str, found: Bisection | None) -> str:
     return "\n".join([*lines, "", diff_text(found.before, found.after, styled).rstrip()])
 
 
-def _json(found: Bisection | None) -> dict[str, Any] | None:
+def _json(found: Bisection | None) -> dict[str, object] | None:
     from hloom.tools.reports.diff_text import diff_text
 
     if found is None:

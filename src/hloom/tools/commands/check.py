@@ -223,7 +223,7 @@ def culprit_lines(culprit: Culprit) -> list[str]:
     return [*lines, *map(comparison_line, culprit.comparisons)]
 
 
-def _json(outcome: Check) -> dict[str, Any]:
+def _json(outcome: Check) -> dict[str, object]:
     data = asdict(outcome)
     data["agrees"] = outcome.agrees
     for comparison, compared in zip(data["comparisons"], outcome.comparisons, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from hloom.errors import HloError
 from hloom.files import encoded
@@ -44,7 +44,7 @@ def printed(module: HloModule, form: str, version: XlaVersion, switches: Mapping
         "fingerprint": PrintOptions.fingerprint,
     }[form]()
     compact = form in ("text", "short") and PrintOptions.dump(version).compact_gte
-    changes: dict[str, Any] = {"xla_version": version, "compact_gte": compact}
+    changes: dict[str, object] = {"xla_version": version, "compact_gte": compact}
     for switch, option, value in (
         ("large_constants", "print_large_constants", True),
         ("no_metadata", "print_metadata", False),

@@ -37,7 +37,7 @@ def run(
     quiet: bool,
     every: bool,
     profile: bool,
-    echo: Callable[[str], Any],
+    echo: Callable[[str], object],
     style: Callable[[str, str], str],
 ) -> None:
     """Run the program of a file; see `hloom run --help`. Raises HloError."""
@@ -128,14 +128,14 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
 
 
-def _size_words(results: Sequence[Any]) -> str:
+def _size_words(results: Sequence[object]) -> str:
     """Return how many arrays the results have, and their size."""
     arrays = [array for value in results for _, array in leaves_of(value)]
     size = quantity(sum(np.asarray(array).nbytes for array in arrays), "B")
     return f"; {len(arrays)} array{'' if len(arrays) == 1 else 's'}, {size}" if arrays else ""
 
 
-def _comparison(value: Any, shape: Shape, stored: Literal) -> str:
+def _comparison(value: object, shape: Shape, stored: Literal) -> str:
     """Return a line that compares the result with the one in a snapshot."""
     if not stored.shape.compatible(shape):
         return f"not compared: the snapshot's result is {stored.shape} (XLA stores none of donated arguments)"

@@ -115,7 +115,7 @@ def _statistics(events: Trace) -> str:
     return table(rows, ("name", "", "value", "value", "value", "removed", "removed", "dim"), indent=0)
 
 
-def _json(event: Event) -> dict[str, Any]:
+def _json(event: Event) -> dict[str, object]:
     return {
         "instruction": event.instruction.name,
         "opcode": event.instruction.opcode,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -13,6 +13,7 @@ from hloom.tools.console.terminal import FILE, described, echo, progress
 if TYPE_CHECKING:
     from hloom.errors import HloError
     from hloom.ir.module import HloModule
+    from hloom.ir.value import Value
     from hloom.sharding.partitioning.partitioner import Partitioned
     from hloom.tools.viewer.program import Stage
 
@@ -89,8 +90,8 @@ def view(
     run = seed is not None or bool(inputs)
     if single is None and (compiled or run):
         raise click.UsageError("one program is compiled and run, not several")
-    sharding: dict[str, Any] = {}
-    tabs: dict[str, Any] = {}
+    sharding: dict[str, object] = {}
+    tabs: dict[str, object] = {}
     parts: Partitioned | None = None
     if single is not None:
         parts, sharding = _sharding(single, stages, mesh, suggest)
@@ -131,7 +132,7 @@ def _note_unread(path: Path, error: HloError) -> None:
     echo(f"left out: {described(error, str(path))}", err=True)
 
 
-def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, Any]:
+def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, object]:
     """Add the stages of compilation; without `must` a program that cannot be compiled is shown as it is."""
     from hloom.errors import HloError
     from hloom.tools.viewer.compiled import compiled_parts
@@ -153,7 +154,7 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, A
 
 def _sharding(
     module: HloModule, stages: list[Stage], mesh: str, suggest: bool
-) -> tuple[Partitioned | None, dict[str, Any]]:
+) -> tuple[Partitioned | None, dict[str, object]]:
     """Return a program with shardings for its devices, which becomes a stage, and its report.
 
     None and no report for other programs, and for those that the partitioner refuses.
@@ -179,7 +180,7 @@ def _sharding(
 
 def _timed(
     module: HloModule, parts: Partitioned | None, seed: int | None, inputs: tuple[str, ...]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run a program on its devices; one with shardings on their tiles of whole arguments."""
     from hloom.debug.inputs import random_arguments
     from hloom.sharding.storing.tiles import cut
@@ -193,5 +194,6 @@ def _timed(
     arguments = shaped(read_arguments(inputs), module) if inputs else None
     if parts is not None:
         global_arguments = arguments or random_arguments(module, seed or 0)
-        return time_part(parts.module, [cut(tuple(global_arguments), parts.parameters, n) for n in devices])
+        tiles = [cut(tuple(global_arguments), parts.parameters, n) for n in devices]
+        return time_part(parts.module, cast("list[tuple[Value, ...]]", tiles))
     return time_part(module, [arguments or random_arguments(module, (seed or 0) + n) for n in devices])

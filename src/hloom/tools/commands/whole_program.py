@@ -61,13 +61,13 @@ class WholeProgram:
         """Return the results of this process's devices for whole arguments, of which they get their tiles."""
         return self._executable.run(self._parts(arguments))
 
-    def whole(self, results: Sequence[Any]) -> Any:
+    def whole(self, results: Sequence[object]) -> Any:
         """Return the whole result, in all processes, from those of this process's devices."""
         results_by_process = [results] if self._processes is None else self._processes.all_gather(results)
         tiles = [result for part in results_by_process for result in part]
         return joined(tiles, self._partitioned.results, self._result)
 
-    def store(self, directory: Path, results: Sequence[Any]) -> list[Path]:
+    def store(self, directory: Path, results: Sequence[object]) -> list[Path]:
         """Write the results of all processes as stored arrays; see `hloom.sharding.store`."""
         names = store(
             directory,
@@ -79,11 +79,11 @@ class WholeProgram:
         )
         return [directory / name for name in names]
 
-    def profile(self, *arguments: Any) -> Profile:
+    def profile(self, *arguments: object) -> Profile:
         """Run on whole arguments, and return the times of all devices; see `Executable.profile`."""
         parts = self._parts(arguments)
         return self._executable.profile(*parts[0]) if len(parts) == 1 else self._executable.profile(parts)
 
-    def _parts(self, given: Sequence[Any]) -> list[Any]:
+    def _parts(self, given: Sequence[object]) -> list[Any]:
         """Return the arguments of each device."""
         return [cut(given, self._partitioned.parameters, device) for device in self._numbers]

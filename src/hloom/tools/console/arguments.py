@@ -84,7 +84,7 @@ def leaves_of(value: Any, name: str = "result") -> list[tuple[str, Any]]:
     return [] if value is None else [(name, value)]
 
 
-def value_lines(value: Any, name: str = "result", *, every: bool = False) -> list[str]:
+def value_lines(value: object, name: str = "result", *, every: bool = False) -> list[str]:
     """Return the arrays of a value as text, each with its name and shape.
 
     Up to 12 arrays are printed as numpy prints them, and all if `every` says so. Of more arrays a line each
@@ -99,16 +99,16 @@ def value_lines(value: Any, name: str = "result", *, every: bool = False) -> lis
     return [*lines, *note, "--all prints every array in full"]
 
 
-def _shape_text(array: Any) -> str:
+def _shape_text(array: object) -> str:
     return Shape.of(np.asarray(array)).to_string(layout=False)
 
 
-def _array_lines(name: str, array: Any) -> list[str]:
+def _array_lines(name: str, array: object) -> list[str]:
     text = np.array2string(np.asarray(array), threshold=200, edgeitems=3, max_line_width=100)
     return [f"{name}: {_shape_text(array)}", *("  " + line for line in text.split("\n"))]
 
 
-def save_results(values: Sequence[Any], directory: Path) -> list[Path]:
+def save_results(values: Sequence[object], directory: Path) -> list[Path]:
     """Write every array as .npy: `result.npy`, or `device_0.result.1.npy` for several devices and tuples."""
     directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []

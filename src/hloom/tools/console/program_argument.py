@@ -38,7 +38,7 @@ def program_argument(function: F) -> F:
     """Add the argument FILE and the option --program; the command receives the path of one file."""
 
     @functools.wraps(function)
-    def command(file: str, program: str, **options: Any) -> Any:
+    def command(file: str, program: str, **options: object) -> Any:
         return function(file=program_file(file, program), **options)
 
     return click.argument("file", type=FILE_OR_FOLDER)(program_option(command))  # pyright: ignore[reportReturnType]

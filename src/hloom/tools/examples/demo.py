@@ -28,7 +28,7 @@ COMPILED_STEPS: Final = 120
 SHOWN: Final = 20
 """Number of compiled steps per printed line."""
 ROUNDS: Final = 40
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def main() -> None:
@@ -145,7 +145,7 @@ def _compare(
     print(f"  results are the same up to {_difference(ours, theirs):.0e} of the largest value")
 
 
-def _medians(*calls: Callable[[], Any]) -> list[float]:
+def _medians(*calls: Callable[[], object]) -> list[float]:
     """Return the median seconds of each function; their calls alternate."""
     samples: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):

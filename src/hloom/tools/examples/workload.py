@@ -27,7 +27,7 @@ def examples() -> Path:
     return directory
 
 
-def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:
+def draw_inputs(directory: Path, name: str) -> list[np.ndarray]:
     """Draw the inputs of a program: parameter i with seed i."""
     described = json.loads((directory / "inputs.json").read_text())
     if name not in described:
@@ -35,16 +35,16 @@ def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:
     return [draw_input(parameter, seed) for seed, parameter in enumerate(described[name])]
 
 
-def draw_input(described: dict[str, Any], seed: int) -> np.ndarray[Any, Any]:
+def draw_input(described: dict[str, Any], seed: int) -> np.ndarray:
     """Draw one input from its description."""
     generator: Any = np.random.default_rng(seed)
     named: Any = getattr(ml_dtypes, described["dtype"], described["dtype"])
-    dtype: np.dtype[Any] = np.dtype(named)
+    dtype: np.dtype = np.dtype(named)
     shape = described["shape"]
     if described["kind"] == "int":
         return np.asarray(generator.integers(described["lo"], described["hi"], shape), dtype)
     mean, scale = described["mean"], described["scale"]
-    values: np.ndarray[Any, Any] = np.asarray(generator.normal(mean, scale, shape))
+    values: np.ndarray = np.asarray(generator.normal(mean, scale, shape))
     if dtype.kind == "c":
         return np.asarray(values + 1j * generator.normal(mean, scale, shape)).astype(dtype)
     if abs(mean) > 2 * scale:

@@ -122,7 +122,7 @@ def evaluated(example: Example) -> list[str]:
     module, notes = example.module(), example.notes
     replicas, partitions = int(notes.get("replicas", "1")), int(notes.get("partitions", "1"))
     executable = compile_module(module, backend="evaluator", num_replicas=replicas, num_partitions=partitions)
-    host: Any = executable.devices[0]
+    host: object = executable.devices[0]
     if "infeed" in notes:
         host.transfer_to_infeed(_literal(notes["infeed"]))
     if "channel" in notes:

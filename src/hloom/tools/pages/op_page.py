@@ -9,7 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError
@@ -79,7 +79,7 @@ def signature(cls: type[Operation]) -> str:
     return "\n    ".join(textwrap.wrap(", ".join(parts), WIDTH - 4, break_on_hyphens=False))
 
 
-def _builder_page(function: Callable[..., Any], style: Style) -> str:
+def _builder_page(function: Callable[..., object], style: Style) -> str:
     """Return the signature of a function of `hloom.ops` and its description."""
     parameters = ", ".join(
         str(p.replace(annotation=p.empty)) for p in inspect.signature(function).parameters.values()

@@ -43,7 +43,7 @@ def _key(name: str) -> str:
     return name.strip().lower().replace("-", "").replace("_", "")
 
 
-def emitted_opcode(function: Callable[..., Any]) -> str:
+def emitted_opcode(function: Callable[..., object]) -> str:
     """Return the opcode of the instruction that a builder function adds; the main one of several.
 
     It stands in the function's code, or in that of the first of the functions that it calls.
@@ -53,7 +53,7 @@ def emitted_opcode(function: Callable[..., Any]) -> str:
     return main[0] if main else ""
 
 
-def _emitted(function: Callable[..., Any], callers: tuple[Callable[..., Any], ...]) -> Iterator[str]:
+def _emitted(function: Callable[..., object], callers: tuple[Callable[..., object], ...]) -> Iterator[str]:
     code: CodeType = function.__code__  # type: ignore[attr-defined]
     cells = (cell.cell_contents for cell in function.__closure__ or ())  # type: ignore[attr-defined]
     opcodes = [text for text in (*cells, *code.co_consts) if isinstance(text, str) and text in REGISTRY]

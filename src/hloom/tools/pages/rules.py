@@ -257,7 +257,7 @@ class _Named:
     __name__: str
 
 
-def _function_of(value: Any) -> tuple[Function | None, Any, type | None] | None:
+def _function_of(value: object) -> tuple[Function | None, Any, type | None] | None:
     value = getattr(value, "__func__", value)
     module = getattr(value, "__module__", None) or ""
     if not inspect.isfunction(value) or not module.startswith(_FOLLOWED):

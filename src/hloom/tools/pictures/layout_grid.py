@@ -18,7 +18,7 @@ import numpy as np
 from hloom.shape.index import PhysicalForm, multi_index, physical_form, ravel, tile_index
 from hloom.shape.shape import Shape
 
-Grid = np.ndarray[Any, np.dtype[np.int64]]
+Grid = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 GAP = -1
 PADDING = -1
@@ -79,7 +79,7 @@ class LayoutGrid:
     rows: GridAxis
     columns: GridAxis
     positions: Grid
-    padding: np.ndarray[Any, np.dtype[np.bool_]]
+    padding: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     colors: Grid
     inner: tuple[Grid, ...]
 
@@ -149,7 +149,7 @@ def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None,
         index = multi_index(shape, position)
         color = PADDING
         if index is not None:
-            ordered: list[Any] = [index[dimension] for dimension in form.major_to_minor]
+            ordered: list[object] = [index[dimension] for dimension in form.major_to_minor]
             color = int(_color(form, _stages(form, [0] * max(0, 2 - len(ordered)) + ordered)))
         cells.append((index, color))
     return cells
@@ -211,7 +211,7 @@ def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:
     return (*shown, GAP) if shown[-1] < extent - 1 else tuple(shown)
 
 
-def _stages(form: PhysicalForm, index: list[Any]) -> list[list[Any]]:
+def _stages(form: PhysicalForm, index: list[object]) -> list[list[Any]]:
     """Return the index before the first tiling and after each one."""
     stages = [index]
     if not form.tilings:
@@ -232,14 +232,14 @@ def _color(form: PhysicalForm, stages: list[list[Any]]) -> Any:
     return outer[-1] + 3 * outer[-2]
 
 
-def _inner_tiles(form: PhysicalForm, stages: list[list[Any]]) -> list[Any]:
+def _inner_tiles(form: PhysicalForm, stages: list[list[object]]) -> list[Any]:
     """Return the number of the tile of an element, for each tiling after the first."""
-    numbers: list[Any] = []
+    numbers: list[object] = []
     for tiling, stage in zip(form.tilings[1:], stages[2:], strict=True):
         outer = tiling.untouched + len(tiling.counts)
         numbers.append(ravel(stage[:outer], tiling.result[:outer]))
     return numbers
 
 
-def _spread(values: Any, size: tuple[int, int]) -> Grid:
+def _spread(values: object, size: tuple[int, int]) -> Grid:
     return np.broadcast_to(np.asarray(values, np.int64), size)

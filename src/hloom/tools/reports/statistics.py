@@ -95,7 +95,7 @@ def quantity(number: float, unit: str = "") -> str:
     return f"{number:.3g} {unit}".rstrip()
 
 
-def statistics_json(found: ModuleStatistics) -> dict[str, Any]:
+def statistics_json(found: ModuleStatistics) -> dict[str, object]:
     """Return all counts as values of JSON; sizes are in bytes, costs those of one run."""
     breakdown = found.breakdown
     return {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import KERNELS, assign_program, emit_program
 from hloom.ir.module import HloModule
+from hloom.ir.value import Value
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.passes.expand.dynamic_padder import static_module
 from hloom.passes.fuel import recorded
@@ -21,7 +21,7 @@ from hloom.tools.viewer.program import Stage, stage_of
 
 def compiled_parts(
     module: HloModule, progress: Callable[[str], None] = lambda text: None
-) -> tuple[list[Stage], dict[str, Any]]:
+) -> tuple[list[Stage], dict[str, object]]:
     """Compile a module; return the program after each pass that changed it, and the parts of the result.
 
     `progress` is called with the name of each pass. Raises HloError for a program that the backend cannot
@@ -44,7 +44,7 @@ def compiled_parts(
     return stages, {"memory": memory_data(assignment), "code": code_data(program)}
 
 
-def time_part(module: HloModule, arguments: Sequence[Sequence[Any]]) -> dict[str, Any]:
+def time_part(module: HloModule, arguments: Sequence[Sequence[Value]]) -> dict[str, object]:
     """Run a module on the cpu backend on the arguments of each device, and return the part `time`."""
     from hloom.runtime.executable import compile
     from hloom.tools.viewer.timing import time_data

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from hloom.buffers.assignment import Assignment
 from hloom.buffers.buffers import Buffer
 from hloom.ir.instruction import HloInstruction
 
 
-def memory_data(assignment: Assignment) -> dict[str, Any]:
+def memory_data(assignment: Assignment) -> dict[str, object]:
     """Return the temporaries in the arena, and the sizes of what is live during the whole run.
 
     A buffer is its offset, its size, its live spans in half steps of the schedule, and the values that it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from hloom.cpu.program import NativeProgram
 
@@ -12,7 +12,7 @@ _DEFINITION: Final = re.compile(r'define .*@"?([\w.$]+)"?\(')
 _LABEL: Final = re.compile(r'"?([A-Za-z_][\w$]*)"?:')
 
 
-def code_data(program: NativeProgram) -> dict[str, Any]:
+def code_data(program: NativeProgram) -> dict[str, object]:
     """Return the lines of a program's LLVM IR and assembly, and the kernels of its instructions."""
     from hloom.cpu.jit.llvm import generate_module
 
@@ -27,7 +27,7 @@ def code_data(program: NativeProgram) -> dict[str, Any]:
 
 def _parts(
     text: str, opens: Callable[[str], re.Match[str] | None], functions: set[str], end: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the lines of a text, and for each function its first line and the one after its last."""
     lines = text.split("\n")
     ranges: dict[str, tuple[int, int]] = {}

@@ -20,7 +20,7 @@ from hloom.tools.viewer.program import Stage
 _LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"
 
 
-def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, Any]:
+def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, object]:
     """Return the parts of a page: a manifest, the data of each program, and `memory`, `code`, `time` and
     `sharding`.
 
@@ -70,7 +70,7 @@ def _module_url(name: str, text: str) -> str:
     return f"data:text/javascript;base64,{encoded}"
 
 
-def _data_script(name: str, part: Any) -> str:
+def _data_script(name: str, part: object) -> str:
     data = json.dumps(part, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
     encoded = base64.b64encode(zlib.compress(data, 6)).decode()
     return f'<script type="application/octet-stream" id="{name}">{encoded}</script>'

@@ -61,13 +61,13 @@ class StringTable:
         return {"table": list(self._numbers), "numbers": numbers}
 
 
-def program_data(module: HloModule) -> dict[str, Any]:
+def program_data(module: HloModule) -> dict[str, object]:
     """Return the data of a program; see `program.js` for its reader."""
     with _trip_counts(module):
         return _columns(module)
 
 
-def _columns(module: HloModule) -> dict[str, Any]:
+def _columns(module: HloModule) -> dict[str, object]:
     orders = {c: c.execution_order() for c in module.post_order()}
     instructions = [i for order in orders.values() for i in order]
     numbers = {i: number for number, i in enumerate(instructions)}
@@ -127,7 +127,7 @@ def _computations(
     module: HloModule,
     orders: dict[HloComputation, list[HloInstruction]],
     numbers: dict[HloInstruction, int],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     return [
         {
             "name": computation.name,
@@ -168,7 +168,7 @@ def _size(shape: Shape) -> int:
 
 def _frames(frames: StackFrames) -> list[list[Any]]:
     """Return every frame as function, location and number of the frame that called it (0: none)."""
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for frame in frames.frames:
         location = frames.file_locations[frame.file_location_id - 1]
         file = _entry(frames.file_names, location.file_name_id)

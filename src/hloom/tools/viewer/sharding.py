@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
 
 def sharding_part(
     module: HloModule, axes: Mapping[str, int], tries: int, progress: Callable[[str], None] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the part `sharding`; see `hloom.sharding.report` for the arguments and for errors."""
     from hloom.sharding.reporting.report import report
 

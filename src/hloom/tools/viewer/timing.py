@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ _TIMES: Final = 60
 """Short measurements, many times: the least of them is undisturbed even on a busy machine."""
 
 
-def time_data(profile: Profile, recordings: Sequence[Recording]) -> dict[str, Any]:
+def time_data(profile: Profile, recordings: Sequence[Recording]) -> dict[str, object]:
     """Return the time, runs, flops, bytes and waiting of each instruction, limits, and a run by thread."""
     lines = [[i.name, i.seconds, i.runs, i.flops, i.bytes, i.waiting] for i in profile.lines]
     flops, levels = machine_limits()
@@ -29,11 +29,11 @@ def time_data(profile: Profile, recordings: Sequence[Recording]) -> dict[str, An
     return {"seconds": profile.seconds, "devices": devices, "lines": lines, "threads": threads, **limits}
 
 
-def _threads(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
+def _threads(recordings: Sequence[Recording]) -> list[dict[str, object]]:
     """Return when instructions ran on each device, in seconds since the first; outer ones come first."""
     ran = [recording.records[recording.records[:, 0] >= 0] for recording in recordings]
     begin = min((int(records[:, 1].min()) for records in ran if len(records)), default=0)
-    threads: list[dict[str, Any]] = []
+    threads: list[dict[str, object]] = []
     for recording, records in zip(recordings, ran, strict=True):
         ordered = sorted(records.tolist(), key=lambda record: (record[1], -record[2]))[:_MOST_RECORDS]
         threads.append(
