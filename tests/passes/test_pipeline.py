@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.facts import FACTS, FLAT
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
-from hloom.passes.pipeline import Pass, Pipeline, facts_of
+from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from tests import agreement, hlo_file
@@ -41,35 +40,32 @@ DEEP = ("lstm_scan", "mlp_train_step", "transformer_block")
 """Workloads through which errors grow so much that in f32 the order of sums may hide a wrong one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Breaks:
+class Breaks(Pass):
     """Undoes what flatten-call-graph does."""
 
-    name: ClassVar[str] = "breaks"
-    breaks: ClassVar[frozenset[str]] = frozenset((FLAT,))
+    name = "breaks"
+    breaks = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(Pass):
     """A pass that reports a change a given number of times."""
 
+    name = "counts"
     times: int
     runs: list[int]
-    name: ClassVar[str] = "counts"
 
     def run(self, module: HloModule) -> bool:
         self.runs.append(1)
         return len(self.runs) <= self.times
 
 
-@dataclass(frozen=True)
 class Settles(Counts):
     """The same; it finds nothing more after itself."""
 
-    settles: ClassVar[bool] = True
+    settles = True
 
 
 def test_a_pass_stands_behind_what_it_needs() -> None:
@@ -77,7 +73,7 @@ def test_a_pass_stands_behind_what_it_needs() -> None:
         Pipeline([WhileLoopSimplifier()])
     assert caught.value.rule == "pipeline.needs"
     Pipeline([FlattenCallGraph(), AlgebraicSimplifier(), WhileLoopSimplifier()])
-    Pipeline([WhileLoopSimplifier()], given=frozenset((FLAT,)))
+    Pipeline([WhileLoopSimplifier()], assumes=frozenset((FLAT,)))
     with pytest.raises(HloError):
         Pipeline([FlattenCallGraph(), Pipeline([Breaks()]), WhileLoopSimplifier()])
 
@@ -181,7 +177,7 @@ def every_pass_verified(module: HloModule) -> HloModule:
 
     def look(item: Pass, seen: HloModule) -> None:
         seen.verify()
-        for fact in facts_of(item, "establishes"):
+        for fact in item.establishes:
             assert FACTS[fact](seen), f"{item.name} does not establish {fact}"
 
     optimized = clone_module(module)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import ClassVar
 
 import pytest
 
@@ -12,7 +11,7 @@ from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
-from hloom.passes.registry import pass_named, passes, register
+from hloom.passes.registry import pass_named, passes
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 
 
@@ -51,14 +50,11 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_a_second_pass_of_a_name_is_refused() -> None:
-    class Other:
-        name: ClassVar[str] = DeadCodeElimination.name
-
-        def run(self, module: HloModule) -> bool:
-            return False
-
     with pytest.raises(HloError) as caught:
-        register(Other)
+
+        class Other(Pass, name=DeadCodeElimination.name):
+            pass
+
     assert caught.value.rule == "pass.name-unique"
     assert pass_named("dce") is DeadCodeElimination
 

@@ -55,14 +55,14 @@ def rule(name: str, wrong: Callable[[Rewrite], Rewrite] = shifted) -> Plant:
         for holder, key, right in kept:
             holder[key] = dataclasses.replace(right, rewrite=wrong(right.rewrite))
         for dispatch in dispatches:
-            dispatch.chosen.clear()
+            dispatch.fitting.clear()
         try:
             yield
         finally:
             for holder, key, right in kept:
                 holder[key] = right
             for dispatch in dispatches:
-                dispatch.chosen.clear()
+                dispatch.fitting.clear()
 
     return planted
 

@@ -122,7 +122,7 @@ SIMPLIFICATION: Final = Pipeline(
         SortSimplifier(),
     ],
     until_stable=True,
-    given=frozenset((FLAT,)),
+    assumes=frozenset((FLAT,)),
     title="simplification",
 )
 
@@ -133,7 +133,7 @@ CANONICALIZATION: Final = Pipeline(
         DotDecomposer(is_product),
         WhileLoopInvariantCodeMotion(),
     ],
-    given=frozenset((FLAT,)),
+    assumes=frozenset((FLAT,)),
     title="canonicalization",
 )
 

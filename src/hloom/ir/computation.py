@@ -68,9 +68,9 @@ class HloComputation:
     """
 
     __slots__ = (
-        "_instructions", "_root", "execution_thread", "is_scheduled", "module", "name", "position",
-        "unique_id", "unmodelled",
-    )  # fmt: skip
+        *("_instructions", "_root", "execution_thread", "is_scheduled", "module", "name"),
+        *("position", "unique_id", "unmodelled"),
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name

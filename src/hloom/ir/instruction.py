@@ -41,10 +41,10 @@ class HloInstruction:
     """
 
     __slots__ = (
-        "annotations", "backend_config", "called_computations", "control_predecessors", "control_successors",
-        "frontend_attributes", "metadata", "name", "operands", "operation", "original_value", "parent",
-        "position", "shape", "sharding", "statistics", "unique_id", "unmodelled", "users",
-    )  # fmt: skip
+        *("name", "operation", "shape", "operands", "users", "called_computations", "parent"),
+        *("control_predecessors", "control_successors", "frontend_attributes", "backend_config", "metadata"),
+        *("sharding", "original_value", "statistics", "annotations", "unique_id", "position", "unmodelled"),
+    )
 
     def __init__(
         self,
@@ -107,6 +107,11 @@ class HloInstruction:
         return self.parent is not None and self.parent.root is self
 
     @property
+    def has_control_dependencies(self) -> bool:
+        """Return whether it is ordered before or after other instructions besides operands and users."""
+        return bool(self.control_predecessors or self.control_successors)
+
+    @property
     def has_side_effect(self) -> bool:
         """Return whether it, or a computation it calls, must run even if its result is unused."""
         return _acts(self.operation) or any(_acts(i.operation) for i in self.called_instructions())
@@ -134,6 +139,13 @@ class HloInstruction:
         """Replace this instruction by ``new`` in every user except ``new``, and as the computation's root."""
         if new is not self:
             replace_uses({self: new})
+
+    def replace_uses_in(self, users: Iterable[HloInstruction], new: HloInstruction) -> None:
+        """Replace this instruction by ``new`` among the operands of some users."""
+        for user in list(users):
+            for index, operand in enumerate(user.operands):
+                if operand is self:
+                    user.replace_operand(index, new)
 
     def add_control_dependency_to(self, successor: HloInstruction) -> None:
         """Order ``successor`` after this instruction."""

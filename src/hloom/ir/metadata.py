@@ -16,18 +16,11 @@ from hloom.ir.xla_version import NEWEST, V0_11, XlaVersion
 Message: TypeAlias = Any
 ShapeIndex: TypeAlias = tuple[int, ...]
 
-_TEXTS: Final = (
-    "op_type",
-    "op_name",
-    "source_file",
-    "deduplicated_name",
-    "scheduling_name",
-    "metadata_payload",
-)
+_NAMES: Final = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name")
+_TEXTS: Final = (*_NAMES, "metadata_payload")
 _INT32S: Final = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
-_STORED: Final = (
-    *_TEXTS[:-1], *_INT32S, "size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes",
-)  # fmt: skip
+_SIZES: Final = ("size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes")
+_STORED: Final = (*_NAMES, *_INT32S, *_SIZES)
 _PROFILE_TYPES: Final = range(4)
 
 

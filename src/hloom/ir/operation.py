@@ -362,10 +362,10 @@ REGISTRY: dict[str, type[Operation]] = {}
 T = TypeVar("T", bound=Operation)
 
 
-@dataclass_transform(
-    frozen_default=True, kw_only_default=True, eq_default=True,
-    field_specifiers=(attribute, dims, integer, floating, flag, string, enum),
-)  # fmt: skip
+_FIELDS = (attribute, dims, integer, floating, flag, string, enum)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=True, field_specifiers=_FIELDS)
 def operation(
     opcode: str, operands: str = "", *, computations: Sequence[Role | str] = ()
 ) -> Callable[[type[T]], type[T]]:

@@ -22,10 +22,10 @@ from hloom.shape.shape import Shape
 
 Message: TypeAlias = Any
 
-_TYPES: Final = {
-    "replicated": 0, "maximal": 1, "tuple": 2, "tiled": 3, "manual": 4, "unknown": 5, "unreduced": 6,
-}  # fmt: skip
-_KINDS: Final = {number: kind for kind, number in _TYPES.items()}
+_NUMBERED: Final = ("replicated", "maximal", "tuple", "tiled", "manual", "unknown", "unreduced")
+"""The kinds in the order of their numbers in OpSharding.Type."""
+_TYPES: Final = {kind: number for number, kind in enumerate(_NUMBERED)}
+_KINDS: Final = dict(enumerate(_NUMBERED))
 _WHOLE: Final = ("replicated", "maximal", "manual", "unknown", "unreduced")
 _SUBGROUPS: Final = ("maximal", "replicated", "manual", "unreduced")
 _REDUCTION: Final = "sdy::reduction_op"
@@ -332,8 +332,7 @@ class _SingleParser:
         return kinds
 
     def sharding(self) -> Sharding:
-        kind = next((word for word in ("replicated", "maximal", "manual", "unknown", "unreduced")
-                     if word in self.whole), "tiled")  # fmt: skip
+        kind = next((word for word in _WHOLE if word in self.whole), "tiled")
         if kind == "maximal":
             if self.device is None or self.tiles is not None:
                 raise self.refused("a maximal sharding has one device", "sharding.maximal-device")

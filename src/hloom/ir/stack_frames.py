@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hloom.ir.cursor import Cursor, escape
@@ -83,10 +83,8 @@ class StackFrames:
             for step in () if number in new else self.chain(number):
                 if step not in new:
                     new[step] = tables.add(self, self.frames[step - 1], new)
-        made = StackFrames(
-            tuple(tables.files), tuple(tables.functions), tuple(tables.locations), tuple(tables.frames)
-        )
-        return made, new
+        names = tuple(tables.files), tuple(tables.functions)
+        return StackFrames(*names, tuple(tables.locations), tuple(tables.frames)), new
 
     def text(self) -> str:
         """Return the text of the tables as XLA prints them, each followed by an empty line."""
@@ -121,15 +119,12 @@ class _Tables:
     def add(self, source: StackFrames, frame: StackFrame, new: dict[int, int]) -> int:
         """Return the number of a frame whose callers have been added."""
         old = source.file_locations[frame.file_location_id - 1]
-        location = FileLocation(
-            _renumbered(self.files, source.file_names, old.file_name_id),
-            _renumbered(self.functions, source.function_names, old.function_name_id),
-            old.line, old.end_line, old.column, old.end_column,
-        )  # fmt: skip
-        made = StackFrame(
-            self.locations.setdefault(location, len(self.locations) + 1), new.get(frame.parent_frame_id, 0)
-        )
-        return self.frames.setdefault(made, len(self.frames) + 1)
+        file = _renumbered(self.files, source.file_names, old.file_name_id)
+        function = _renumbered(self.functions, source.function_names, old.function_name_id)
+        location = replace(old, file_name_id=file, function_name_id=function)
+        number = self.locations.setdefault(location, len(self.locations) + 1)
+        renumbered = StackFrame(number, new.get(frame.parent_frame_id, 0))
+        return self.frames.setdefault(renumbered, len(self.frames) + 1)
 
 
 def _renumbered(table: dict[str, int], names: tuple[str, ...], number: int) -> int:

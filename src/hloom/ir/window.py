@@ -39,12 +39,8 @@ class WindowDimension:
 
     def extents(self, base: int) -> tuple[int, ...]:
         """Return the numbers of the dimension and the extents that positions over a base dimension reach."""
-        dilated = dilate(base, self.base_dilation)
-        return (
-            self.size, self.stride, self.padding_low, self.padding_high, self.window_dilation,
-            self.base_dilation, self.dilated_size, dilated, dilated + self.padding_low,
-            dilated + self.padding_high, dilated + self.padding_low + self.padding_high,
-        )  # fmt: skip
+        steps = self.size, self.stride, self.window_dilation, self.base_dilation, self.dilated_size
+        return (*steps, *_padded(dilate(base, self.base_dilation), self.padding_low, self.padding_high))
 
     def output_size(self, base: int) -> int:
         """Return the number of window positions over a base of ``base`` elements; 0 if none fits."""
@@ -53,6 +49,11 @@ class WindowDimension:
         if padded < extent or padded <= 0:
             return 0
         return (padded - extent) // self.stride + 1
+
+
+def _padded(size: int, low: int, high: int) -> tuple[int, ...]:
+    """Return the paddings of a dilated dimension, and its sizes without and with each of them."""
+    return low, high, size, size + low, size + high, size + low + high
 
 
 INT64: Final = range(-(1 << 63), 1 << 63)
@@ -146,13 +147,12 @@ class WindowCodec:
 
     def read(self, message: Message, field: str) -> Window:
         """Return the dimensions of a Window message; dilations of 0 mean 1, as in XLA."""
-        return tuple(
-            WindowDimension(
-                d.size, d.stride, d.padding_low, d.padding_high, d.window_dilation or 1, d.base_dilation or 1,
-                d.window_reversal,
-            )
-            for d in getattr(message, field).dimensions
-        )  # fmt: skip
+        return tuple(map(_read_dimension, getattr(message, field).dimensions))
+
+
+def _read_dimension(d: Message) -> WindowDimension:
+    dilations = d.window_dilation or 1, d.base_dilation or 1
+    return WindowDimension(d.size, d.stride, d.padding_low, d.padding_high, *dilations, d.window_reversal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +165,7 @@ class PaddingDimension:
 
     def extents(self, size: int) -> tuple[int, ...]:
         """Return the numbers of the dimension and the extents that positions in the result reach."""
-        dilated = dilate(size, self.interior + 1)
-        return (
-            self.low, self.high, self.interior + 1, dilated, dilated + self.low, dilated + self.high,
-            dilated + self.low + self.high,
-        )  # fmt: skip
+        return (self.interior + 1, *_padded(dilate(size, self.interior + 1), self.low, self.high))
 
     def output_size(self, size: int) -> int:
         """Return the padded size: for a size d, d + max(d - 1, 0) * interior + low + high."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hloom.passes.pipeline import Pipeline as Pipeline
     from hloom.passes.registry import pass_named as pass_named
     from hloom.passes.registry import passes as passes
-    from hloom.passes.registry import register as register
     from hloom.passes.registry import run as run
 
 _HOMES: Final = {
@@ -27,7 +26,6 @@ _HOMES: Final = {
     "Pipeline": "pipeline",
     "pass_named": "registry",
     "passes": "registry",
-    "register": "registry",
     "run": "registry",
 }
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar
+from abc import abstractmethod
+from typing import ClassVar, TypeAlias, Unpack
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.fuel import consume
+from hloom.ir.operation import Operation
+from hloom.passes.fuel import consume, exhausted
+from hloom.passes.pipeline import Declaration, Pass
+from hloom.passes.writing import Writer
+
+Classes: TypeAlias = type[Operation] | tuple[type[Operation], ...]
 
 
-class OpExpander(ABC):
-    """A pass that expands each instruction that it matches."""
+class OpExpander(Pass):
+    """A pass that replaces instructions one by one.
 
-    __slots__ = ()
-    mandatory: ClassVar[bool] = False
-    """Expand without asking for fuel: what remains cannot be compiled."""
+    Class arguments:
+        of: the operations that it may expand.
+        mandatory: expand without asking for fuel, since what remains cannot be compiled.
+    """
+
+    of: ClassVar[Classes]
+    mandatory: ClassVar[bool]
+
+    def __init_subclass__(
+        cls, *, of: Classes = Operation, mandatory: bool = False, **declaration: Unpack[Declaration]
+    ) -> None:
+        cls.of, cls.mandatory = of, mandatory
+        super().__init_subclass__(**declaration)
 
     @abstractmethod
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether to expand an instruction."""
-
-    @abstractmethod
-    def expand(self, i: HloInstruction) -> None:
-        """Replace an instruction that matches."""
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Return what replaces an instruction; None to leave it as it is."""
 
     def run(self, module: HloModule) -> bool:
-        """Expand the matching instructions of every computation; return whether there were any."""
+        """Expand the instructions of every computation; return whether there were any."""
         changed = False
         for computation in module.computations:
-            for i in list(computation):
-                if self.matches(i) and (self.mandatory or consume(f"%{i.name}")):
-                    self.expand(i)
+            for i in computation:
+                if not isinstance(i.operation, self.of) or (exhausted() and not self.mandatory):
+                    continue
+                w = Writer(i)
+                new = self.expand(i, w)
+                if new is not None:
+                    w.replace(new)
                     changed = True
+                    if not self.mandatory:
+                        consume(f"%{i.name}")
         return changed

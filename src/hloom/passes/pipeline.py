@@ -2,65 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Final, TypedDict, Unpack, dataclass_transform
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.phases import phase
 
+PASSES: Final[dict[str, type[Pass]]] = {}
+"""The passes whose modules are imported, by name; `hloom.passes.registry` imports all of them."""
 
-@runtime_checkable
-class Pass(Protocol):
-    """A rewrite of a module.
 
-    A pass is a frozen dataclass: options are fields, ``name`` is XLA's own where XLA has the pass. It may
-    declare in ``needs``, ``establishes`` and ``breaks`` the facts about modules that it relies on or changes,
-    and by ``settles = True`` that it is idempotent.
+class Declaration(TypedDict, total=False):
+    """The class arguments of a pass.
+
+    Attributes:
+        name: XLA's name where XLA has the pass.
+        needs, establishes, breaks: facts (`hloom.passes.facts`) that it relies on or changes.
+        settles: whether it is idempotent.
+    """
+
+    name: str
+    needs: Iterable[str]
+    establishes: Iterable[str]
+    breaks: Iterable[str]
+    settles: bool
+
+
+@dataclass_transform(frozen_default=True)
+class Pass(ABC):
+    """A rewrite of a module, as a frozen dataclass whose fields are its options.
+
+    Its class arguments are a `Declaration`, whose name registers it.
+
+    Raises HloError by the rule ``pass.name-unique`` if another class has the name.
     """
 
     name: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    establishes: ClassVar[frozenset[str]] = frozenset()
+    breaks: ClassVar[frozenset[str]] = frozenset()
+    settles: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **declaration: Unpack[Declaration]) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True)(cls)
+        name = declaration.get("name")
+        if name is None:
+            return
+        cls.name, cls.settles = name, declaration.get("settles", False)
+        cls.needs = frozenset(declaration.get("needs", ()))
+        cls.establishes = frozenset(declaration.get("establishes", ()))
+        cls.breaks = frozenset(declaration.get("breaks", ()))
+        other = PASSES.get(name, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            message = f"{cls.__qualname__} has the name {name} of {other.__module__}.{other.__qualname__}"
+            raise HloError(message, rule="pass.name-unique")
+        PASSES[name] = cls
+
+    @abstractmethod
     def run(self, module: HloModule) -> bool:
         """Rewrite the module in place; return whether anything changed."""
-        ...
 
 
-def facts_of(item: Pass, which: str) -> frozenset[str]:
-    """Return the facts that a pass ``needs``, ``establishes`` or ``breaks``; see `hloom.passes.facts`."""
-    return getattr(item, which, frozenset())
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Pass):
     """Passes in order; itself a pass.
 
     Attributes:
         passes: run in order. A pass that needs a fact which no earlier pass establishes is rejected
             with HloError by the rule ``pipeline.needs``.
         until_stable: repeat the passes until none changes anything (at most ``rounds`` times).
-        given: facts that hold before the first pass.
+        assumes: facts that hold before the first pass.
         title: the purpose, in a word.
     """
 
+    name = "pipeline"
     passes: Sequence[Pass]
     until_stable: bool = False
     rounds: int = 25
-    given: frozenset[str] = frozenset()
+    assumes: frozenset[str] = frozenset()
     title: str = "pipeline"
-    name: ClassVar[str] = "pipeline"
 
     def __post_init__(self) -> None:
-        holding = self.given
+        holding = self.assumes
         for item in self.flat():
-            missing = facts_of(item, "needs") - holding
-            if missing:
-                message = (
-                    f"{item.name} needs {', '.join(sorted(missing))}, which no pass before it establishes"
-                )
+            if missing := ", ".join(sorted(item.needs - holding)):
+                message = f"{item.name} needs {missing}, which no pass before it establishes"
                 raise HloError(message, rule="pipeline.needs")
-            holding = (holding - facts_of(item, "breaks")) | facts_of(item, "establishes")
+            holding = (holding - item.breaks) | item.establishes
 
     def run(self, module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> bool:
         """Run the passes; call ``observe`` with the module after every pass that changed it.
@@ -84,7 +115,7 @@ class Pipeline:
                 if not changed:
                     continue
                 changes += 1
-                if getattr(item, "settles", False):
+                if item.settles:
                     done[number] = changes
                 if observe is not None and not isinstance(item, Pipeline):
                     observe(item, module)

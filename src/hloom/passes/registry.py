@@ -1,4 +1,4 @@
-"""Registry of passes by name: each pass registers itself in the module that defines it."""
+"""Passes by name."""
 
 from __future__ import annotations
 
@@ -9,29 +9,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
 
 from hloom.errors import HloError, did_you_mean
 from hloom.ir.module import HloModule
-from hloom.passes.pipeline import Pass
-
-P = TypeVar("P", bound=Pass)
-
-_CLASSES: Final[dict[str, type[Pass]]] = {}
-
-
-def register(cls: type[P]) -> type[P]:
-    """Register a pass under its name; for use as a decorator.
-
-    Raises:
-        HloError: by the rule ``pass.name-unique`` if another class has the name.
-    """
-    other = _CLASSES.get(cls.name)
-    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-        message = f"{cls.__qualname__} has the name {cls.name} of {other.__module__}.{other.__qualname__}"
-        raise HloError(message, rule="pass.name-unique")
-    _CLASSES[cls.name] = cls
-    return cls
+from hloom.passes.pipeline import PASSES, Pass
 
 
 @cache
@@ -39,7 +20,7 @@ def passes() -> Mapping[str, type[Pass]]:
     """Return every pass by name; the modules of all passes are imported on the first call."""
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], "hloom.passes."):
         importlib.import_module(module.name)
-    return MappingProxyType(_CLASSES)
+    return MappingProxyType(PASSES)
 
 
 def pass_named(name: str) -> type[Pass]:

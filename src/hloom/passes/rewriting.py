@@ -15,9 +15,9 @@ an error bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeAlias, TypeVar, overload
+from typing import ClassVar, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from hloom.analysis.instructions import splat
 from hloom.ir.computation import HloComputation
@@ -25,6 +25,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.passes.fuel import consume, exhausted
+from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import is_dead
 from hloom.shape.shape import Shape
 
@@ -75,15 +76,17 @@ class RewriteRule:
 
     def apply(self, i: HloInstruction) -> HloInstruction | None:
         """Call the function on an instruction that matches the pattern."""
-        match len(self.pattern):
-            case 1:
-                return self.rewrite(i, i.operation)
-            case 2:
-                return self.rewrite(i, i.operation, i.operands[0].operation)
-            case _:
-                return self.rewrite(
-                    i, i.operation, *(o.operation for o in i.operands[: len(self.pattern) - 1])
-                )
+        if len(self.pattern) == 1:
+            return self.rewrite(i, i.operation)
+        return self.rewrite(i, i.operation, *(o.operation for o in i.operands[: len(self.pattern) - 1]))
+
+
+class Options(TypedDict, total=False):
+    """Properties of a rule; see `RewriteRule`."""
+
+    ulps: float
+    reorders: bool
+    constant: bool
 
 
 class RuleFamily:
@@ -95,40 +98,39 @@ class RuleFamily:
 
     @overload
     def rewrites(
-        self, *classes: type[A], ulps: float = ..., reorders: bool = ..., constant: bool = ...
+        self, *classes: type[A], **options: Unpack[Options]
     ) -> Callable[[Rewrite1[A]], Rewrite1[A]]: ...
 
     @overload
     def rewrites(
-        self, *classes: type[A], of: OneOf[B],
-        ulps: float = ..., reorders: bool = ..., constant: bool = ...,
-    ) -> Callable[[Rewrite2[A, B]], Rewrite2[A, B]]: ...  # fmt: skip
+        self, *classes: type[A], of: OneOf[B], **options: Unpack[Options]
+    ) -> Callable[[Rewrite2[A, B]], Rewrite2[A, B]]: ...
 
     @overload
     def rewrites(
-        self, *classes: type[A], operands: tuple[OneOf[B], OneOf[C]],
-        ulps: float = ..., reorders: bool = ..., constant: bool = ...,
-    ) -> Callable[[Rewrite3[A, B, C]], Rewrite3[A, B, C]]: ...  # fmt: skip
+        self, *classes: type[A], operands: tuple[OneOf[B], OneOf[C]], **options: Unpack[Options]
+    ) -> Callable[[Rewrite3[A, B, C]], Rewrite3[A, B, C]]: ...
 
     def rewrites(
-        self, *classes: type[Operation], of: OneOf[Operation] | None = None,
+        self,
+        *classes: type[Operation],
+        of: OneOf[Operation] | None = None,
         operands: tuple[OneOf[Operation], ...] = (),
-        ulps: float = 0.0, reorders: bool = False, constant: bool = False,
-    ) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
+        **options: Unpack[Options],
+    ) -> Callable[[Rewrite], Rewrite]:
         """Register a function as a rule.
 
         Args:
             classes: operation classes of the instruction.
             of: operation classes of the first operand.
             operands: operation classes of the first two operands.
-            ulps, reorders, constant: see `RewriteRule`.
+            options: see `RewriteRule`.
         """
         replacements = operands if of is None else (of,)
         pattern = (classes, *(w if isinstance(w, tuple) else (w,) for w in replacements))
 
         def register(function: Rewrite) -> Rewrite:
-            name = function.__name__
-            self.rules[name] = RewriteRule(name, pattern, function, ulps, reorders, constant)
+            self.rules[function.__name__] = RewriteRule(function.__name__, pattern, function, **options)
             return function
 
         return register
@@ -148,20 +150,20 @@ class _Dispatch:
     Attributes:
         rules: all of them, in the order in which they are tried.
         depth: number of operands that patterns inspect.
-        chosen: matching rules by the operation classes of the first ``depth`` operands.
+        fitting: matching rules by the operation classes of the first ``depth`` operands.
     """
 
     rules: list[RewriteRule] = field(default_factory=list[RewriteRule])
     depth: int = 0
-    chosen: dict[Classes, _Fitting] = field(default_factory=dict[Classes, "_Fitting"])
+    fitting: dict[Classes, _Fitting] = field(default_factory=dict[Classes, "_Fitting"])
 
     def choose(self, operands: Classes) -> _Fitting:
         """Return the rules that match the operations of the first operands, and cache them."""
-        fitting = [rule for rule in self.rules if rule.matches(operands)]
-        plain = [rule for rule in fitting if not rule.constant]
-        constant = [rule for rule in fitting if rule.constant]
-        self.chosen[operands] = plain, constant + plain if constant else []
-        return self.chosen[operands]
+        matching = [rule for rule in self.rules if rule.matches(operands)]
+        plain = [rule for rule in matching if not rule.constant]
+        constant = [rule for rule in matching if rule.constant]
+        self.fitting[operands] = plain, constant + plain if constant else []
+        return self.fitting[operands]
 
 
 class RuleTable:
@@ -190,12 +192,14 @@ class RuleTable:
         return _Rewriter(computation, self.by_class).run()
 
 
-class RulePass:
-    """A pass that applies a table of rules to a fixed point."""
+class RulePass(Pass):
+    """A pass that applies families of rules, a class argument, to a fixed point."""
 
-    __slots__ = ()
     table: ClassVar[RuleTable]
-    settles: ClassVar[bool] = True
+
+    def __init_subclass__(cls, *, name: str, families: Sequence[RuleFamily]) -> None:
+        cls.table = RuleTable(*families)
+        super().__init_subclass__(name=name, settles=True)
 
     def run(self, module: HloModule) -> bool:
         """Rewrite every computation."""
@@ -226,13 +230,13 @@ class _Rewriter:
 
     def look(self, old: HloInstruction) -> bool:
         """Apply the first rule that rewrites an instruction; return whether one did."""
-        if old.control_predecessors or old.control_successors or (self.dynamic and _is_dynamic(old)):
+        if old.has_control_dependencies or (self.dynamic and _is_dynamic(old)):
             return False
         if exhausted():
             return False
         dispatch = self.rules[type(old.operation)]
         operands = tuple([type(o.operation) for o in old.operands[: dispatch.depth]])
-        plain, with_constant = dispatch.chosen.get(operands) or dispatch.choose(operands)
+        plain, with_constant = dispatch.fitting.get(operands) or dispatch.choose(operands)
         for rule in with_constant if with_constant and splat(old.operands[-1]) is not None else plain:
             new = rule.apply(old)
             if new is not None and new is not old and self.replace(old, new):
@@ -283,7 +287,7 @@ class _Rewriter:
             instruction = dead.pop()
             if instruction.parent is None or not is_dead(instruction):
                 continue
-            if instruction.control_predecessors or instruction.control_successors:
+            if instruction.has_control_dependencies:
                 continue
             operands = list(dict.fromkeys(instruction.operands))
             self.computation.remove(instruction)
@@ -298,7 +302,7 @@ class _Rewriter:
 
 def discard(i: HloInstruction) -> None:
     """Remove an unused instruction and, recursively, operands that only it uses."""
-    if i.parent is not None and is_dead(i) and not (i.control_predecessors or i.control_successors):
+    if i.parent is not None and is_dead(i) and not i.has_control_dependencies:
         operands = list(dict.fromkeys(i.operands))
         i.parent.remove(i)
         for operand in operands:

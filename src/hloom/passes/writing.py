@@ -27,13 +27,13 @@ class Inserter:
     """Adds instructions to the computation of an instruction.
 
     Attributes:
-        source: the instruction, whose metadata the new ones get.
         computation, module: where it is.
+        metadata: that of the instruction, which the new ones get.
     """
 
     def __init__(self, source: HloInstruction) -> None:
         assert source.parent is not None and source.parent.module is not None
-        self.source = source
+        self.metadata = source.metadata
         self.computation: HloComputation = source.parent
         self.module: HloModule = source.parent.module
 
@@ -54,8 +54,20 @@ class Inserter:
         )
         if shape is None:
             instruction.shape = instruction.infer_shape()
-        instruction.metadata = self.source.metadata
+        instruction.metadata = self.metadata
         return self.computation.add(instruction)
+
+    def copy(
+        self,
+        i: HloInstruction,
+        operands: Sequence[HloInstruction] | None = None,
+        shape: Shape | None = None,
+        computations: Sequence[HloComputation] | None = None,
+    ) -> HloInstruction:
+        """Add a copy of an instruction, by default with its operands, shape and called computations."""
+        name = self.module.unique_name(i.name)
+        copy = i.clone(name, operands=operands, shape=shape, called_computations=computations)
+        return self.computation.add(copy)
 
     # -- frequent instructions
 
@@ -118,25 +130,18 @@ class Inserter:
 
     def combiner(self, operation: Operation, element_type: ElementType) -> HloComputation:
         """Add a computation of an operation on two scalars to the module."""
-        computation = HloComputation(self.module.unique_name(operation.opcode))
-        parameters = [
-            computation.add(
-                HloInstruction(
-                    self.module.unique_name(name),
-                    Parameter(parameter_number=number),
-                    Shape(element_type),
-                )
-            )
-            for number, name in enumerate(("x", "y"))
-        ]
-        name = self.module.unique_name(operation.opcode)
-        root = HloInstruction(name, operation, Shape(element_type), parameters)
-        computation.add(root, root=True)
-        return self.module.add(computation)
+        body = Body(self.module, operation.opcode)
+        x, y = (body.parameter(Shape(element_type), name) for name in ("x", "y"))
+        body.computation.root = body.op(operation, x, y, shape=Shape(element_type))
+        return body.computation
 
 
 class Writer(Inserter):
     """Adds instructions that replace an instruction, the source."""
+
+    def __init__(self, source: HloInstruction) -> None:
+        super().__init__(source)
+        self.source = source
 
     def replace(self, new: HloInstruction) -> None:
         """Replace all uses of the source by ``new`` and remove it."""
@@ -144,3 +149,19 @@ class Writer(Inserter):
         old.hand_over_control_dependencies(new)
         old.replace_all_uses_with(new)
         self.computation.remove(old)
+
+
+class Body(Inserter):
+    """A new computation of a module, and its instructions one after the other."""
+
+    def __init__(self, module: HloModule, name: str) -> None:
+        self.module = module
+        self.computation = module.add(HloComputation(module.unique_name(name)))
+        self.metadata = None
+        self.count = 0
+
+    def parameter(self, shape: Shape, name: str = "parameter") -> HloInstruction:
+        """Add the next parameter."""
+        operation = Parameter(parameter_number=self.count)
+        self.count += 1
+        return self.computation.add(HloInstruction(self.module.unique_name(name), operation, shape))

@@ -16,11 +16,11 @@ from hloom.proto.schema.hlo_pb2 import HloModuleProto, StackFrameIndexProto
 from hloom.proto.schema.xla_data_pb2 import DeviceAssignmentProto
 from hloom.shape.shape import Shape
 
-READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
-    "buffer_donor", "computations", "entry_computation_id", "entry_computation_name", "frontend_attributes",
-    "host_program_shape", "input_output_alias", "name", "original_value_recovery_table", "schedule",
-    "stack_frame_index",
-))  # fmt: skip
+READ_FROM_MODULES: Final = fields_of(
+    HloModuleProto,
+    """name computations entry_computation_id entry_computation_name frontend_attributes host_program_shape
+    buffer_donor input_output_alias original_value_recovery_table schedule stack_frame_index""",
+)
 """The fields of HloModuleProto that are converted; the others are kept as bytes."""
 
 _DEEPEST_RECOVERY: Final = 8

@@ -24,15 +24,13 @@ from hloom.proto.remainder import Fields, fields_of, has_unknown_fields, remaind
 from hloom.proto.schema.hlo_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto
 from hloom.proto.shape import read_shape
 
-_READ_FROM_INSTRUCTIONS: Final = (
-    "backend_config", "backend_config_payload", "called_computation_ids", "control_predecessor_ids",
-    "frontend_attributes", "id", "metadata", "name", "opcode", "operand_ids", "original_value", "shape",
-    "sharding", "statistics_viz",
-)  # fmt: skip
+_READ_FROM_INSTRUCTIONS: Final = """
+id name opcode shape metadata operand_ids control_predecessor_ids called_computation_ids backend_config
+backend_config_payload frontend_attributes original_value sharding statistics_viz"""
 """The fields that are read for every operation."""
 _READ_FROM_COMPUTATIONS: Final = fields_of(
     HloComputationProto,
-    ["execution_thread", "id", "instructions", "is_fusion_computation", "name", "program_shape", "root_id"],
+    "execution_thread id instructions is_fusion_computation name program_shape root_id",
 )
 
 
@@ -231,7 +229,7 @@ class _OperationReader:
             (attribute.field, attribute.read) for attribute in cls.attributes if attribute.proto
         ]
         fields = {attribute.proto.partition(".")[0] for attribute in cls.attributes if attribute.proto}
-        self.fields = fields_of(HloInstructionProto, (*_READ_FROM_INSTRUCTIONS, *fields))
+        self.fields = fields_of(HloInstructionProto, " ".join((_READ_FROM_INSTRUCTIONS, *fields)))
         self.adapts = cls.canonical is not Operation.canonical
         self.plain = None if self.attributes else cls()
 

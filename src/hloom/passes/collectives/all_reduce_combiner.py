@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -15,14 +14,12 @@ from hloom.operations.collectives import AllReduce
 from hloom.operations.combiners import commutative_combiner
 from hloom.operations.structure import GetTupleElement
 from hloom.passes.fuel import consume
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class AllReduceCombiner:
+class AllReduceCombiner(Pass, name="all-reduce-combiner"):
     """``all-reduce(a), all-reduce(b)`` → ``all-reduce(a, b)``, if neither needs the other. Bitwise.
 
     Devices wait for each other once. All-reduces are combined if they have the same groups, the same
@@ -33,7 +30,6 @@ class AllReduceCombiner:
             lives at the same time.
     """
 
-    name: ClassVar[str] = "all-reduce-combiner"
     most_bytes: int = 30 << 20
 
     def run(self, module: HloModule) -> bool:
@@ -78,7 +74,7 @@ def _kind(i: HloInstruction) -> Hashable | None:
     operation = i.operation
     if not isinstance(operation, AllReduce) or len(i.operands) != 1 or not i.shape.is_array:
         return None
-    if i.control_predecessors or i.control_successors or operation.constrain_layout:
+    if i.has_control_dependencies or operation.constrain_layout:
         return None
     scalar = commutative_combiner(i)
     if scalar is None:

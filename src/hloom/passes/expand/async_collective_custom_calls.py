@@ -7,70 +7,46 @@ async-collective-custom-call-rewriter makes them asynchronous operations; here t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.errors import HloError
 from hloom.ir.device_groups import DeviceList
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.collectives import AllGather, AllReduce, ReduceScatter
 from hloom.operations.custom_call import CustomCall
 from hloom.operations.exchanges import AllToAll, CollectivePermute
 from hloom.operations.movement import Transpose
-from hloom.passes.registry import register
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
 from hloom.settings import Settings
 
 _CONFIG: Final = "async_collective_config"
-_START, _DONE = "-start", "-done"
 _COLLECTIVES: Final = frozenset(
     ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 )
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class AsyncCollectiveCustomCalls:
+class AsyncCollectiveCustomCalls(
+    OpExpander, name="async-collective-custom-calls", of=CustomCall, mandatory=True
+):
     """``custom-call(x), custom_call_target="all-reduce-start"`` → ``all-reduce(x)``; its done → that."""
 
-    name: ClassVar[str] = "async-collective-custom-calls"
-
-    def run(self, module: HloModule) -> bool:
-        """Rewrite every such custom call; raise HloError by ``collective.async-config`` for wrong fields."""
-        changed = False
-        for computation in module.computations:
-            for i in computation:
-                if _is_call(i, _START) and _CONFIG in (i.frontend_attributes or {}):
-                    _start(i)
-                elif _is_call(i, _DONE) and len(i.operands) == 1 and i.operands[0].shape == i.shape:
-                    Writer(i).replace(i.operands[0])
-                else:
-                    continue
-                changed = True
-        return changed
-
-
-def _is_call(i: HloInstruction, ending: str) -> bool:
-    operation = i.operation
-    target = operation.custom_call_target if isinstance(operation, CustomCall) else ""
-    return target.endswith(ending) and target.removesuffix(ending) in _COLLECTIVES
-
-
-def _start(i: HloInstruction) -> None:
-    operation = i.operation
-    assert isinstance(operation, CustomCall)
-    collective = operation.custom_call_target.removesuffix(_START)
-    config = _read(i)
-    writer = Writer(i)
-    if collective == "all-to-all":
-        result = _all_to_all(writer, i, config)
-    else:
-        result = writer.op(
-            _operation(collective, config), *i.operands, shape=i.shape, computations=i.called_computations
-        )
-    writer.replace(result)
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Return the collective; raise HloError by ``collective.async-config`` for wrong fields."""
+        collective, _, end = operation_of(i, CustomCall).custom_call_target.rpartition("-")
+        if collective not in _COLLECTIVES:
+            return None
+        if end == "done" and len(i.operands) == 1 and i.operands[0].shape == i.shape:
+            return i.operands[0]
+        if end != "start" or _CONFIG not in (i.frontend_attributes or {}):
+            return None
+        config = _read(i)
+        if collective == "all-to-all":
+            return _all_to_all(w, i, config)
+        operation = _operation(collective, config)
+        return w.op(operation, *i.operands, shape=i.shape, computations=i.called_computations)
 
 
 def _read(i: HloInstruction) -> Settings:
@@ -96,20 +72,18 @@ def _operation(collective: str, config: Settings) -> Operation:
         return CollectivePermute(channel_id=channel_id, source_target_pairs=permutation, slice_sizes=())
     groups = DeviceList(config.integer_lists("replica_groups"))
     if collective == "all-gather":
-        dimensions = (config.integer("all_gather_dimension"),)
         return AllGather(
             channel_id=channel_id,
             replica_groups=groups,
-            all_gather_dimensions=dimensions,
+            all_gather_dimensions=(config.integer("all_gather_dimension"),),
             use_global_device_ids=global_ids,
             constrain_layout=False,
         )
     if collective == "reduce-scatter":
-        dimensions = (config.integer("scatter_dimension"),)
         return ReduceScatter(
             channel_id=channel_id,
             replica_groups=groups,
-            scatter_dimensions=dimensions,
+            scatter_dimensions=(config.integer("scatter_dimension"),),
             use_global_device_ids=global_ids,
             constrain_layout=False,
         )
@@ -129,11 +103,9 @@ def _all_to_all(writer: Writer, i: HloInstruction, config: Settings) -> HloInstr
     if not 0 <= split < len(sizes) or count < 1 or sizes[split] % count:
         raise config.refuse(f"split_count is {count}, which does not divide dimension {split} of {sizes}")
     groups = DeviceList(config.integer_lists("replica_groups"))
+    channel = _channel_of(config)
     exchange = AllToAll(
-        channel_id=_channel_of(config),
-        replica_groups=groups,
-        split_dimension=(split,),
-        constrain_layout=False,
+        channel_id=channel, replica_groups=groups, split_dimension=(split,), constrain_layout=False
     )
     if split == concatenated:
         return writer.op(exchange, operand)

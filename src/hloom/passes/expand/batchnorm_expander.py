@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.traits import Family
 from hloom.operations.arithmetic import Add, Divide, Multiply, Subtract
 from hloom.operations.normalization import BatchNormGrad, BatchNormInference, BatchNormTraining
 from hloom.operations.structure import Tuple
 from hloom.operations.transcendental import SquareRoot
 from hloom.passes.facts import NO_BATCH_NORM
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class BatchNormExpander(OpExpander):
+class BatchNormExpander(
+    OpExpander,
+    name="batchnorm_expander",
+    of=(BatchNormTraining, BatchNormInference, BatchNormGrad),
+    establishes={NO_BATCH_NORM},
+):
     """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f64 for f64, else in f32."""
 
-    name: ClassVar[str] = "batchnorm_expander"
-    establishes: ClassVar[frozenset[str]] = frozenset((NO_BATCH_NORM,))
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a static batch normalization."""
-        return i.operation.family is Family.NORMALIZATION and i.operands[0].shape.is_static
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the formulas."""
-        _Expansion(i).run()
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        return _Expansion(i, w).run() if i.operands[0].shape.is_static else None
 
 
 class _Expansion:
     """The expansion of one instruction, with its operands in the type of the computation."""
 
-    def __init__(self, instruction: HloInstruction) -> None:
+    def __init__(self, instruction: HloInstruction, w: Writer) -> None:
         self.instruction = instruction
         operation = instruction.operation
         assert isinstance(operation, (BatchNormTraining, BatchNormInference, BatchNormGrad))
         self.operation = operation
-        self.w = Writer(instruction)
+        self.w = w
         self.sizes = instruction.operands[0].shape.dimensions
         self.feature = self.operation.feature_index
         self.others = [d for d in range(len(self.sizes)) if d != self.feature]
@@ -52,8 +43,8 @@ class _Expansion:
         self.kind = F64 if F64 in types else F32
         self.operands = [self.w.convert(o, self.kind) for o in instruction.operands]
 
-    def run(self) -> None:
-        """Add the formulas and replace the instruction."""
+    def run(self) -> HloInstruction:
+        """Add the formulas; return the results."""
         match self.operation:
             case BatchNormTraining():
                 expanded = self.training()
@@ -64,7 +55,7 @@ class _Expansion:
         shape = self.instruction.shape
         leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
         results = [self.w.convert(x, leaf.element_type) for x, leaf in zip(expanded, leaves, strict=True)]
-        self.w.replace(self.w.op(Tuple(), *results) if shape.is_tuple else results[0])
+        return self.w.op(Tuple(), *results) if shape.is_tuple else results[0]
 
     def spread(self, vector: HloInstruction) -> HloInstruction:
         """Broadcast one value per feature to all elements."""

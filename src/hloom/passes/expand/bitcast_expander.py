@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.conversion import Bitcast, BitcastConvert
@@ -13,7 +11,7 @@ from hloom.operations.movement import Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.expand.element_bits import reinterpret
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
+from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F16, U16
 from hloom.shape.index import physical_form
@@ -21,42 +19,24 @@ from hloom.shape.literal import padding_element
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class BitcastExpander(OpExpander):
+class BitcastExpander(OpExpander, name="bitcast-expander", of=Bitcast):
     """``bitcast(x)`` → ``from_memory(reinterpret(to_memory(x)))``.
 
     ``to_memory`` is the pad, reshape and transpose of each tile of the operand's layout; ``from_memory``
-    inverts those of the result's. Padding is zero, as in the evaluator.
+    inverts those of the result's. Padding is zero, as in the evaluator. Bitcasts of dynamic shape stay,
+    for the host.
     """
 
-    name: ClassVar[str] = "bitcast-expander"
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a static bitcast."""
-        return isinstance(i.operation, Bitcast) and can_expand(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the bitcast as movements."""
-        expand(i)
-
-
-def can_expand(bitcast: HloInstruction) -> bool:
-    """Return whether both shapes are static; the host evaluates bitcasts of dynamic shape."""
-    return bitcast.operands[0].shape.is_static and bitcast.shape.is_static
-
-
-def expand(instruction: HloInstruction) -> None:
-    """Replace one bitcast; the new value has its layout, which another bitcast may read."""
-    writer = Writer(instruction)
-    (x,) = instruction.operands
-    source, target = x.shape, instruction.shape
-    if _places(source) == _places(target):
-        same = source.dimensions == target.dimensions
-        writer.replace(x if same else writer.op(Reshape(), x, shape=target))
-        return
-    elements = reinterpret(writer, _to_memory(writer, x), _moved(source), _moved(target))
-    writer.replace(_from_memory(writer, elements, target))
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Return the movements; their result has the layout of the bitcast, which another one may read."""
+        (x,) = i.operands
+        source, target = x.shape, i.shape
+        if not (source.is_static and target.is_static):
+            return None
+        if _places(source) == _places(target):
+            return x if source.dimensions == target.dimensions else w.op(Reshape(), x, shape=target)
+        elements = reinterpret(w, _to_memory(w, x), _moved(source), _moved(target))
+        return _from_memory(w, elements, target)
 
 
 def _places(shape: Shape) -> tuple[object, ...]:
@@ -98,10 +78,10 @@ def _from_memory(writer: Writer, x: HloInstruction, target: Shape) -> HloInstruc
     x = writer.resize(x, [math.prod(form.dimensions)])
     for tiling in reversed(form.tilings):
         tiled = writer.reshape(x, [tiling.split[d] for d in tiling.order])
-        x = writer.reshape(_transposed(writer, tiled, _inverse(tiling.order)), tiling.padded)
+        x = writer.reshape(_transposed(writer, tiled, inverse(tiling.order)), tiling.padded)
         x = writer.reshape(writer.resize(x, tiling.joined), tiling.bounds[tiling.added :])
     x = writer.resize(writer.reshape(x, form.padded), form.bounds)
-    x = _transposed(writer, x, _inverse(form.major_to_minor))
+    x = _transposed(writer, x, inverse(form.major_to_minor))
     return writer.op(BitcastConvert() if target.element_type is F16 else Reshape(), x, shape=target)
 
 
@@ -109,7 +89,3 @@ def _transposed(writer: Writer, x: HloInstruction, order: Sequence[int]) -> HloI
     if tuple(order) == tuple(range(x.shape.rank)):
         return x
     return writer.op(Transpose(dimensions=tuple(order)), x)
-
-
-def _inverse(order: Sequence[int]) -> tuple[int, ...]:
-    return tuple(order.index(d) for d in range(len(order)))

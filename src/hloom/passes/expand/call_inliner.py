@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
@@ -14,12 +13,10 @@ from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.structure import Parameter
 from hloom.passes.facts import INLINED
 from hloom.passes.fuel import consume
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class CallInliner:
+class CallInliner(Pass, name="call-inliner", establishes={INLINED}):
     """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be fused anew.
 
     Attributes:
@@ -28,8 +25,6 @@ class CallInliner:
     """
 
     most_instructions: int = 1 << 18
-    name: ClassVar[str] = "call-inliner"
-    establishes: ClassVar[frozenset[str]] = frozenset((INLINED,))
 
     def run(self, module: HloModule) -> bool:
         """Inline every call, callees first."""

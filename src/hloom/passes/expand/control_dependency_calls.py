@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.custom_call import check_order, is_ordering
-from hloom.passes.expand.sharding_remover import drop
+from hloom.operations.custom_call import CustomCall, check_order, is_ordering
+from hloom.operations.structure import Tuple
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
+from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ControlDependencyCalls(OpExpander):
+class ControlDependencyCalls(OpExpander, name="control-dependency-calls", of=CustomCall, mandatory=True):
     """``() custom-call(a, b), custom_call_target="control_dep"`` → ``control-predecessors={a}`` on ``b``.
 
     `jax.experimental.control_deps` writes these calls. Raises VerifyError by the rules ``computation.cycle``
     if the first operand needs the second one, ``custom-call.control-dependency`` if there are not two.
     """
 
-    name: ClassVar[str] = "control-dependency-calls"
-    mandatory: ClassVar[bool] = True
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a call that only orders others."""
-        return is_ordering(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Order by a control dependency."""
-        _replace(i)
-
-
-def _replace(call: HloInstruction) -> None:
-    check_order(call)
-    before, after = call.operands
-    if after.opcode not in ("parameter", "constant"):
-        before.add_control_dependency_to(after)
-    drop(call)
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        if not is_ordering(i):
+            return None
+        check_order(i)
+        before, after = i.operands
+        if after.opcode not in ("parameter", "constant"):
+            before.add_control_dependency_to(after)
+        i.bypass_control_dependencies()
+        return w.op(Tuple())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.errors import HloError
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
@@ -12,16 +9,12 @@ from hloom.ir.module import HloModule
 from hloom.passes.expand import dynamic_rules as dynamic_rules  # registers the rules
 from hloom.passes.expand.dynamic_form import is_dynamic, static_form
 from hloom.passes.expand.dynamic_writer import DynamicWriter
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class DynamicPadder:
+class DynamicPadder(Pass, name="dynamic-padder"):
     """``f32[<=8] add(x, y)`` → ``f32[8] add(x, y)`` beside the size of x."""
-
-    name: ClassVar[str] = "dynamic-padder"
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the entry and the computations it runs; parameters and results take the static form."""

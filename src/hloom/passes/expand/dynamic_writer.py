@@ -30,7 +30,7 @@ from hloom.operations.structure import (
     Tuple,
 )
 from hloom.passes.expand.dynamic_form import HOST_TARGET, static_form
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Body, Inserter
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
@@ -59,20 +59,19 @@ class Computations(Protocol):
         ...
 
 
-class DynamicWriter(Writer):
+class DynamicWriter(Inserter):
     """Writes the static form of one computation."""
 
     def __init__(self, owner: Computations, old: HloComputation, new: HloComputation, result: Shape) -> None:
         self.owner, self.old, self.root_shape = owner, old, result
         self.computation, self.module = new, owner.module
-        self.source = old.root
         self.values: dict[HloInstruction, Carried] = {}
 
     def run(self) -> None:
         """Add the static form of every instruction and set the root."""
         copies: dict[HloInstruction, HloInstruction] = {}
         for i in self.old.post_order():
-            self.source = i
+            self.metadata = i.metadata
             count = len(self.computation)
             self.values[i] = self.instruction(i)
             written = list(self.computation)[count:]
@@ -156,39 +155,20 @@ class DynamicWriter(Writer):
         rewritten = rule(self, i, flat) if rule is not None and len(flat) == len(operands) else None
         return rewritten if rewritten is not None else self.by_host(i, operands)
 
-    def copy(
-        self, i: HloInstruction, operands: Sequence[HloInstruction], shape: Shape,
-        called: Sequence[HloComputation] | None = None,
-    ) -> HloInstruction:  # fmt: skip
-        """Copy an instruction with other operands."""
-        name = self.module.unique_name(i.name)
-        clone = i.clone(name, operands=operands, shape=shape, called_computations=called)
-        return self.computation.add(clone)
-
     def on_bounds(self, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
         """Apply the operation to the padded arrays."""
         return self.copy(i, operands, i.shape.to_static().without_layout())
 
     def by_host(self, i: HloInstruction, operands: Sequence[Carried]) -> Carried:
         """Add a host call that evaluates the instruction on arrays of their actual sizes."""
-        body = HloComputation(self.module.unique_name(f"{i.name}_computation"))
-        parameters = [
-            body.add(
-                HloInstruction(
-                    self.module.unique_name("p"),
-                    Parameter(parameter_number=n),
-                    o.shape,
-                )
-            )
-            for n, o in enumerate(i.operands)
-        ]
-        body.add(i.clone(operands=parameters), root=True)
-        self.module.add(body)
+        body = Body(self.module, f"{i.name}_computation")
+        parameters = [body.parameter(o.shape, "p") for o in i.operands]
+        body.computation.add(i.clone(operands=parameters), root=True)
         call = self.op(
             CustomCall(custom_call_target=HOST_TARGET, custom_call_has_side_effect=i.has_side_effect),
             *map(self.packed, operands),
             shape=static_form(i.shape),
-            computations=[body],
+            computations=[body.computation],
         )
         return self.unpacked(call, i.shape)
 

@@ -7,8 +7,7 @@ X[k] = w^(k^2) sum (x[j] w^(j^2)) w^(-(k - j)^2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpos
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Imag, Negate, Real
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.literal import Literal
@@ -34,30 +32,17 @@ LARGE: Final = 1 << 18
 _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class FftDecomposer(OpExpander):
+class FftDecomposer(OpExpander, name="fft-decomposer", of=Fft):
     """``fft`` of a length with a prime factor over ``largest_prime`` → chirp products and longer ffts."""
 
     largest_prime: int = 13
-    name: ClassVar[str] = "fft-decomposer"
 
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a transform of an awkward length."""
-        return isinstance(i.operation, Fft) and self.is_awkward(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the transform by shorter ones."""
-        _Decomposition(i).run()
-
-    def is_awkward(self, instruction: HloInstruction) -> bool:
-        """Return whether a length has a prime factor over ``largest_prime``."""
-        operation = operation_of(instruction, Fft)
-        if not instruction.shape.is_static or not instruction.shape.element_count:
-            return False
-        if is_small(instruction):
-            return False
-        return any(largest_factor(n) > self.largest_prime for n in operation.fft_length)
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        if not i.shape.is_static or not i.shape.element_count or is_small(i):
+            return None
+        lengths = operation_of(i, Fft).fft_length
+        awkward = any(largest_factor(n) > self.largest_prime for n in lengths)
+        return _Decomposition(i, w).run() if awkward else None
 
 
 def is_small(instruction: HloInstruction) -> bool:
@@ -84,16 +69,16 @@ def largest_factor(n: int) -> int:
 class _Decomposition:
     """The decomposition of one fft."""
 
-    def __init__(self, instruction: HloInstruction) -> None:
-        self.w = Writer(instruction)
+    def __init__(self, instruction: HloInstruction, w: Writer) -> None:
+        self.w = w
         self.instruction = instruction
         operation = operation_of(instruction, Fft)
         self.lengths: tuple[int, ...] = operation.fft_length
         self.kind: str = operation.fft_type
         self.complex = _COMPLEX[instruction.shape.element_type]
 
-    def run(self) -> None:
-        """Transform one dimension after the other on the whole spectrum, and replace the fft."""
+    def run(self) -> HloInstruction:
+        """Transform one dimension after the other on the whole spectrum."""
         w = self.w
         (x,) = self.instruction.operands
         if self.kind == "IRFFT":
@@ -107,7 +92,7 @@ class _Decomposition:
             x = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in result.dimensions)), x)
         if self.kind == "IRFFT":
             x = w.op(Real(), x)
-        w.replace(x)
+        return x
 
     def completed(self, x: HloInstruction) -> HloInstruction:
         """Complete the conjugate-symmetric half of a spectrum, after transforming the other dimensions."""

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class FlattenCallGraph:
+class FlattenCallGraph(Pass, name="flatten-call-graph", establishes={FLAT}):
     """A computation that two whiles, conditionals or calls share → one copy for each."""
-
-    name: ClassVar[str] = "flatten-call-graph"
-    establishes: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Clone shared computations until each has one caller."""

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.passes.expand.call_inliner import inline
-from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class LibraryCallExpander(OpExpander):
+class LibraryCallExpander(Pass, name="library-call-expander"):
     """``custom-call(x), custom_call_target="__cublas$gemm"`` → ``dot`` and what the call's config adds.
 
     Behind `BitcastExpander`, since the results have no layouts. Targets that are registered stay.
     """
 
-    name: ClassVar[str] = "library-call-expander"
-    mandatory: ClassVar[bool] = True
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is an emulated call."""
-        return is_emulated(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the call in ordinary operations."""
-        expand(i)
+    def run(self, module: HloModule) -> bool:
+        calls = [i for i in module.instructions() if is_emulated(i)]
+        for call in calls:
+            expand(call)
+        return bool(calls)
 
 
 def is_emulated(instruction: HloInstruction) -> bool:

@@ -9,8 +9,7 @@ partitioner knows these calls (``xla/service/spmd/custom_call_handler.cc``).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
@@ -19,27 +18,27 @@ from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.movement import Pad, Slice
 from hloom.operations.structure import Tuple
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 _NUMBER: Final = re.compile(r"(dimension|amount|amt)=(\d+)")
 _LIST: Final = re.compile(r"(start_indices|limit_indices|strides)=\[([\d,; ]*)\]")
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class MultiSliceCalls(OpExpander):
+class MultiSliceCalls(OpExpander, name="multi-slice-calls", of=CustomCall):
     """``custom-call(x)`` of the targets → ``tuple(slice(x), ...)`` or ``tuple(pad(x, v), ...)``. Bitwise."""
 
-    name: ClassVar[str] = "multi-slice-calls"
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether the results of a call are those of its slices or pads."""
-        return _has_their_results(i, _operations(i))
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the slices or pads."""
-        _rewrite(i, _operations(i))
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Return the tuple of the operations' results, which have the shardings of the call's elements."""
+        operations = _operations(i)
+        if not _has_their_results(i, operations):
+            return None
+        shardings = i.sharding.elements if i.sharding is not None and i.sharding.kind == "tuple" else ()
+        parts = [w.op(operation, *i.operands) for operation in operations]
+        for part, sharding in zip(parts, shardings, strict=False):
+            part.sharding = sharding
+        joined = w.op(Tuple(), *parts, shape=i.shape)
+        joined.sharding = i.sharding
+        return joined
 
 
 def _operations(i: HloInstruction) -> list[Operation]:
@@ -94,15 +93,3 @@ def _has_their_results(i: HloInstruction, operations: list[Operation]) -> bool:
     return all(
         o.infer(*shapes).compatible(shape) for o, shape in zip(operations, i.shape.tuple_shapes, strict=True)
     )
-
-
-def _rewrite(i: HloInstruction, operations: list[Operation]) -> None:
-    """Replace a call by the tuple of the operations' results, which have the shardings of its elements."""
-    writer = Writer(i)
-    shardings = i.sharding.elements if i.sharding is not None and i.sharding.kind == "tuple" else ()
-    parts = [writer.op(operation, *i.operands) for operation in operations]
-    for part, sharding in zip(parts, shardings, strict=False):
-        part.sharding = sharding
-    joined = writer.op(Tuple(), *parts, shape=i.shape)
-    joined.sharding = i.sharding
-    writer.replace(joined)

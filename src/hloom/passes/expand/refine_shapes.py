@@ -157,6 +157,8 @@ def _fusion(i: HloInstruction, made: HloInstruction) -> Shape:
 
 
 _RULES: Final[dict[type[Operation], Rule]] = {
-    Convert: _same, StochasticConvert: _same, BitcastConvert: _same,
-    Broadcast: _broadcast, Reshape: _reshape, Fusion: _fusion,
-}  # fmt: skip
+    **dict.fromkeys((Convert, StochasticConvert, BitcastConvert), _same),
+    Broadcast: _broadcast,
+    Reshape: _reshape,
+    Fusion: _fusion,
+}

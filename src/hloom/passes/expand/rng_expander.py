@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
@@ -15,50 +13,36 @@ from hloom.operations.random import Rng, RngBitGenerator, RngGetAndUpdateState
 from hloom.operations.structure import GetTupleElement
 from hloom.operations.transcendental import Cosine, Logarithm, SquareRoot
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, U64
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class RngExpander(OpExpander):
+class RngExpander(OpExpander, name="rng-expander", of=Rng):
     """``rng(a, b)`` → Philox bits from the device's state, transformed to uniform or normal (Box-Muller).
 
     Computed as in `hloom.operations.random`: in f64, rounded once.
     """
 
-    name: ClassVar[str] = "rng-expander"
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a static rng in its present form."""
-        return isinstance(i.operation, Rng) and i.shape.is_static and len(i.operands) == 2
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the generator in ordinary operations."""
-        _Expansion(i).run()
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Return the numbers of a static rng with two parameters."""
+        return _Expansion(i, w).run() if i.shape.is_static and len(i.operands) == 2 else None
 
 
 class _Expansion:
     """The expansion of one rng."""
 
-    def __init__(self, instruction: HloInstruction) -> None:
+    def __init__(self, instruction: HloInstruction, w: Writer) -> None:
         self.instruction = instruction
-        self.w = Writer(instruction)
+        self.w = w
         self.shape = instruction.shape.without_layout()
         self.sizes = self.shape.dimensions
 
-    def run(self) -> None:
-        """Add the random numbers and replace the instruction."""
-        operation = operation_of(self.instruction, Rng)
-        if operation.distribution == "rng_normal":
-            samples = self.normal()
-        elif self.shape.element_type.is_floating:
-            samples = self.uniform()
-        else:
-            samples = self.integers()
-        self.w.replace(samples)
+    def run(self) -> HloInstruction:
+        """Add the random numbers."""
+        if operation_of(self.instruction, Rng).distribution == "rng_normal":
+            return self.normal()
+        return self.uniform() if self.shape.element_type.is_floating else self.integers()
 
     def words(self) -> HloInstruction:
         """Generate one 64-bit word per element."""

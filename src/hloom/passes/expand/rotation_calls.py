@@ -7,34 +7,27 @@ halo; those that stay are written out as slices again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
 from hloom.operations.custom_call import ROTATE_RIGHT, CustomCall, rotation_of
 from hloom.operations.movement import Concatenate, Slice
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class RotationCalls(OpExpander):
+class RotationCalls(OpExpander, name="rotation-calls", of=CustomCall):
     """``custom-call(x)`` of the target → ``concatenate(slice(x), slice(x))``. Bitwise."""
 
-    name: ClassVar[str] = "rotation-calls"
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a call that rotates an array."""
-        return rotation_of(i) is not None
-
-    def expand(self, i: HloInstruction) -> None:
-        """Concatenate two slices."""
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
         rotation = rotation_of(i)
-        assert rotation is not None
-        _write_out(i, *rotation)
+        if rotation is None:
+            return None
+        d, amount = rotation
+        (x,) = i.operands
+        extent = x.shape.dimensions[d]
+        rotation = rotate_left(w, x, d, extent - amount % extent if extent else 0)
+        rotation.shape, rotation.sharding = i.shape, i.sharding
+        return rotation
 
 
 def rotated(i: HloInstruction) -> tuple[HloInstruction, int, int] | None:
@@ -71,12 +64,7 @@ def _slice(x: HloInstruction, d: int, start: int, limit: int) -> Slice:
     return Slice(slice=tuple(ranges))
 
 
-def _write_out(i: HloInstruction, d: int, amount: int) -> None:
-    """Replace a call by the concatenation of the end and the beginning of its operand."""
-    (x,) = i.operands
-    writer, extent = Writer(i), x.shape.dimensions[d]
-    start = extent - amount % extent if extent else 0
-    parts = [writer.op(_slice(x, d, *bounds), x) for bounds in ((start, extent), (0, start))]
-    rotation = writer.op(Concatenate(dimensions=(d,)), *parts, shape=i.shape)
-    rotation.sharding = i.sharding
-    writer.replace(rotation)
+def rotate_left(w: Writer, x: HloInstruction, d: int, start: int) -> HloInstruction:
+    """Concatenate the elements of a dimension from ``start`` with those before it."""
+    ranges = (start, x.shape.dimensions[d]), (0, start)
+    return w.op(Concatenate(dimensions=(d,)), *(w.op(_slice(x, d, *bounds), x) for bounds in ranges))

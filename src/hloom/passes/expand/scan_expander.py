@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
 
 from hloom.analysis.instructions import operation_of
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Subtract
-from hloom.operations.comparison import Compare
 from hloom.operations.control_flow import Call, While
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.movement import Broadcast
@@ -22,10 +17,8 @@ from hloom.operations.reshaping import Reshape
 from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
-from hloom.passes.writing import Writer
-from hloom.shape.element_type import PRED, S64
-from hloom.shape.literal import Literal
+from hloom.passes.writing import Body, Writer
+from hloom.shape.element_type import S64
 from hloom.shape.shape import Shape
 
 
@@ -90,9 +83,7 @@ def _is_elementwise_step(i: HloInstruction, dimensions: tuple[int, ...], step: H
     return i.operation.elementwise and i.shape.is_array and i.shape.dimensions in (dimensions, ())
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ScanExpander(OpExpander):
+class ScanExpander(OpExpander, name="scan-expander", of=Scan):
     """``scan`` → ``while`` over a counter, inputs, carries and outputs.
 
     Attributes:
@@ -100,15 +91,23 @@ class ScanExpander(OpExpander):
     """
 
     keeps: Callable[[HloInstruction], bool] = lambda scan: False
-    name: ClassVar[str] = "scan-expander"
 
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a static scan that no kernel runs."""
-        return isinstance(i.operation, Scan) and _is_static(i) and not self.keeps(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the scan as a loop."""
-        expand(i)
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        """Return the results of a static scan as a loop; None for the scans that have a kernel."""
+        if not _is_static(i) or self.keeps(i):
+            return None
+        parts = parts_of(i)
+        counter = w.scalar(0, S64)
+        empty = [w.full(0, shape.without_layout()) for shape in parts.outputs]
+        state = w.op(Tuple(), counter, *parts.inputs, *parts.carries, *empty)
+        body = _body(w.module, i, parts, state.shape)
+        condition = _condition(w.module, parts, state.shape)
+        loop = w.op(While(), state, shape=state.shape, computations=[body, condition])
+        first = 1 + len(parts.inputs)
+        carried = range(first, first + len(parts.carries))
+        stacked = range(first + len(parts.carries), len(state.operands))
+        leaves = [w.op(GetTupleElement(index=n), loop) for n in (*stacked, *carried)]
+        return w.op(Tuple(), *leaves, shape=i.shape) if i.shape.is_tuple else leaves[0]
 
 
 def _is_static(i: HloInstruction) -> bool:
@@ -117,97 +116,52 @@ def _is_static(i: HloInstruction) -> bool:
     return all(s.is_array and s.is_static for s in (*shapes, *_leaves(step.root.shape)))
 
 
-def expand(i: HloInstruction) -> None:
-    """Replace one scan."""
-    writer, parts = Writer(i), parts_of(i)
-    counter = writer.scalar(0, S64)
-    empty = [writer.full(0, shape.without_layout()) for shape in parts.outputs]
-    state = writer.op(Tuple(), counter, *parts.inputs, *parts.carries, *empty)
-    body = _Step(writer.module, "scan_body", state.shape)
-    body.write(i, parts)
-    condition = _Step(writer.module, "scan_condition", state.shape)
-    going = condition.op(
-        Compare(direction="LT"), condition.element(0), condition.scalar(parts.steps), shape=Shape(PRED)
-    )
-    condition.finish(going)
-    loop = writer.op(
-        While(), state, shape=state.shape, computations=[body.computation, condition.computation]
-    )
+def _condition(module: HloModule, parts: Parts, state: Shape) -> HloComputation:
+    """Return whether the counter is less than the number of steps."""
+    w = Body(module, "scan_condition")
+    counter = w.op(GetTupleElement(index=0), w.parameter(state))
+    w.computation.root = w.compare(counter, "LT", w.scalar(parts.steps, S64))
+    return w.computation
+
+
+def _body(module: HloModule, i: HloInstruction, parts: Parts, state: Shape) -> HloComputation:
+    """Return one step: slice the inputs, call the computation, update the outputs."""
+    w = Body(module, "scan_body")
+    (step,) = i.called_computations
+    before = w.parameter(state)
+
+    def element(number: int) -> HloInstruction:
+        return w.op(GetTupleElement(index=number), before)
+
+    counter, zero = element(0), w.scalar(0, S64)
+    number = counter
+    if operation_of(i, Scan).is_reverse:
+        number = w.op(Subtract(), w.scalar(parts.steps - 1, S64), counter)
+
+    def starts(rank: int) -> list[HloInstruction]:
+        return [number if d == parts.axis else zero for d in range(rank)]
+
+    slices: list[HloInstruction] = []
+    for n, array in enumerate(parts.inputs):
+        sizes = _with(_without(array.shape.dimensions, parts.axis), parts.axis)
+        cut = w.op(DynamicSlice(dynamic_slice_sizes=sizes), element(1 + n), *starts(array.shape.rank))
+        slices.append(w.op(Reshape(), cut, shape=step.parameters[n].shape.without_layout()))
     first = 1 + len(parts.inputs)
-    carried = range(first, first + len(parts.carries))
-    stacked = range(first + len(parts.carries), len(state.operands))
-    leaves = [writer.op(GetTupleElement(index=n), loop) for n in (*stacked, *carried)]
-    writer.replace(writer.op(Tuple(), *leaves, shape=i.shape) if i.shape.is_tuple else leaves[0])
-
-
-class _Step:
-    """A computation on the loop's state under construction."""
-
-    def __init__(self, module: HloModule, name: str, state: Shape) -> None:
-        self.module = module
-        self.computation = HloComputation(module.unique_name(name))
-        self.state = self.op(Parameter(parameter_number=0), shape=state)
-
-    def op(
-        self, operation: Operation, *operands: HloInstruction, shape: Shape | None = None,
-        computations: Sequence[HloComputation] = (),
-    ) -> HloInstruction:  # fmt: skip
-        """Add an instruction; infer its shape from the operands unless it is stated."""
-        name = self.module.unique_name(operation.opcode)
-        instruction = HloInstruction(name, operation, shape or Shape.token(), operands, computations)
-        if shape is None:
-            instruction.shape = instruction.infer_shape()
-        return self.computation.add(instruction)
-
-    def scalar(self, value: int) -> HloInstruction:
-        """Return a constant of the counter's type."""
-        literal = Literal(np.asarray(value, np.int64), Shape(S64))
-        return self.op(Constant(literal=literal), shape=literal.shape)
-
-    def element(self, number: int) -> HloInstruction:
-        """Return an element of the state."""
-        return self.op(GetTupleElement(index=number), self.state)
-
-    def finish(self, root: HloInstruction) -> None:
-        """Set the root and add the computation to the module."""
-        self.computation.root = root
-        self.module.add(self.computation)
-
-    def write(self, i: HloInstruction, parts: Parts) -> None:
-        """Add one step: slice the inputs, call the computation, update the outputs."""
-        operation = operation_of(i, Scan)
-        (step,) = i.called_computations
-        counter, zero = self.element(0), self.scalar(0)
-        number = counter
-        if operation.is_reverse:
-            number = self.op(Subtract(), self.scalar(parts.steps - 1), counter)
-
-        def starts(rank: int) -> list[HloInstruction]:
-            return [number if d == parts.axis else zero for d in range(rank)]
-
-        slices: list[HloInstruction] = []
-        for n, array in enumerate(parts.inputs):
-            sizes = _with(_without(array.shape.dimensions, parts.axis), parts.axis)
-            cut = self.op(
-                DynamicSlice(dynamic_slice_sizes=sizes), self.element(1 + n), *starts(array.shape.rank)
-            )
-            slices.append(self.op(Reshape(), cut, shape=step.parameters[n].shape.without_layout()))
-        first = 1 + len(parts.inputs)
-        carries = [self.element(first + n) for n in range(len(parts.carries))]
-        call = self.op(Call(), *slices, *carries, shape=step.root.shape, computations=[step])
-        leaves = [call]
-        if step.root.shape.is_tuple:
-            count = len(step.root.shape.tuple_shapes)
-            leaves = [self.op(GetTupleElement(index=n), call) for n in range(count)]
-        outputs: list[HloInstruction] = []
-        for n, leaf in enumerate(leaves[: len(parts.outputs)]):
-            sizes = _with(leaf.shape.dimensions, parts.axis)
-            update = self.op(Reshape(), leaf, shape=Shape(leaf.shape.element_type, sizes))
-            array = self.element(first + len(carries) + n)
-            outputs.append(self.op(DynamicUpdateSlice(), array, update, *starts(array.shape.rank)))
-        following = self.op(Add(), counter, self.scalar(1))
-        inputs = [self.element(1 + n) for n in range(len(parts.inputs))]
-        self.finish(self.op(Tuple(), following, *inputs, *leaves[len(parts.outputs) :], *outputs))
+    carries = [element(first + n) for n in range(len(parts.carries))]
+    call = w.op(Call(), *slices, *carries, shape=step.root.shape, computations=[step])
+    leaves = [call]
+    if call.shape.is_tuple:
+        leaves = [w.op(GetTupleElement(index=n), call) for n in range(len(call.shape.tuple_shapes))]
+    outputs: list[HloInstruction] = []
+    for n, leaf in enumerate(leaves[: len(parts.outputs)]):
+        sizes = _with(leaf.shape.dimensions, parts.axis)
+        update = w.op(Reshape(), leaf, shape=Shape(leaf.shape.element_type, sizes))
+        array = element(first + len(carries) + n)
+        outputs.append(w.op(DynamicUpdateSlice(), array, update, *starts(array.shape.rank)))
+    following = w.op(Add(), counter, w.scalar(1, S64))
+    inputs = [element(1 + n) for n in range(len(parts.inputs))]
+    w.computation.root = w.op(Tuple(), following, *inputs, *leaves[len(parts.outputs) :], *outputs)
+    return w.computation
 
 
 def _leaves(shape: Shape) -> tuple[Shape, ...]:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import SHARDING_GROUP, CustomCall, is_identity, is_statement
 from hloom.operations.structure import OptimizationBarrier, Tuple
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ShardingRemover:
+class ShardingRemover(Pass, name="sharding-remover"):
     """``custom-call(x), custom_call_target="Sharding"`` → ``x``, on one partition. Bitwise.
 
     Calls that put arrays into groups of one sharding become ``()``.
 
     A call with a different result shape, as of a shard of an array, is kept: its value is not known.
     """
-
-    name: ClassVar[str] = "sharding-remover"
 
     def run(self, module: HloModule) -> bool:
         """Remove every annotating custom call."""
@@ -43,7 +36,7 @@ def remove(instruction: HloInstruction) -> bool:
     shapes = [operand.shape for operand in instruction.operands]
     if len(shapes) == 1 and shapes[0].compatible(instruction.shape):
         (new,) = instruction.operands
-        if instruction.control_predecessors or instruction.control_successors:
+        if instruction.has_control_dependencies:
             new = Writer(instruction).op(OptimizationBarrier(), new, shape=instruction.shape)
         Writer(instruction).replace(new)
         return True

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.reduction import ReductionResult
 from hloom.operations.structure import Tuple
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class SingleResultTuples(OpExpander):
+class SingleResultTuples(OpExpander, name="single-result-tuples", of=ReductionResult):
     """``(f32[4]) reduce(x, init)`` → ``tuple(f32[4] reduce(x, init))``; windows too. Bitwise."""
 
-    name: ClassVar[str] = "single-result-tuples"
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a reduction to a tuple of one."""
-        return is_tuple_of_one(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Make the tuple of an array."""
-        writer = Writer(i)
-        (shape,) = i.shape.tuple_shapes
-        array = i.clone(writer.module.unique_name(i.name), shape=shape)
-        writer.replace(writer.op(Tuple(), writer.computation.add(array)))
-
-
-def is_tuple_of_one(instruction: HloInstruction) -> bool:
-    """Return whether an instruction is a reduction to a tuple of one."""
-    shape = instruction.shape
-    return (
-        isinstance(instruction.operation, ReductionResult) and shape.is_tuple and len(shape.tuple_shapes) == 1
-    )
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        if not i.shape.is_tuple or len(i.shape.tuple_shapes) != 1:
+            return None
+        return w.op(Tuple(), w.copy(i, shape=i.shape.tuple_shapes[0]))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
@@ -12,7 +11,6 @@ from hloom.operations.ffi_attributes import parse_attributes
 from hloom.operations.lapack.calls import library_call
 from hloom.operations.linear_algebra import TriangularSolve
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 SMALL: Final = 4
@@ -22,21 +20,21 @@ SMALL_VECTORS: Final = 8
 _TRANSPOSES: Final = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class SmallTriangularSolves(OpExpander):
+class SmallTriangularSolves(OpExpander, name="small-triangular-solves", of=CustomCall, mandatory=True):
     """``custom-call(a, b)`` of the target ``lapack_?trsm_ffi`` → ``triangular-solve(a, b)`` if a is small."""
 
-    name: ClassVar[str] = "small-triangular-solves"
-    mandatory: ClassVar[bool] = True
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a valid call on small matrices."""
-        return _is_small_solve(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Solve by triangular-solve."""
-        _rewrite(i)
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        if not _is_small_solve(i):
+            return None
+        attributes = parse_attributes(i.backend_config)
+        letters = {name: chr(attributes[name]) for name in ("side", "uplo", "trans_x", "diag")}
+        solve = TriangularSolve(
+            left_side=letters["side"] == "L",
+            lower=letters["uplo"] == "L",
+            unit_diagonal=letters["diag"] == "U",
+            transpose_a=_TRANSPOSES[letters["trans_x"]],
+        )
+        return w.op(solve, *i.operands)
 
 
 def _is_small_solve(i: HloInstruction) -> bool:
@@ -50,16 +48,3 @@ def _is_small_solve(i: HloInstruction) -> bool:
         return False  # The custom call raises the error if it is ever run.
     unknowns, elements = i.operands[0].shape.dimensions[-1], i.shape.dimensions[-2] * i.shape.dimensions[-1]
     return 0 < unknowns <= (SMALL_VECTORS if elements == unknowns else SMALL)
-
-
-def _rewrite(i: HloInstruction) -> None:
-    attributes = parse_attributes(i.backend_config)
-    letters = {name: chr(attributes[name]) for name in ("side", "uplo", "trans_x", "diag")}
-    solve = TriangularSolve(
-        left_side=letters["side"] == "L",
-        lower=letters["uplo"] == "L",
-        unit_diagonal=letters["diag"] == "U",
-        transpose_a=_TRANSPOSES[letters["trans_x"]],
-    )
-    writer = Writer(i)
-    writer.replace(writer.op(solve, *i.operands))

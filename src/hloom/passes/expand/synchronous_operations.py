@@ -11,8 +11,7 @@ directly before it, so that devices wait for each other in the same order as bef
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -23,18 +22,14 @@ from hloom.operations.control_flow import Call
 from hloom.operations.exchanges import CollectivePermuteDone
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import inline
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 
 _DONE: Final = (AllGatherDone, AllReduceDone, CollectivePermuteDone)
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class SynchronousOperations:
+class SynchronousOperations(Pass, name="synchronous-operations"):
     """``copy-start`` → the operand; ``all-reduce-start`` → ``all-reduce``; ``async-start`` → ``call``."""
-
-    name: ClassVar[str] = "synchronous-operations"
 
     def run(self, module: HloModule) -> bool:
         """Rewrite every asynchronous operation that can be synchronous."""
@@ -68,7 +63,7 @@ def waits(start: HloInstruction) -> bool:
 def _is_adjacent(start: HloInstruction) -> bool:
     """Return whether a start and its only user, in any order of the instructions, may follow each other."""
     both = (start, *start.users)
-    ordered = any(i.control_predecessors or i.control_successors for i in both)
+    ordered = any(i.has_control_dependencies for i in both)
     return len(both) == 2 and not start.is_root and not ordered
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from hloom.evaluate.evaluator import Evaluator
@@ -12,26 +9,19 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.sorting import TopK
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class TopkCustomCalls(OpExpander):
+class TopkCustomCalls(OpExpander, name="topk-custom-calls", of=CustomCall):
     """``custom-call(x), custom_call_target="TopK"`` → ``topk(x)``. Bitwise, but for the order of equals."""
 
-    name: ClassVar[str] = "topk-custom-calls"
-
-    def matches(self, i: HloInstruction) -> bool:
-        """Return whether an instruction is a call of TopK."""
-        return _is_top_k(i)
-
-    def expand(self, i: HloInstruction) -> None:
-        """Write the call as topk."""
-        _rewrite(i)
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        if not _is_top_k(i):
+            return None
+        k = i.shape.tuple_shapes[0].dimensions[-1]
+        return w.op(TopK(k=k, largest=is_descending(i)), *i.operands)
 
 
 def is_descending(instruction: HloInstruction) -> bool:
@@ -57,10 +47,3 @@ def _is_top_k(instruction: HloInstruction) -> bool:
     result = Shape(operand.element_type, (*operand.dimensions[:-1], k))
     fits = values.compatible(result) and indices.compatible(result.with_element_type(S32))
     return fits and k <= operand.dimensions[-1]
-
-
-def _rewrite(instruction: HloInstruction) -> None:
-    writer = Writer(instruction)
-    k = instruction.shape.tuple_shapes[0].dimensions[-1]
-    (operand,) = instruction.operands
-    writer.replace(writer.op(TopK(k=k, largest=is_descending(instruction)), operand))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 from hloom.ir.module import HloModule
 from hloom.passes.facts import UNORDERED
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class Unscheduler:
+class Unscheduler(Pass, name="unscheduler", establishes={UNORDERED}):
     """``is_scheduled`` → control dependencies from each instruction with a side effect to the next one."""
-
-    name: ClassVar[str] = "unscheduler"
-    establishes: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
 
     def run(self, module: HloModule) -> bool:
         """Drop the schedule of a module."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
@@ -33,7 +32,7 @@ from hloom.passes.fusion.group import Group
 from hloom.passes.fusion.recomputation import Recomputation
 from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.plan.evaluations import element_work
 from hloom.shape.shape import Shape
 
@@ -59,9 +58,7 @@ def _is_expensive(p: HloInstruction) -> bool:
     return p.operation.element_cost >= ElementCost.MODERATE
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class InstructionFusion:
+class InstructionFusion(Pass, name="fusion"):
     """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.
 
     Attributes:
@@ -90,7 +87,6 @@ class InstructionFusion:
     most_inputs: int = 12
     products: Callable[[HloInstruction], bool] = lambda dot: False
     most_streams: int = 2
-    name: ClassVar[str] = "fusion"
 
     def run(self, module: HloModule) -> bool:
         """Fuse in the entry and in every computation of control flow."""
@@ -137,7 +133,7 @@ def _gives_starts(p: HloInstruction) -> bool:
 
 def _is_ordered(p: HloInstruction) -> bool:
     """Return whether an instruction has control dependencies, which keep it out of every fusion."""
-    return bool(p.control_predecessors or p.control_successors)
+    return p.has_control_dependencies
 
 
 class _Plan:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Fusion
@@ -12,13 +9,11 @@ from hloom.operations.structure import Parameter, Tuple
 from hloom.passes.expand.call_inliner import inline
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.plan.evaluations import evaluated_elements
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class FusionLimiter:
+class FusionLimiter(Pass, name="fusion-limiter"):
     """``y = fusion(x)`` that evaluates too many elements → its instructions, each with a kernel of its own.
 
     The passes that create fusions bound them. This is the guard behind them: a kernel's code, and the time
@@ -29,7 +24,6 @@ class FusionLimiter:
     """
 
     most_evaluated: int = 2048
-    name: ClassVar[str] = "fusion-limiter"
 
     def run(self, module: HloModule) -> bool:
         """Divide the fusions of the entry and of every computation of control flow."""

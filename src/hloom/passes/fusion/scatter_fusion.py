@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -18,12 +16,10 @@ from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ScatterFusion:
+class ScatterFusion(Pass, name="scatter-fusion"):
     """``scatter(x, f(i), g(u))`` → a ``fusion`` with the scatter as its root.
 
     Attributes:
@@ -33,7 +29,6 @@ class ScatterFusion:
 
     accepts: Callable[[HloInstruction], bool] = lambda scatter: True
     most_members: int = 48
-    name: ClassVar[str] = "scatter-fusion"
 
     def run(self, module: HloModule) -> bool:
         """Fuse every scatter with the producers that only it uses."""
@@ -62,7 +57,7 @@ class _ScatterGroup:
     def fuse(self) -> bool:
         """Create the fusion if at least one producer can be fused."""
         operand, *others = self.scatter.operands
-        ordered = self.scatter.control_predecessors or self.scatter.control_successors
+        ordered = self.scatter.has_control_dependencies
         if self.scatter.has_side_effect or ordered or operand in others:
             return False
         waiting = list(others)
@@ -95,7 +90,7 @@ class _ScatterGroup:
     def takes(self, p: HloInstruction) -> bool:
         """Return whether a value is used only inside the group and is cheap to compute."""
         inside = {self.scatter, *self.taken}
-        if p.is_root or p.control_predecessors or p.control_successors or not p.shape.is_array:
+        if p.is_root or p.has_control_dependencies or not p.shape.is_array:
             return False
         if any(user not in inside for user in p.users) or p is self.scatter.operands[0]:
             return False

@@ -8,8 +8,6 @@ groups of columns are summed; with few columns, several rows are joined to fill 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.values import combiner
@@ -22,14 +20,12 @@ from hloom.operations.convolution import Convolution
 from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
 from hloom.passes.fuel import consume
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class TreeReductionRewriter:
+class TreeReductionRewriter(Pass, name="tree-reduction-rewriter"):
     """``reduce(x)`` along the leading dimensions → ``reduce(reshape(reduce(reshape(x))))``.
 
     Attributes:
@@ -43,7 +39,6 @@ class TreeReductionRewriter:
     pieces: int = 8
     rows: int = 64
     width: int = 128
-    name: ClassVar[str] = "tree-reduction-rewriter"
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the reductions of every computation."""

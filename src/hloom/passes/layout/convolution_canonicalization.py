@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.convolution import Convolution
 from hloom.passes.layout.dot_decomposer import dot_in, every_dot
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.rewriting import Rewrite, RewriteRule, RuleTable, discard
 from hloom.passes.rules import convolution
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ConvolutionCanonicalization:
+class ConvolutionCanonicalization(Pass, name="convolution-canonicalization", settles=True):
     """Apply the rules of `hloom.passes.rules.convolution` to a fixed point.
 
     Attributes:
@@ -26,8 +23,6 @@ class ConvolutionCanonicalization:
     """
 
     is_product: Callable[[HloInstruction], bool] = every_dot
-    name: ClassVar[str] = "convolution-canonicalization"
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the convolutions of every computation."""

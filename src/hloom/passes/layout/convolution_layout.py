@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Transpose
-from hloom.passes.fuel import consume
-from hloom.passes.registry import register
+from hloom.passes.op_expander import OpExpander
 from hloom.passes.rules.convolution import convolution_like, relabelled
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ConvolutionLayout:
+class ConvolutionLayout(OpExpander, name="convolution-layout", of=Convolution):
     """``convolution(x, k)`` → ``transpose(convolution(transpose(x), transpose(k)))``.
 
     Spatial dimensions of the base precede the last of its other two; the output features of kernel and result
@@ -33,17 +28,10 @@ class ConvolutionLayout:
 
     least_features: int = 8
     least_terms: int = 32
-    name: ClassVar[str] = "convolution-layout"
 
-    def run(self, module: HloModule) -> bool:
-        """Transpose every convolution for which it is profitable."""
-        changed = False
-        for computation in module.computations:
-            for instruction in list(computation):
-                operation = instruction.operation
-                if isinstance(operation, Convolution) and self.pays(instruction, operation):
-                    changed |= consume(f"%{instruction.name}") and arrange(instruction, operation)
-        return changed
+    def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
+        convolution = operation_of(i, Convolution)
+        return arranged(i, convolution) if self.pays(i, convolution) else None
 
     def pays(self, i: HloInstruction, convolution: Convolution) -> bool:
         """Return whether a static convolution has enough output features and terms per sum."""
@@ -57,8 +45,8 @@ class ConvolutionLayout:
         return outputs >= self.least_features and (groups > 1 or terms >= self.least_terms)
 
 
-def arrange(i: HloInstruction, convolution: Convolution) -> bool:
-    """Transpose one convolution unless its features are minor already; return whether it changed."""
+def arranged(i: HloInstruction, convolution: Convolution) -> HloInstruction | None:
+    """Return a convolution between transposes; None if its features are minor already."""
     labels = convolution.dim_labels
     batch, feature = labels.input_batch_dimension, labels.input_feature_dimension
     first, last = sorted((batch, feature))
@@ -73,13 +61,12 @@ def arrange(i: HloInstruction, convolution: Convolution) -> bool:
     outputs = labels.output_feature_dimension
     result = [d for d in range(i.shape.rank) if d != outputs] + [outputs]
     if not any(map(_moves, (base, kernel, result))):
-        return False
+        return None
     for part, order in (("input", base), ("kernel", kernel), ("output", result)):
         labels = relabelled(labels, part, inverse(tuple(order)))
     x, k = (_transposed(i, o, order) for o, order in zip(i.operands, (base, kernel), strict=True))
     rearranged = convolution_like(i, convolution.replace(dim_labels=labels), x, k)
-    Writer(i).replace(_transposed(i, rearranged, inverse(tuple(result))))
-    return True
+    return _transposed(i, rearranged, inverse(tuple(result)))
 
 
 def _moves(order: Sequence[int]) -> bool:

@@ -7,8 +7,7 @@ is rewritten into one, if necessary by transposing an operand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -16,7 +15,7 @@ from hloom.ir.operation import Operation
 from hloom.operations.contraction import Dot
 from hloom.operations.movement import Transpose
 from hloom.operations.reshaping import Reshape
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.rewriting import Rewrite, RewriteRule, RuleFamily, RuleTable, discard
 from hloom.passes.rules import contraction
 
@@ -26,9 +25,7 @@ def every_dot(dot: HloInstruction) -> bool:
     return True
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class DotDecomposer:
+class DotDecomposer(Pass, name="dot_decomposer", settles=True):
     """Apply the rules of `hloom.passes.rules.contraction` if they do not degrade a matrix product.
 
     Attributes:
@@ -36,8 +33,6 @@ class DotDecomposer:
     """
 
     is_product: Callable[[HloInstruction], bool] = every_dot
-    name: ClassVar[str] = "dot_decomposer"
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the dots of every computation."""

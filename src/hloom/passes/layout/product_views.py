@@ -7,8 +7,6 @@ product's kernel can load or store its elements there directly.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -20,7 +18,7 @@ from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
 def is_view(i: HloInstruction) -> bool:
@@ -28,9 +26,7 @@ def is_view(i: HloInstruction) -> bool:
     return isinstance(i.operation, Slice | Reshape | Transpose)
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ProductViews:
+class ProductViews(Pass, name="product-views"):
     """Copies before and after dots → parts of the dots' fusions.
 
     Attributes:
@@ -38,7 +34,6 @@ class ProductViews:
     """
 
     takes: Callable[[HloInstruction], bool]
-    name: ClassVar[str] = "product-views"
 
     def run(self, module: HloModule) -> bool:
         """Fuse the copies of every computation into dots."""
@@ -95,7 +90,7 @@ def _reads(user: HloInstruction, view: HloInstruction) -> bool:
 
 def _ordered(i: HloInstruction) -> bool:
     """Return whether an instruction has control dependencies."""
-    return bool(i.control_predecessors or i.control_successors)
+    return i.has_control_dependencies
 
 
 def _ends(i: HloInstruction) -> bool:

@@ -6,9 +6,6 @@ each vector of elements while it is in registers, instead of traversing the arra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.analysis.loops import TupleLoop, element_number, picks
 from hloom.analysis.trip_count import TripCount, condition_is_pure
 from hloom.ir.computation import HloComputation
@@ -23,7 +20,7 @@ from hloom.operations.structure import Constant, GetTupleElement, Iota, Paramete
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loop_of, rebuild
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 from hloom.plan.evaluations import evaluated_elements
@@ -39,9 +36,7 @@ def _reads_elsewhere(i: HloInstruction) -> bool:
     )
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ElementwiseLoopFusion:
+class ElementwiseLoopFusion(Pass, name="elementwise-loop-fusion", needs={FLAT}):
     """A while with a known trip count and an elementwise body → a ``fusion`` that contains the while.
 
     Attributes:
@@ -55,8 +50,6 @@ class ElementwiseLoopFusion:
     most_evaluated: int = 256
     most_carried: int = 12
     most_iterations: int = 1 << 22
-    name: ClassVar[str] = "elementwise-loop-fusion"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Fuse the loops of every computation."""
@@ -114,7 +107,7 @@ def is_elementwise(loop: TupleLoop, dimensions: tuple[int, ...]) -> bool:
     carried = set(carried_arrays(loop))
     in_place: set[HloInstruction] = set()
     for i in loop.body.post_order():
-        if i.control_predecessors or i.control_successors or i.called_computations:
+        if i.has_control_dependencies or i.called_computations:
             return False
         if i is loop.state or i is loop.body.root:
             continue

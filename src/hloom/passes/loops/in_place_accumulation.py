@@ -13,8 +13,7 @@ others where the previous iteration wrote, as no others can be left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from hloom.analysis.instructions import splat
 from hloom.analysis.loops import TupleLoop
@@ -32,7 +31,7 @@ from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import carry, loops_of
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.rules.updates import is_small_part
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
@@ -86,13 +85,8 @@ class Accumulation(NamedTuple):
         return w.op(self.instruction.operation, *pair)
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class InPlaceAccumulation:
+class InPlaceAccumulation(Pass, name="in-place-accumulation", needs={FLAT}):
     """``b + update(zeros, u, at)`` of a carried b → ``update(b, slice(b, at) + u, at)``. Bitwise."""
-
-    name: ClassVar[str] = "in-place-accumulation"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Rewrite in every computation that a loop or conditional runs."""

@@ -12,8 +12,7 @@ u and at, and writes these into b; the first iteration copies a.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from hloom.analysis.loops import TupleLoop, element_number
 from hloom.ir.computation import HloComputation
@@ -25,7 +24,7 @@ from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import carry, loops_of
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.rules.updates import is_small_part
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED
@@ -36,13 +35,8 @@ _MOST: Final = 8
 """Maximum number of updates that are made again."""
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class PreviousValueUpdates:
+class PreviousValueUpdates(Pass, name="previous-value-updates", needs={FLAT}):
     """``a, b = update(a, u, at), a`` → ``b`` is updated as ``a`` was in the iteration before. Bitwise."""
-
-    name: ClassVar[str] = "previous-value-updates"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the elements of every loop."""

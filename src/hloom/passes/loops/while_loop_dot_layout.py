@@ -7,9 +7,6 @@ transpose.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -19,14 +16,12 @@ from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loop_invariant_code_motion import invariants
 from hloom.passes.loops.while_loops import loops_of
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.rules.contraction import batch_of, inner_of, renumbered
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class WhileLoopDotLayout:
+class WhileLoopDotLayout(Pass, name="while-loop-dot-layout", needs={FLAT}, settles=True):
     """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where it reads better.
 
     Attributes:
@@ -34,9 +29,6 @@ class WhileLoopDotLayout:
     """
 
     least: int = 4
-    name: ClassVar[str] = "while-loop-dot-layout"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Transpose the matrices of every loop."""

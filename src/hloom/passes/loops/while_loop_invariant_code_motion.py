@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.purity import is_free, is_pure
@@ -14,14 +12,12 @@ from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loops_of, rebuild
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class WhileLoopInvariantCodeMotion:
+class WhileLoopInvariantCodeMotion(Pass, name="while-loop-invariant-code-motion", needs={FLAT}, settles=True):
     """``while (...) { y = f(x); ... }`` with a loop-invariant x → ``y = f(x); while (...) { ... }``.
 
     Attributes:
@@ -31,9 +27,6 @@ class WhileLoopInvariantCodeMotion:
 
     growth: float = 1.0
     small: int = 4096
-    name: ClassVar[str] = "while-loop-invariant-code-motion"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Hoist out of every loop, inner ones first, so that code may leave several loops."""
@@ -72,7 +65,7 @@ def invariants(loop: TupleLoop) -> set[HloInstruction]:
     """Return the loop-invariant instructions of the body."""
     invariant: set[HloInstruction] = set()
     for i in loop.body.post_order():
-        if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
+        if i.has_control_dependencies or not i.shape.is_array or i.shape.is_dynamic:
             continue
         number = element_number(i, loop.state)
         if number is not None:

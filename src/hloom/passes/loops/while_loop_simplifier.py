@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.analysis.instructions import splat
 from hloom.analysis.loops import TupleLoop, picks
 from hloom.analysis.purity import is_free
@@ -19,18 +16,13 @@ from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class WhileLoopSimplifier:
+class WhileLoopSimplifier(Pass, name="simplify-while-loops", needs={FLAT}):
     """A while → one without constant, invariant, duplicate or dead state elements; or its body."""
-
-    name: ClassVar[str] = "simplify-while-loops"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Simplify every loop, inner ones first."""
@@ -64,7 +56,7 @@ def simplify(instruction: HloInstruction) -> bool:
 
 def _never_runs(instruction: HloInstruction) -> bool:
     condition = instruction.called_computations[1].root
-    ordered = instruction.control_predecessors or instruction.control_successors
+    ordered = instruction.has_control_dependencies
     return not ordered and number(condition) == 0 and condition_is_pure(instruction)
 
 
@@ -136,10 +128,7 @@ def join_equal_elements(loop: TupleLoop) -> bool:
                 if not users and not pick.is_root:
                     continue
                 one = Writer(pick).op(GetTupleElement(index=first), state)
-                for user in users:
-                    for position, operand in enumerate(user.operands):
-                        if operand is pick:
-                            user.replace_operand(position, one)
+                pick.replace_uses_in(users, one)
                 if pick.is_root:
                     assert state.parent is not None
                     state.parent.root = one
@@ -172,7 +161,7 @@ def drop_dead_elements(loop: TupleLoop) -> bool:
         used = any(p.users or p.is_root for p in (*picks(instruction, n), *picks(loop.tested, n)))
         live |= used << n
     for i in loop.body.instructions:
-        if i.has_side_effect or i.control_predecessors or i.control_successors:
+        if i.has_side_effect or i.has_control_dependencies:
             live |= masks[i]
     reached = _closure(live, [masks[x] for x in loop.following])
     kept = [n for n in range(loop.count) if reached >> n & 1]

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.analysis.trip_count import TripCount, trip_count
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class WhileLoopTripCountAnnotator:
+class WhileLoopTripCountAnnotator(Pass, name="while-loop-trip-count-annotator", needs={FLAT}):
     """A counting loop → the same loop with a `TripCount` annotation.
 
     The ``known_trip_count`` in the ``backend_config`` of the input is ignored because other tools may have
     changed the loop since it was written.
     """
-
-    name: ClassVar[str] = "while-loop-trip-count-annotator"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Annotate every loop."""

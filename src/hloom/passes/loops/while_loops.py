@@ -50,10 +50,7 @@ def take_apart(whole: HloInstruction) -> None:
     if not others and not whole.is_root:
         return
     again = _elements_again(whole)
-    for user in others:
-        for position, operand in enumerate(user.operands):
-            if operand is whole:
-                user.replace_operand(position, again)
+    whole.replace_uses_in(others, again)
     if whole.is_root:
         assert again.parent is not None
         again.parent.root = again

@@ -60,11 +60,9 @@ def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) 
 
 def _swapped(dot: Dot) -> Dot:
     """Return the dot with its operands exchanged, which transposes its rows and columns."""
-    return dot.replace(
-        lhs_batch_dims=dot.rhs_batch_dims, lhs_contracting_dims=dot.rhs_contracting_dims,
-        rhs_batch_dims=dot.lhs_batch_dims, rhs_contracting_dims=dot.lhs_contracting_dims,
-        operand_precision=dot.operand_precision[::-1],
-    )  # fmt: skip
+    lhs = {"lhs_batch_dims": dot.rhs_batch_dims, "lhs_contracting_dims": dot.rhs_contracting_dims}
+    rhs = {"rhs_batch_dims": dot.lhs_batch_dims, "rhs_contracting_dims": dot.lhs_contracting_dims}
+    return dot.replace(**lhs, **rhs, operand_precision=dot.operand_precision[::-1])
 
 
 @FOLDS.rewrites(Dot)

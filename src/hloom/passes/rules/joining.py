@@ -26,8 +26,8 @@ def pad_of_nothing(i: HloInstruction, pad: Pad) -> HloInstruction | None:
         return None
     if not x.shape.element_count:
         return Writer(i).broadcast(v, i.shape.dimensions)
-    same = all(not d.low and not d.high and (not d.interior or size == 1)
-               for d, size in zip(pad.padding, x.shape.dimensions, strict=True))  # fmt: skip
+    sizes = zip(pad.padding, x.shape.dimensions, strict=True)
+    same = all(not d.low and not d.high and (not d.interior or size == 1) for d, size in sizes)
     return x if same else None
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import ClassVar
 
 from hloom.analysis.purity import communicates
 from hloom.analysis.updates import Updates
@@ -21,7 +20,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.facts import UNORDERED
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.schedule.update_order import After, update_order
 from hloom.shape.shape import Shape
 
@@ -31,14 +30,8 @@ def _holds_operands(i: HloInstruction) -> bool:
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement)
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class HloMemoryScheduler:
+class HloMemoryScheduler(Pass, name="hlo-memory-scheduler", needs={UNORDERED}, breaks={UNORDERED}):
     """An unordered module → a scheduled one with low peak memory."""
-
-    name: ClassVar[str] = "hlo-memory-scheduler"
-    needs: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
-    breaks: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
 
     def run(self, module: HloModule) -> bool:
         """Order every computation, callees first."""

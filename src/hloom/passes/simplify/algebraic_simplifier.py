@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
-from hloom.passes.registry import register
-from hloom.passes.rewriting import RuleFamily, RulePass, RuleTable
+from hloom.passes.rewriting import RuleFamily, RulePass
 from hloom.passes.rules import (
     arithmetic,
     broadcasting,
@@ -35,10 +33,5 @@ FAMILIES: Final[tuple[RuleFamily, ...]] = (
 """The families of rules; earlier families take precedence."""
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class AlgebraicSimplifier(RulePass):
+class AlgebraicSimplifier(RulePass, name="algsimp", families=FAMILIES):
     """Apply every rule of `FAMILIES` to a fixed point."""
-
-    name: ClassVar[str] = "algsimp"
-    table: ClassVar[RuleTable] = RuleTable(*FAMILIES)

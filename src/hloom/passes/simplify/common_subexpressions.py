@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.fuel import consume
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class CommonSubexpressionElimination:
+class CommonSubexpressionElimination(Pass, name="cse", settles=True):
     """Two instructions with the same operation, configuration, shape, operands and computations → one."""
-
-    name: ClassVar[str] = "cse"
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Merge equal instructions of every computation."""

@@ -5,26 +5,20 @@ Front ends emit one ``add`` computation per reduction; merging them lets CSE rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from hloom.analysis.structure import Key, structural_key
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 LARGEST: Final = 64
 """Maximum number of instructions of a computation that is compared."""
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ComputationDeduplicator:
+class ComputationDeduplicator(Pass, name="computation-deduplicator", settles=True):
     """Two equal computations, neither called by control flow → the first of them."""
-
-    name: ClassVar[str] = "computation-deduplicator"
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Let the callers of equal computations call the first of them; callees first."""

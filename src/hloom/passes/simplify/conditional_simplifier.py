@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.analysis.purity import is_free
 from hloom.analysis.values import number
 from hloom.ir.computation import HloComputation
@@ -16,15 +13,13 @@ from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ConditionalSimplifier:
+class ConditionalSimplifier(Pass, name="simplify-conditional", needs={FLAT}):
     """A conditional with a known branch → that branch; with small branches → selects; unused results → none.
 
     Attributes:
@@ -33,15 +28,13 @@ class ConditionalSimplifier:
     """
 
     most_instructions: int = 16
-    name: ClassVar[str] = "simplify-conditional"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Simplify every conditional, inner ones first."""
         changed = False
         for computation in module.post_order():
             for i in computation:
-                ordered = i.control_predecessors or i.control_successors
+                ordered = i.has_control_dependencies
                 if isinstance(i.operation, Conditional) and i.parent is computation and not ordered:
                     changed |= consume(f"%{i.name}") and self.simplify(i)
         return changed
@@ -66,7 +59,7 @@ class ConditionalSimplifier:
         return len(work) <= self.most_instructions and all(
             (s.operation.elementwise or is_free(s))
             and all(leaf.is_array and not leaf.rank for leaf in _leaves(s.shape))
-            and not (s.control_predecessors or s.control_successors)
+            and not s.has_control_dependencies
             for s in steps
         )
 

@@ -6,8 +6,7 @@ A work estimate bounds the evaluation, so that compile time does not grow with t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Broadcast
 from hloom.operations.structure import Constant
 from hloom.passes.fuel import consume, exhausted
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -32,9 +31,7 @@ _WORK_OF_ELEMENT: Final = {"moved": 1, "computed": 16, "combined": 64}
 """Cost of evaluating one element, relative to moving it."""
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class ConstantFolding:
+class ConstantFolding(Pass, name="constant_folding", settles=True):
     """Operations on constants → constants; constants with equal elements → ``broadcast(constant)``.
 
     Attributes:
@@ -46,8 +43,6 @@ class ConstantFolding:
     largest: int = 1 << 16
     work: int = 1 << 20
     total_work: int = 1 << 23
-    name: ClassVar[str] = "constant_folding"
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Fold in every computation."""
@@ -74,7 +69,7 @@ class ConstantFolding:
             return False
         if not is_pure(i) or (is_free(i) and _enlarges(i)) or _repeats_number(i):
             return False
-        if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
+        if i.has_control_dependencies or not i.shape.is_array or i.shape.is_dynamic:
             return False
         count = i.shape.element_count
         return count <= self.largest or count <= max(o.shape.element_count for o in i.operands)
@@ -120,12 +115,12 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
     except HloError:
         return False
     assert isinstance(value, np.ndarray)
-    replace_by_constant(i, value)
+    Writer(i).replace(constant_like(i, value))
     return True
 
 
-def replace_by_constant(i: HloInstruction, value: Array) -> None:
-    """Replace an instruction by an array, as the broadcast of a scalar if all elements are equal."""
+def constant_like(i: HloInstruction, value: Array) -> HloInstruction:
+    """Add an array in place of an instruction, as the broadcast of a scalar if all elements are equal."""
     w = Writer(i)
     shape = Shape(i.shape.element_type, i.shape.dimensions)
     one = only_number(value)
@@ -135,7 +130,7 @@ def replace_by_constant(i: HloInstruction, value: Array) -> None:
         array = np.ascontiguousarray(value).reshape(shape.dimensions)
         new = w.op(Constant(literal=Literal(array, shape)), shape=shape)
     new.shape = i.shape
-    w.replace(new)
+    return new
 
 
 def only_number(value: Array) -> Array | None:
@@ -156,5 +151,5 @@ def spread_one_number(i: HloInstruction) -> bool:
         return False
     if only_number(array) is None:
         return False
-    replace_by_constant(i, array)
+    Writer(i).replace(constant_like(i, array))
     return True

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Parameter
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class DeadCodeElimination:
+class DeadCodeElimination(Pass, name="dce"):
     """Remove instructions without users or side effects, and uncalled computations."""
-
-    name: ClassVar[str] = "dce"
 
     def run(self, module: HloModule) -> bool:
         """Remove dead code everywhere."""

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Range
 from hloom.operations.arithmetic import Maximum, Minimum, Remainder
 from hloom.operations.comparison import Clamp, Compare
 from hloom.passes.facts import FLAT
-from hloom.passes.registry import register
+from hloom.passes.pipeline import Pass
 from hloom.passes.rewriting import RuleFamily, RuleTable
 from hloom.passes.simplify.integer_ranges import IntegerRanges
 from hloom.passes.writing import Writer
 
 
-@register
-@dataclass(frozen=True, slots=True)
-class IntegerRangeSimplifier:
+class IntegerRangeSimplifier(Pass, name="integer-range-simplifier", needs={FLAT}, settles=True):
     """``i < n`` → true, ``maximum(i, 0)`` → ``i``, ``i % n`` → ``i`` where the range of i proves it."""
-
-    name: ClassVar[str] = "integer-range-simplifier"
-    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
-    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Simplify in every computation."""
