@@ -69,7 +69,6 @@ class View:
 
     @property
     def count(self) -> int:
-        """Number of elements."""
         total = 1
         for size in self.dimensions:
             total *= size

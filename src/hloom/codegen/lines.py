@@ -52,7 +52,6 @@ class Lines:
 
     @property
     def count(self) -> int:
-        """Return the number of lines."""
         return math.prod(size for d, size in enumerate(self.sizes) if d != self.axis)
 
     @property

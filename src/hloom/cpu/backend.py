@@ -40,7 +40,6 @@ class CpuBackend(Backend):
 
     @property
     def target(self) -> Target:
-        """This machine."""
         return host()
 
     def pipeline(self) -> Pipeline:
@@ -104,34 +103,27 @@ class _Inspected(Program):
 
     @property
     def memory(self) -> ProgramMemory:
-        """See `Program`."""
         return self.native.loaded.memory
 
     @property
     def cost(self) -> Cost:
-        """See `Program`."""
         return self.native.inspection.cost
 
     @property
     def copies(self) -> tuple[ArrayCopy, ...]:
-        """See `Program`."""
         return self.native.inspection.program.copies
 
     @property
     def compile_profile(self) -> CompileProfile:
-        """See `Program`."""
         return self.native.compile_profile
 
     def to_hlo(self) -> str:
-        """See `Program`."""
         return self.native.inspection.optimized.to_text()
 
     def to_llvm(self) -> str:
-        """See `Program`."""
         return self.native.inspection.program.text
 
     def to_asm(self) -> str:
-        """See `Program`."""
         return self.native.inspection.assembly()
 
 
@@ -146,11 +138,9 @@ class CompiledProgram(_Inspected):
 
     @property
     def native(self) -> NativeExecutable:
-        """Return the native form."""
         return self._native
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
-        """See `Program`."""
         return CompiledDeviceProgram(self._native, device)
 
     def direct_call(self, checked: Callable[..., Any]) -> Callable[..., object]:
@@ -175,7 +165,6 @@ class UnboundedProgram(_Inspected):
         return self._forms.latest
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
-        """See `Program`."""
         return UnboundedDeviceProgram(self._forms, device)
 
 
@@ -198,7 +187,6 @@ class CompiledDeviceProgram(DeviceProgram):
         self._context = Context(device.id, participants=table, stop=device.world.waiting.stop_word)
 
     def run(self, arguments: Sequence[Value]) -> Value:
-        """See `DeviceProgram`."""
         leaves = self._native.caller.run(self._leaves(arguments), self._host, self._context)
         result = joined(self._result, iter(leaves))
         if self._source is not None:
@@ -208,12 +196,10 @@ class CompiledDeviceProgram(DeviceProgram):
         return result
 
     def profile(self, arguments: Sequence[Value]) -> Profile:
-        """See `DeviceProgram`."""
         timed = self._native.inspection.timed
         return timed.profile(self._native.caller, self._leaves(arguments), self._device, self._host)
 
     def record(self, arguments: Sequence[Value]) -> tuple[Value, Recording]:
-        """See `DeviceProgram`."""
         recorded, caller = self._native.inspection.recorded, self._native.caller
         leaves, recording = recorded.record(caller, self._leaves(arguments), self._host, self._device)
         result = joined(self._result, iter(leaves))
@@ -248,11 +234,9 @@ class UnboundedDeviceProgram(DeviceProgram):
         self._programs: Recent[NativeExecutable, CompiledDeviceProgram] = Recent()
 
     def run(self, arguments: Sequence[Value]) -> Value:
-        """See `DeviceProgram`."""
         return self._program(arguments).run(arguments)
 
     def profile(self, arguments: Sequence[Value]) -> Profile:
-        """See `DeviceProgram`."""
         return self._program(arguments).profile(arguments)
 
     def _program(self, arguments: Sequence[Value]) -> CompiledDeviceProgram:

@@ -42,7 +42,6 @@ class Inspection:
 
     @property
     def program(self) -> NativeProgram:
-        """The program as LLVM IR."""
         if self._program is None:
             from hloom.cpu.program import emit_program
 

@@ -64,7 +64,6 @@ class NativeExecutable:
 
     @property
     def calls_host(self) -> bool:
-        """Whether the program contains host calls, which run Python."""
         return self.facts.host_calls > 0
 
     @property

@@ -121,7 +121,6 @@ class NativeProgram:
 
     @property
     def text(self) -> str:
-        """LLVM IR."""
         return print_module(self.module)
 
 
@@ -219,7 +218,7 @@ class ProgramEmitter:
         self.work = 0
         self.is_bounded = True
         self._polls = PollEmitter(self.function, self.context) if interruptible else None
-        self._packed = StackMemory(self.function, PTR, 0, self.module.alignment)
+        self._packed = StackMemory(self.function, PTR, PTR, 0, self.module.alignment)
         self.timer = timer(self.function, self.context) if timer is not None else None
 
     def run(self) -> NativeProgram:

@@ -23,7 +23,6 @@ class EvaluatorBackend(Backend):
 
     @property
     def target(self) -> None:
-        """None: no machine code is generated."""
         return None
 
     def pipeline(self) -> Pipeline:
@@ -46,7 +45,6 @@ class EvaluatedProgram(Program):
         self._module = module
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
-        """See `Program`."""
         return EvaluatedDeviceProgram(self._module, device)
 
 
@@ -60,7 +58,6 @@ class EvaluatedDeviceProgram(DeviceProgram):
         self._evaluator = Evaluator(device)
 
     def run(self, arguments: Sequence[Value]) -> Value:
-        """See `DeviceProgram`."""
         try:
             return self._evaluator.run(self._module.entry, arguments)
         except HloError as error:

@@ -132,7 +132,6 @@ class MpiTransport:
         return message_functions(native)
 
     def withdraw(self, request: int) -> None:
-        """See `Transport`."""
         withdraw(request)
 
     def describe_error(self, code: int) -> str:

@@ -119,15 +119,12 @@ class MpiDataTransport(SocketTransport):
         return super().cancel()
 
     def functions(self) -> MessageFunctions:
-        """See `Transport`."""
         if self._functions is None:
             self._functions = mpi.message_functions()
         return self._functions
 
     def withdraw(self, request: int) -> None:
-        """See `Transport`."""
         mpi.withdraw(request)
 
     def describe_error(self, code: int) -> str:
-        """See `Transport`."""
         return mpi.describe_error(code)

@@ -58,12 +58,10 @@ class SocketTransport:
         return [rank for rank in self._ranks if rank != self._connections.rank]
 
     def owners(self, devices: int) -> Sequence[int]:
-        """See `Transport`."""
         assert devices == len(self._owners)
         return self._owners
 
     def hosts(self) -> list[str]:
-        """See `Transport`."""
         return [self._connections.hosts[rank] for rank in self._ranks]
 
     def separate(self) -> SocketTransport:
@@ -71,7 +69,6 @@ class SocketTransport:
         return self
 
     def begin(self) -> int:
-        """See `Transport`."""
         connections = self._connections
         with connections.lock:
             run = connections.runs[self._program] = connections.runs.get(self._program, 0) + 1
@@ -79,13 +76,11 @@ class SocketTransport:
             return run
 
     def cancel(self) -> bool:
-        """See `Transport`."""
         with self._connections.lock:
             self._connections.cancel(self._program)
         return True
 
     def send(self, rank: int, message: Message) -> None:
-        """See `Transport`."""
         payload = encode(message)
         with self._connections.lock:
             self._connections.send(self._ranks[rank], FrameKind.MESSAGE, self._program, message[0], payload)
@@ -114,7 +109,6 @@ class SocketTransport:
         return None
 
     def barrier(self) -> Callable[[], bool]:
-        """See `Transport`."""
         connections = self._connections
         with connections.lock:
             run = connections.runs[self._program]
@@ -147,7 +141,6 @@ class SocketTransport:
         return [value if rank == connections.rank else decode(arrived[rank]) for rank in self._ranks]
 
     def functions(self) -> MessageFunctions:
-        """See `Transport`."""
         if not self._handle:
             self._handle = next(_handles)
             _transports[self._handle] = self
@@ -157,7 +150,6 @@ class SocketTransport:
         """See `Transport`; nothing to do, because `cancel` has withdrawn all receives of the run."""
 
     def describe_error(self, code: int) -> str:
-        """See `Transport`."""
         if code < LOST:
             return "a message has another size"
         rank = code - LOST

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from hloom.codegen.llvm.instructions import Instruction
 from hloom.codegen.llvm.module import Function
 from hloom.codegen.llvm.types import I1, VOID, Type
-from hloom.codegen.llvm.values import Builder, Operand, Value
+from hloom.codegen.llvm.values import Operand, Value
 
 Ordering: TypeAlias = Literal["monotonic", "acquire", "release", "acq_rel", "seq_cst"]
 """LLVM's names of the orders of memory; ``monotonic`` is C's ``relaxed``."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AtomicLoad(Instruction):
     """``load atomic``."""
 
-    __slots__ = ("ordering", "pointer")
-
-    def __init__(self, function: Builder, type: Type, pointer: Value, ordering: Ordering) -> None:
-        self.function, self.type, self.opcode = function, type, "load atomic"
-        self.pointer, self.ordering = pointer, ordering
+    pointer: Value
+    ordering: Ordering
+    opcode: str = field(default="load atomic", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.ordering, self.pointer.key
@@ -31,14 +31,15 @@ class AtomicLoad(Instruction):
         return f"  {self.name} = load atomic {access}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AtomicStore(Instruction):
     """``store atomic``."""
 
-    __slots__ = ("ordering", "pointer", "value")
-
-    def __init__(self, function: Builder, value: Value, pointer: Value, ordering: Ordering) -> None:
-        self.function, self.type, self.opcode = function, VOID, "store atomic"
-        self.value, self.pointer, self.ordering = value, pointer, ordering
+    value: Value
+    pointer: Value
+    ordering: Ordering
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="store atomic", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.ordering, self.value.key, self.pointer.key
@@ -49,20 +50,15 @@ class AtomicStore(Instruction):
         return f"  store atomic {value.type.text} {value.name}, {access}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ReadModifyWrite(Instruction):
-    """``atomicrmw``, which yields the value before.
+    """``atomicrmw`` with an operation such as ``add`` or ``xchg``; yields the old value."""
 
-    Attributes:
-        operation: such as ``add`` or ``xchg``.
-    """
-
-    __slots__ = ("operation", "ordering", "pointer", "value")
-
-    def __init__(
-        self, function: Builder, operation: str, pointer: Value, value: Value, ordering: Ordering
-    ) -> None:
-        self.function, self.type, self.opcode = function, value.type, "atomicrmw"
-        self.operation, self.pointer, self.value, self.ordering = operation, pointer, value, ordering
+    operation: str
+    pointer: Value
+    value: Value
+    ordering: Ordering
+    opcode: str = field(default="atomicrmw", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.operation, self.ordering, self.pointer.key, self.value.key
@@ -73,16 +69,15 @@ class ReadModifyWrite(Instruction):
         return f"  {self.name} = atomicrmw {change}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CompareExchange(Instruction):
-    """``cmpxchg``, which yields the value before and whether it was the expected one."""
+    """``cmpxchg``, which yields the old value and whether it was the expected one."""
 
-    __slots__ = ("expected", "ordering", "pointer", "value")
-
-    def __init__(
-        self, function: Builder, pointer: Value, expected: Value, value: Value, ordering: Ordering
-    ) -> None:
-        self.function, self.type, self.opcode = function, value.type, "cmpxchg"
-        self.pointer, self.expected, self.value, self.ordering = pointer, expected, value, ordering
+    pointer: Value
+    expected: Value
+    value: Value
+    ordering: Ordering
+    opcode: str = field(default="cmpxchg", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.ordering, self.pointer.key, self.expected.key, self.value.key
@@ -93,14 +88,12 @@ class CompareExchange(Instruction):
         return f"  {self.name} = cmpxchg ptr {self.pointer.name}, {values} {self.ordering} monotonic"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Exchanged(Instruction):
     """``extractvalue`` of the second result of `CompareExchange`."""
 
-    __slots__ = ("exchange",)
-
-    def __init__(self, function: Builder, exchange: CompareExchange) -> None:
-        self.function, self.type, self.opcode = function, I1, "extractvalue"
-        self.exchange = exchange
+    exchange: CompareExchange
+    opcode: str = field(default="extractvalue", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return (self.exchange.key,)
@@ -149,10 +142,12 @@ class Atomic:
         """Set the number if it is the expected one; return whether it was."""
         f = Function.of(self.pointer)
         old, new = f.operand(self.type, expected), f.operand(self.type, value)
-        exchange = CompareExchange(f, self.pointer, old, new, ordering)
+        exchange = CompareExchange(f, self.type, self.pointer, old, new, ordering)
         f.append(exchange)
-        return f.append(Exchanged(f, exchange))
+        return f.append(Exchanged(f, I1, exchange))
 
     def _change(self, operation: str, value: Operand, ordering: Ordering) -> Value:
         f = Function.of(self.pointer)
-        return f.append(ReadModifyWrite(f, operation, self.pointer, f.operand(self.type, value), ordering))
+        return f.append(
+            ReadModifyWrite(f, self.type, operation, self.pointer, f.operand(self.type, value), ordering)
+        )

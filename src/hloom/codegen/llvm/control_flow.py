@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 from hloom.codegen.llvm.attributes import Attribute, attributes_text
 from hloom.codegen.llvm.blocks import Block
 from hloom.codegen.llvm.instructions import Instruction
 from hloom.codegen.llvm.types import VOID, Type
-from hloom.codegen.llvm.values import Builder, Value
+from hloom.codegen.llvm.values import Value
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallInstruction(Instruction):
-    """A direct call.
+    """``call`` of a function by its name."""
 
-    Attributes:
-        callee: name of the function that is called.
-        attributes: of this call.
-    """
-
-    __slots__ = ("arguments", "attributes", "callee")
-
-    def __init__(
-        self,
-        function: Builder,
-        type: Type,
-        callee: str,
-        arguments: tuple[Value, ...],
-        attributes: tuple[Attribute, ...],
-    ) -> None:
-        self.function = function
-        self.type = type
-        self.opcode = "call"
-        self.callee = callee
-        self.arguments = arguments
-        self.attributes = attributes
+    callee: str
+    arguments: tuple[Value, ...]
+    attributes: tuple[Attribute, ...]
+    opcode: str = field(default="call", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.callee, self.attributes, *[a.key for a in self.arguments]
@@ -45,14 +30,13 @@ class CallInstruction(Instruction):
         return f"  {call}" if self.type is VOID else f"  {self.name} = {call}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class IndirectCall(Instruction):
-    """A call of the function at an address."""
+    """``call`` of the function at an address."""
 
-    __slots__ = ("arguments", "callee")
-
-    def __init__(self, function: Builder, type: Type, callee: Value, arguments: tuple[Value, ...]) -> None:
-        self.function, self.type, self.opcode = function, type, "call"
-        self.callee, self.arguments = callee, arguments
+    callee: Value
+    arguments: tuple[Value, ...]
+    opcode: str = field(default="call", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.callee.key, *[a.key for a in self.arguments]
@@ -63,18 +47,12 @@ class IndirectCall(Instruction):
         return f"  {call}" if self.type is VOID else f"  {self.name} = {call}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Phi(Instruction):
-    """The value that belongs to the block control came from.
+    """``phi``: incoming values with the blocks that they come from."""
 
-    Attributes:
-        incoming: values and the blocks they come from; set once the blocks are there.
-    """
-
-    __slots__ = ("incoming",)
-
-    def __init__(self, function: Builder, type: Type, incoming: Sequence[tuple[Value, Block]] = ()) -> None:
-        self.function, self.type, self.opcode = function, type, "phi"
-        self.incoming = incoming
+    incoming: Sequence[tuple[Value, Block]] = ()
+    opcode: str = field(default="phi", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return tuple([(value.key, block.key) for value, block in self.incoming])
@@ -84,14 +62,13 @@ class Phi(Instruction):
         return f"  {self.name} = phi {self.type.text} {listed}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Jump(Instruction):
-    """``br``, always."""
+    """Unconditional ``br``."""
 
-    __slots__ = ("target",)
-
-    def __init__(self, function: Builder, target: Block) -> None:
-        self.function, self.type, self.opcode = function, VOID, "br"
-        self.target = target
+    target: Block
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="br", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return (self.target.key,)
@@ -100,14 +77,15 @@ class Jump(Instruction):
         return f"  br label %{self.target.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Branch(Instruction):
-    """``br``, on an i1."""
+    """Conditional ``br``."""
 
-    __slots__ = ("condition", "no", "yes")
-
-    def __init__(self, function: Builder, condition: Value, yes: Block, no: Block) -> None:
-        self.function, self.type, self.opcode = function, VOID, "br"
-        self.condition, self.yes, self.no = condition, yes, no
+    condition: Value
+    yes: Block
+    no: Block
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="br", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.condition.key, self.yes.key, self.no.key
@@ -116,21 +94,15 @@ class Branch(Instruction):
         return f"  br i1 {self.condition.name}, label %{self.yes.name}, label %{self.no.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Switch(Instruction):
-    """A branch on an integer.
+    """``switch`` on an integer, with the number and the block of each case."""
 
-    Attributes:
-        cases: numbers and the blocks they lead to.
-        default: the block for all other numbers.
-    """
-
-    __slots__ = ("cases", "chooser", "default")
-
-    def __init__(
-        self, function: Builder, chooser: Value, cases: Sequence[tuple[int, Block]], default: Block
-    ) -> None:
-        self.function, self.type, self.opcode = function, VOID, "switch"
-        self.chooser, self.cases, self.default = chooser, cases, default
+    chooser: Value
+    cases: Sequence[tuple[int, Block]]
+    default: Block
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="switch", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.chooser.key, self.default.key, *[(case, block.key) for case, block in self.cases]
@@ -141,14 +113,13 @@ class Switch(Instruction):
         return f"  switch {kind} {self.chooser.name}, label %{self.default.name} [ {listed} ]"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Return(Instruction):
-    """``ret`` with a value or ``void``."""
+    """``ret`` with a value, or ``ret void``."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, function: Builder, value: Value | None) -> None:
-        self.function, self.type, self.opcode = function, VOID, "ret"
-        self.value = value
+    value: Value | None
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="ret", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return () if self.value is None else (self.value.key,)
@@ -158,13 +129,12 @@ class Return(Instruction):
         return "  ret void" if value is None else f"  ret {value.type.text} {value.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Unreachable(Instruction):
-    """``unreachable``: control never comes here."""
+    """``unreachable``."""
 
-    __slots__ = ()
-
-    def __init__(self, function: Builder) -> None:
-        self.function, self.type, self.opcode = function, VOID, "unreachable"
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="unreachable", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""LLVM instructions: opcode, operands, other fields, and the line of text.
+"""Instructions on values: opcode, operands, other fields, and the line of text.
 
 Lines use the names that `hloom.codegen.llvm.printer` assigns to values and blocks.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from hloom.codegen.llvm.types import Type
-from hloom.codegen.llvm.values import Builder, Value
+from hloom.codegen.llvm.values import Value
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Instruction(Value, ABC):
-    """An instruction; it is the value that it yields, of type ``void`` if it yields none.
+    """An instruction is the value that it yields, of type ``void`` if it yields none.
 
     Operands are attributes instead of a tuple, which halves the objects that the garbage collector visits.
 
@@ -22,9 +23,7 @@ class Instruction(Value, ABC):
         opcode: LLVM's name of the instruction.
     """
 
-    __slots__ = ("opcode",)
-
-    opcode: str
+    opcode: str = field(init=False)
 
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.type.text}>"
@@ -38,13 +37,12 @@ class Instruction(Value, ABC):
         """Return the instruction as LLVM's text."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UnaryInstruction(Instruction):
-    """An instruction on one operand: ``fneg``, or a conversion to another type."""
+    """``fneg``, or a conversion to another type."""
 
-    __slots__ = ("operand",)
-
-    def __init__(self, function: Builder, type: Type, opcode: str, operand: Value) -> None:
-        self.function, self.type, self.opcode, self.operand = function, type, opcode, operand
+    opcode: str
+    operand: Value
 
     def fields(self) -> tuple[Hashable, ...]:
         return (self.operand.key,)
@@ -56,17 +54,13 @@ class UnaryInstruction(Instruction):
         return f"  {self.name} = {self.opcode} {a.type.text} {a.name} to {self.type.text}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BinaryInstruction(Instruction):
     """An instruction on two operands of the type of its result."""
 
-    __slots__ = ("left", "right")
-
-    def __init__(self, function: Builder, opcode: str, left: Value, right: Value) -> None:
-        self.function = function
-        self.type = left.type
-        self.opcode = opcode
-        self.left = left
-        self.right = right
+    opcode: str
+    left: Value
+    right: Value
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.left.key, self.right.key
@@ -75,14 +69,9 @@ class BinaryInstruction(Instruction):
         return f"  {self.name} = {self.opcode} {self.type.text} {self.left.name}, {self.right.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FlaggedBinary(BinaryInstruction):
-    """A binary instruction with flags, such as ``nsw``.
-
-    Attributes:
-        flags: in the order in which LLVM lists them.
-    """
-
-    __slots__ = ("flags",)
+    """A binary instruction with flags, such as ``nsw``, in LLVM's order."""
 
     flags: tuple[str, ...]
 
@@ -94,24 +83,14 @@ class FlaggedBinary(BinaryInstruction):
         return f"  {self.name} = {opcode} {self.type.text} {self.left.name}, {self.right.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CompareInstruction(Instruction):
-    """``icmp`` and ``fcmp``.
+    """``icmp`` or ``fcmp`` with a predicate such as ``ult`` or ``oeq``."""
 
-    Attributes:
-        predicate: such as ``ult`` or ``oeq``.
-    """
-
-    __slots__ = ("left", "predicate", "right")
-
-    def __init__(
-        self, function: Builder, type: Type, opcode: str, predicate: str, left: Value, right: Value
-    ) -> None:
-        self.function = function
-        self.type = type
-        self.opcode = opcode
-        self.predicate = predicate
-        self.left = left
-        self.right = right
+    opcode: str
+    predicate: str
+    left: Value
+    right: Value
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.predicate, self.left.key, self.right.key
@@ -121,18 +100,14 @@ class CompareInstruction(Instruction):
         return f"  {self.name} = {self.opcode} {self.predicate} {a.type.text} {a.name}, {self.right.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SelectInstruction(Instruction):
-    """A choice by an i1, or lane by lane."""
+    """``select`` by an i1, or lane by lane."""
 
-    __slots__ = ("condition", "no", "yes")
-
-    def __init__(self, function: Builder, condition: Value, yes: Value, no: Value) -> None:
-        self.function = function
-        self.type = yes.type
-        self.opcode = "select"
-        self.condition = condition
-        self.yes = yes
-        self.no = no
+    condition: Value
+    yes: Value
+    no: Value
+    opcode: str = field(default="select", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.condition.key, self.yes.key, self.no.key
@@ -143,17 +118,13 @@ class SelectInstruction(Instruction):
         return f"  {self.name} = select {condition.type.text} {condition.name}, {alternatives}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Extract(Instruction):
     """``extractelement``."""
 
-    __slots__ = ("lane", "vector")
-
-    def __init__(self, function: Builder, vector: Value, lane: Value) -> None:
-        self.function = function
-        self.type = vector.type.scalar
-        self.opcode = "extractelement"
-        self.vector = vector
-        self.lane = lane
+    vector: Value
+    lane: Value
+    opcode: str = field(default="extractelement", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.vector.key, self.lane.key
@@ -163,18 +134,14 @@ class Extract(Instruction):
         return f"  {self.name} = extractelement {v.type.text} {v.name}, {lane.type.text} {lane.name}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Insert(Instruction):
     """``insertelement``."""
 
-    __slots__ = ("lane", "scalar", "vector")
-
-    def __init__(self, function: Builder, vector: Value, scalar: Value, lane: Value) -> None:
-        self.function = function
-        self.type = vector.type
-        self.opcode = "insertelement"
-        self.vector = vector
-        self.scalar = scalar
-        self.lane = lane
+    vector: Value
+    scalar: Value
+    lane: Value
+    opcode: str = field(default="insertelement", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.vector.key, self.scalar.key, self.lane.key
@@ -193,22 +160,14 @@ def _lanes_text(lanes: tuple[int, ...]) -> str:
     return f"<{len(lanes)} x i32> <{listed}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ShuffleVector(Instruction):
-    """A choice of lanes from two vectors.
+    """``shufflevector``: each lane of the result is one of the lanes of both vectors, or poison for -1."""
 
-    Attributes:
-        lanes: by lane of the result, a lane of both vectors together; -1 for an undefined one.
-    """
-
-    __slots__ = ("first", "lanes", "second")
-
-    def __init__(self, function: Builder, first: Value, second: Value, lanes: tuple[int, ...]) -> None:
-        self.function = function
-        self.type = first.type.vector(len(lanes))
-        self.opcode = "shufflevector"
-        self.first = first
-        self.second = second
-        self.lanes = lanes
+    first: Value
+    second: Value
+    lanes: tuple[int, ...]
+    opcode: str = field(default="shufflevector", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.lanes, self.first.key, self.second.key

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.instructions import Instruction
-from hloom.codegen.llvm.types import PTR, VOID, Type
-from hloom.codegen.llvm.values import Builder, Value
+from hloom.codegen.llvm.types import VOID, Type
+from hloom.codegen.llvm.values import Value
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Offset(Instruction):
-    """``getelementptr`` with one index.
+    """``getelementptr`` with one index, which counts elements."""
 
-    Attributes:
-        element: the type whose size the index counts.
-    """
-
-    __slots__ = ("element", "index", "pointer")
-
-    def __init__(self, function: Builder, type: Type, element: Type, pointer: Value, index: Value) -> None:
-        self.function = function
-        self.type = type
-        self.opcode = "getelementptr"
-        self.element = element
-        self.pointer = pointer
-        self.index = index
+    element: Type
+    pointer: Value
+    index: Value
+    opcode: str = field(default="getelementptr", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.element, self.pointer.key, self.index.key
@@ -36,21 +29,13 @@ class Offset(Instruction):
         return f"  {self.name} = getelementptr {self.element.text}, {address}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Load(Instruction):
-    """A load.
+    """``load`` from an address with an alignment in bytes."""
 
-    Attributes:
-        align: alignment of the address in bytes.
-    """
-
-    __slots__ = ("align", "pointer")
-
-    def __init__(self, function: Builder, type: Type, pointer: Value, align: int) -> None:
-        self.function = function
-        self.type = type
-        self.opcode = "load"
-        self.pointer = pointer
-        self.align = align
+    pointer: Value
+    align: int
+    opcode: str = field(default="load", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.align, self.pointer.key
@@ -59,22 +44,15 @@ class Load(Instruction):
         return f"  {self.name} = load {self.type.text}, ptr {self.pointer.name}, align {self.align}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Store(Instruction):
-    """A store of a value.
+    """``store`` to an address with an alignment in bytes."""
 
-    Attributes:
-        align: alignment of the address in bytes.
-    """
-
-    __slots__ = ("align", "pointer", "value")
-
-    def __init__(self, function: Builder, value: Value, pointer: Value, align: int) -> None:
-        self.function = function
-        self.type = VOID
-        self.opcode = "store"
-        self.value = value
-        self.pointer = pointer
-        self.align = align
+    value: Value
+    pointer: Value
+    align: int
+    type: Type = field(default=VOID, init=False)
+    opcode: str = field(default="store", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.align, self.value.key, self.pointer.key
@@ -84,19 +62,14 @@ class Store(Instruction):
         return f"  store {value.type.text} {value.name}, ptr {self.pointer.name}, align {self.align}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class StackMemory(Instruction):
-    """``alloca``, in the entry block.
+    """``alloca`` of ``count`` elements in the entry block, with an alignment in bytes."""
 
-    Attributes:
-        element, count: type and number of the elements.
-        align: alignment in bytes.
-    """
-
-    __slots__ = ("align", "count", "element")
-
-    def __init__(self, function: Builder, element: Type, count: int, align: int) -> None:
-        self.function, self.type, self.opcode = function, PTR, "alloca"
-        self.element, self.count, self.align = element, count, align
+    element: Type
+    count: int
+    align: int
+    opcode: str = field(default="alloca", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.element, self.count, self.align
@@ -105,14 +78,13 @@ class StackMemory(Instruction):
         return f"  {self.name} = alloca {self.element.text}, i64 {self.count}, align {self.align}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DynamicStackMemory(Instruction):
     """``alloca`` of a number of bytes known at run time."""
 
-    __slots__ = ("align", "bytes")
-
-    def __init__(self, function: Builder, bytes: Value, align: int) -> None:
-        self.function, self.type, self.opcode = function, PTR, "alloca"
-        self.bytes, self.align = bytes, align
+    bytes: Value
+    align: int
+    opcode: str = field(default="alloca", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.bytes.key, self.align
@@ -121,20 +93,13 @@ class DynamicStackMemory(Instruction):
         return f"  {self.name} = alloca i8, {self.bytes.type.text} {self.bytes.name}, align {self.align}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Argument(Instruction):
-    """A parameter of a function; after `Function.pack_parameters`, the load of it from an array.
+    """An argument of a function; after `Function.pack_parameters`, its load from an array at ``place``."""
 
-    Attributes:
-        attributes: such as ``noalias``.
-        place: the address to load it from, if callers pass it in an array.
-    """
-
-    __slots__ = ("attributes", "place")
-
-    def __init__(self, function: Builder, type: Type) -> None:
-        self.function, self.type, self.opcode = function, type, "load"
-        self.attributes: tuple[Attribute, ...] = ()
-        self.place: Value | None = None
+    attributes: tuple[Attribute, ...] = ()
+    place: Value | None = None
+    opcode: str = field(default="load", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
         return () if self.place is None else (self.place.key,)

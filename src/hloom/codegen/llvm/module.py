@@ -104,22 +104,18 @@ class Function:
 
     @property
     def target(self) -> Target:
-        """The machine that the code is for."""
         return self.module.target
 
     @property
     def parameter_types(self) -> Sequence[Type]:
-        """Types of the parameters."""
         return [p.type for p in self.parameters]
 
     @property
     def parameter_attributes(self) -> Sequence[tuple[Attribute, ...]]:
-        """Attributes of the parameters."""
         return [p.attributes for p in self.parameters]
 
     @property
     def size(self) -> int:
-        """Number of instructions."""
         return len(self.stack) + len(self.prologue) + sum([len(block.instructions) for block in self.blocks])
 
     # -- constants
@@ -165,14 +161,13 @@ class Function:
         """Append a two-operand instruction on values of one type."""
         if not isinstance(b, Value):
             b = self.constant(a.type, b)
-        instruction = BinaryInstruction(self, opcode, a, b)
+        instruction = BinaryInstruction(self, a.type, opcode, a, b)
         self._append(instruction)
         return instruction
 
     def flagged_binary(self, opcode: str, flags: tuple[str, ...], a: Value, b: Value) -> Value:
         """Append a two-operand instruction with flags, such as ``nsw``."""
-        instruction = FlaggedBinary(self, opcode, a, b)
-        instruction.flags = flags
+        instruction = FlaggedBinary(self, a.type, opcode, a, b, flags)
         self._append(instruction)
         return instruction
 
@@ -202,7 +197,7 @@ class Function:
             yes = self.constant(no.type, yes)
         elif not isinstance(no, Value):
             no = self.constant(yes.type, no)
-        instruction = SelectInstruction(self, condition, yes, no)
+        instruction = SelectInstruction(self, yes.type, condition, yes, no)
         self._append(instruction)
         return instruction
 
@@ -216,13 +211,13 @@ class Function:
 
     def extract(self, vector: Value, lane: int | Value) -> Value:
         """Append ``extractelement``."""
-        instruction = Extract(self, vector, self.operand(I64, lane))
+        instruction = Extract(self, vector.type.scalar, vector, self.operand(I64, lane))
         self._append(instruction)
         return instruction
 
     def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
         """Append ``insertelement``."""
-        instruction = Insert(self, vector, scalar, self.operand(I64, lane))
+        instruction = Insert(self, vector.type, vector, scalar, self.operand(I64, lane))
         self._append(instruction)
         return instruction
 
@@ -230,7 +225,7 @@ class Function:
         """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
         if other is None:
             other = self.poison(vector.type)
-        instruction = ShuffleVector(self, vector, other, tuple(lanes))
+        instruction = ShuffleVector(self, vector.type.vector(len(lanes)), vector, other, tuple(lanes))
         self._append(instruction)
         return instruction
 
@@ -291,13 +286,13 @@ class Function:
 
         Its alignment defaults to that of the module's memory; the count may be changed until `finish`.
         """
-        instruction = StackMemory(self, type, count, align or self.module.alignment)
+        instruction = StackMemory(self, PTR, type, count, align or self.module.alignment)
         self.stack.append(instruction)
         return instruction
 
     def allocate_bytes(self, bytes: Value, *, align: int) -> Value:
         """Reserve a number of bytes of stack memory, outside of loops."""
-        return self.append(DynamicStackMemory(self, bytes, align))
+        return self.append(DynamicStackMemory(self, PTR, bytes, align))
 
     def initialize(self, memory: StackMemory, value: ConstantValue) -> None:
         """Store a constant in stack memory in the function's prologue."""
@@ -481,7 +476,6 @@ class Module:
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Attributes of every function."""
         return (
             Attribute("nounwind"),
             Attribute("prefer-vector-width", str(8 * self.target.vector_bytes)),

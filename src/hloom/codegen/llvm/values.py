@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Protocol, TypeAlias
 
@@ -22,83 +23,39 @@ class Builder(Protocol):
     """
 
     @property
-    def target(self) -> Target:
-        """The machine that the code is for."""
-        ...
-
-    def constant(self, type: Type, value: Number | Sequence[Number]) -> ConstantValue:
-        """Return a number as a constant, in every lane of a vector; a sequence gives a lane each."""
-        ...
-
-    def operand(self, type: Type, value: Operand) -> Value:
-        """Return an operand as a value: numbers become constants of the type."""
-        ...
-
-    def poison(self, type: Type) -> Value:
-        """Return an undefined value."""
-        ...
-
-    def binary(self, opcode: str, a: Value, b: Operand) -> Value:
-        """Append a two-operand instruction on values of one type."""
-        ...
-
-    def unary(self, opcode: str, a: Value) -> Value:
-        """Append a one-operand instruction whose result has the operand's type."""
-        ...
-
-    def compare(self, predicate: str, a: Value, b: Operand) -> Value:
-        """Append ``fcmp`` or ``icmp``."""
-        ...
-
-    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
-        """Append a choice; at least one of the alternatives is a Value."""
-        ...
-
-    def convert(self, opcode: str, value: Value, type: Type) -> Value:
-        """Append a conversion: ``sitofp``, ``bitcast``, ``ptrtoint``, ..."""
-        ...
-
-    def extract(self, vector: Value, lane: int | Value) -> Value:
-        """Append ``extractelement``."""
-        ...
-
-    def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
-        """Append ``insertelement``."""
-        ...
-
-    def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
-        """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
-        ...
-
+    def target(self) -> Target: ...
+    def constant(self, type: Type, value: Number | Sequence[Number]) -> ConstantValue: ...
+    def operand(self, type: Type, value: Operand) -> Value: ...
+    def poison(self, type: Type) -> Value: ...
+    def binary(self, opcode: str, a: Value, b: Operand) -> Value: ...
+    def unary(self, opcode: str, a: Value) -> Value: ...
+    def compare(self, predicate: str, a: Value, b: Operand) -> Value: ...
+    def select(self, condition: Value, yes: Operand, no: Operand) -> Value: ...
+    def convert(self, opcode: str, value: Value, type: Type) -> Value: ...
+    def extract(self, vector: Value, lane: int | Value) -> Value: ...
+    def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value: ...
+    def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value: ...
     def call(
         self, result: Type | None, callee: str, *arguments: Value, attributes: tuple[Attribute, ...] = ()
-    ) -> Value:
-        """Append a call; a function that the module does not know by its name is declared."""
-        ...
-
-    def intrinsic(self, name: str, *arguments: Value, result: Type | None = None) -> Value:
-        """Call ``llvm.NAME.TYPE``, overloaded on the type of the first argument."""
-        ...
+    ) -> Value: ...
+    def intrinsic(self, name: str, *arguments: Value, result: Type | None = None) -> Value: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Value:
     """A value of a function.
 
     Attributes:
         function: the function it belongs to.
         type: its type.
-        name: its name as an operand in LLVM's text; set when the function is printed.
         key: equal for corresponding values of functions; set when the function is compared.
+        name: its name as an operand in LLVM's text; set when the function is printed.
     """
 
-    __slots__ = ("function", "key", "name", "type")
-
-    key: Hashable
-    name: str
-
-    def __init__(self, function: Builder, type: Type) -> None:
-        self.function = function
-        self.type = type
+    function: Builder
+    type: Type
+    key: Hashable = field(init=False)
+    name: str = field(init=False)
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} {self.type.text}>"

@@ -12,12 +12,7 @@ import math
 from typing import Final
 
 from hloom.codegen.llvm import Value
-from hloom.codegen.vector_math.complex_numbers import (
-    choose,
-    in_doubles,
-    is_infinite,
-    square_root,
-)
+from hloom.codegen.vector_math.complex_numbers import choose, in_doubles, is_infinite, square_root
 from hloom.codegen.vector_math.inverse_trigonometry import arc_tangent
 from hloom.codegen.vector_math.logarithm import asinh, logarithm_plus_one
 from hloom.codegen.vector_math.reals import Pair, Reals

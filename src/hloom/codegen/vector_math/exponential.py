@@ -10,13 +10,7 @@ import math
 from typing import Final, NamedTuple
 
 from hloom.codegen.llvm import Value
-from hloom.codegen.vector_math.reals import (
-    Pair,
-    Reals,
-    coefficients,
-    itself_if_negligible,
-    quotient_of_sums,
-)
+from hloom.codegen.vector_math.reals import Pair, Reals, coefficients, itself_if_negligible, quotient_of_sums
 
 LOG2_E: Final = 1.4426950408889634
 LOG_2: Final = {False: (0.693359375, -2.12194440e-4), True: (6.93145751953125e-1, 1.42860682030941723212e-6)}

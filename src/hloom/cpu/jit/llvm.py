@@ -75,12 +75,7 @@ _LONG: Final = frozenset(
 """Functions during which other threads run Python. Afterwards the thread needs the interpreter's lock again,
 for which it waits up to 5 ms while another thread computes, longer than the other functions take."""
 
-_OPTIONS: Final = (
-    b"-enable-misched=false",
-    b"-disable-post-ra",
-    b"-disable-lsr",
-    b"-disable-cgp",
-)
+_OPTIONS: Final = (b"-enable-misched=false", b"-disable-post-ra", b"-disable-lsr", b"-disable-cgp")
 """Disables passes of the code generator that cost most of its time and gained nothing on measured kernels.
 CodeGenPrepare, a third of the time, also joins the blocks into which `Function.split_block` divides code."""
 

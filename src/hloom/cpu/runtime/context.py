@@ -54,5 +54,4 @@ class Context:
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether the stop word is set."""
         return self._stop is not None and self._stop.value != 0

@@ -108,12 +108,7 @@ class Exchange:
                 for position, record in zip(plan.stand_ins, absent, strict=True)
             ]
         )
-        tables = {
-            "rounds": rounds,
-            "messages": self._messages,
-            "segments": segments,
-            "stand_ins": stand_ins,
-        }
+        tables = {"rounds": rounds, "messages": self._messages, "segments": segments, "stand_ins": stand_ins}
         self._addressed = (mpi, absent, tables)
         self._record = EXCHANGE.allocate(
             mpi=mpi.address,
@@ -132,7 +127,6 @@ class Exchange:
 
     @property
     def error(self) -> int:
-        """The error that a function of MPI returned; 0 if none did."""
         return self._record["error"]
 
     def is_complete(self, step: int) -> bool:

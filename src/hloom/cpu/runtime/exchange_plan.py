@@ -60,7 +60,6 @@ class Segment:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all rows."""
         return self.size * self.rows
 
 
@@ -82,7 +81,6 @@ class Message:
 
     @property
     def bytes(self) -> int:
-        """Size of the message."""
         return sum(s.bytes for s in self.segments) + (0 if self.in_place else HEADER_BYTES)
 
 
@@ -106,7 +104,6 @@ class ExchangePlan:
 
     @property
     def messages(self) -> list[Message]:
-        """All messages, in the order of the rounds."""
         return [message for rounds in self.steps for each in rounds for message in each]
 
 

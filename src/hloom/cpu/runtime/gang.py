@@ -18,15 +18,7 @@ from weakref import WeakSet
 from hloom.codegen.structs import Record
 from hloom.cpu.leaves import flat, joined
 from hloom.cpu.runtime.context import Context
-from hloom.cpu.runtime.device_structs import (
-    DEADLOCK,
-    DIFFERENCE,
-    DIFFERS,
-    FINISHED,
-    FREE,
-    GANG,
-    NO_MEMORY,
-)
+from hloom.cpu.runtime.device_structs import DEADLOCK, DIFFERENCE, DIFFERS, FINISHED, FREE, GANG, NO_MEMORY
 from hloom.cpu.runtime.recycled_memory import recycled_memory
 from hloom.cpu.runtime.rendezvous_plan import RendezvousPlan
 from hloom.cpu.runtime.support import support
@@ -155,7 +147,6 @@ class Gang:
 
     @property
     def work(self) -> int:
-        """Rough number of elementary operations of a run."""
         return sum(native.facts.work for native in self._natives)
 
     @property
@@ -166,7 +157,6 @@ class Gang:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the work of every loop is known."""
         return all(native.facts.is_bounded for native in self._natives)
 
     @property

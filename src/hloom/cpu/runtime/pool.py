@@ -45,7 +45,6 @@ class ThreadPool:
 
     @property
     def started(self) -> bool:
-        """Return true if the threads have been started."""
         return bool(self._record["started"])
 
 

@@ -50,7 +50,6 @@ class RecycledMemory:
 
     @property
     def address(self) -> int:
-        """Address of the record."""
         return self.record.address
 
     def take(self, size: int) -> int:

@@ -144,10 +144,7 @@ class Participant:
         try:
             with world.waiting.condition:
                 world.waiting.wait(
-                    self._device.id,
-                    lambda: exchange.is_complete(step),
-                    self.describe,
-                    polls=True,
+                    self._device.id, lambda: exchange.is_complete(step), self.describe, polls=True
                 )
             if exchange.error:
                 text = world.peers.transport.describe_error(exchange.error)

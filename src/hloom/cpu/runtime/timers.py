@@ -82,13 +82,11 @@ class Recorder(Timer):
     """Emits a record of each measurement, in the order in which they end."""
 
     def finish(self) -> None:
-        """See `Timer`."""
         assert self._start is not None
         self._record(_WHOLE_RUN, self._start)
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
-        """See `Timer`."""
         number = len(self.names)
         self.names.append(name)
         start = self._now()

@@ -26,11 +26,7 @@ from hloom.cpu.kernels.convolution.convolution_plan import (
     across_groups,
     convolution_of,
 )
-from hloom.cpu.kernels.convolution.convolution_tiling import (
-    TiledPhase,
-    needs_copy,
-    tiling_of,
-)
+from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, needs_copy, tiling_of
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction

@@ -121,7 +121,6 @@ class StridePhase:
 
     @property
     def results(self) -> int:
-        """Return the number of result elements."""
         return math.prod(axis.positions for axis in self.axes) * self.columns
 
     def indices(self, e: Elements, positions: Sequence[Index], column: Index) -> Indices:

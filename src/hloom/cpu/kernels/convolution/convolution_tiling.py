@@ -83,7 +83,6 @@ class ConvolutionTiling:
 
     @property
     def panel(self) -> int:
-        """Return the output features of a tile."""
         return self.vectors * self.lanes
 
     def panels(self, phase: StridePhase) -> int:
@@ -263,7 +262,6 @@ class TiledPhase:
 
     @property
     def packs_kernel(self) -> bool:
-        """Return true if the kernel must be packed into panels."""
         convolution, phase, kind = self.convolution, self.phase, self.convolution.kind
         if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
             return True
@@ -282,7 +280,6 @@ class TiledPhase:
 
     @property
     def packed_bytes(self) -> int:
-        """Return the bytes of the packed kernel."""
         panels = self.panels * self.convolution.groups
         size = panels * self.packed_strides[1] * storage_bytes(self.convolution.kind)
         return -(-size // 64) * 64

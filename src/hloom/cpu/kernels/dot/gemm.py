@@ -73,7 +73,6 @@ class Gemm:
 
     @property
     def batches(self) -> int:
-        """Return the number of matrix products."""
         return math.prod(self.batch)
 
     @property

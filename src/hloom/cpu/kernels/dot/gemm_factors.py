@@ -112,7 +112,6 @@ class Plain:
 
     @property
     def unit_bytes(self) -> int:
-        """Return the bytes of a factor."""
         return storage_bytes(self.gemm.kind)
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
@@ -190,7 +189,6 @@ class _Grouped(ABC):
 
     @property
     def unit_bytes(self) -> int:
-        """Return the bytes of a unit."""
         return I32.size
 
     def read_as(self, kind: ElementType) -> ElementType:

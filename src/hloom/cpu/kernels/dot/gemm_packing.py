@@ -54,7 +54,6 @@ class PanelPacker:
 
     @property
     def chunks(self) -> int:
-        """Return the number of chunks."""
         plan = self.plan
         return plan.group // plan.lanes if self.by_columns else -(-plan.steps // CHUNK)
 

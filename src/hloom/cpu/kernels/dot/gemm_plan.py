@@ -92,12 +92,10 @@ class TilePlan:
 
     @property
     def blocks(self) -> int:
-        """Return the number of blocks along k."""
         return -(-self.steps // self.depth)
 
     @property
     def groups(self) -> int:
-        """Return the number of groups of columns."""
         return -(-self.gemm.n // self.group)
 
     @property
@@ -112,7 +110,6 @@ class TilePlan:
 
     @property
     def step_bytes(self) -> int:
-        """Return the bytes of one step in a packed panel."""
         return self.panel * self.factors.unit_bytes
 
     @property
@@ -122,7 +119,6 @@ class TilePlan:
 
     @property
     def panel_bytes(self) -> int:
-        """Return the bytes of a packed panel."""
         return self.head_bytes + self.steps * self.step_bytes
 
     def __str__(self) -> str:

@@ -17,13 +17,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.lapack.calls import (
-    INFO_NOT_FINITE,
-    Address,
-    LapackCall,
-    Room,
-    UnpackedPairs,
-)
+from hloom.operations.lapack.calls import INFO_NOT_FINITE, Address, LapackCall, Room, UnpackedPairs
 
 LIBRARY_PREFIX: Final = "lapack."
 """Prefix of the names by which programs call routines; see `hloom.cpu.loaded_program`."""

@@ -47,17 +47,14 @@ class Rows:
 
     @property
     def outer(self) -> tuple[Variable, ...]:
-        """Return the loops around the loop over rows."""
         return self.space.variables[: -self.columns - 1]
 
     @property
     def row(self) -> Variable:
-        """Return the loop over rows."""
         return self.space.variables[-self.columns - 1]
 
     @property
     def width(self) -> int:
-        """Return the elements of a row."""
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:

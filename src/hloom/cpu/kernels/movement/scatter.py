@@ -98,7 +98,6 @@ class _Kernel:
         self.work = for_each * updates[0].shape.element_count
 
     def emit(self) -> LoopKernel:
-        """Emit the loops."""
         if self.shares():
             return self.emit_shared()
         by_batch = bool(self.operation.input_batching_dims) and self._first_is_batching()

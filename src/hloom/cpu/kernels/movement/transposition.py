@@ -195,7 +195,6 @@ class _TiledKernel:
         self.work = math.prod(results[0].dimensions) * max(1, len(parts.members))
 
     def emit(self) -> LoopKernel:
-        """Emit the loops."""
         for scalar in self.scalars:
             self.e.element(scalar, ())
         self.nest(list(self.space.variables[:-1]), self.begin, self.end)

@@ -39,7 +39,6 @@ class SortRecord:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of a record."""
         return self.bits // 8 + 4 * self.beside
 
     def digits(self, count: int) -> list[tuple[int, int]]:

@@ -141,7 +141,6 @@ class _Network:
         self.pointer, self.count = self.f.parameters
 
     def emit(self) -> None:
-        """Emit the function."""
         f, block = self.f, block_size(self.element)
         with f.loop(0, self.count, block) as blocks:
             address = self.at(blocks.index)

@@ -180,9 +180,7 @@ class _Recognition:
         return computation
 
 
-def _alternatives(
-    root: HloInstruction,
-) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
+def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
     """Return readings of an expression as ``first or (equal and rest)`` or ``rest if equal else first``."""
     alternatives: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
     if root.opcode == "or":

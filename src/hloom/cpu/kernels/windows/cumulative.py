@@ -61,7 +61,6 @@ class Cumulative:
 
     @property
     def plain(self) -> bool:
-        """Return true if each element has a result that includes it."""
         return self.ahead == 1 and self.results == self.size
 
 

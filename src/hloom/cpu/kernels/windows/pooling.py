@@ -85,7 +85,6 @@ class _Pool:
         self.vectors, self.scalars = Elements(self.f, lanes, {}), Elements(self.f, 0, {})
 
     def emit(self) -> LoopKernel:
-        """Emit the function."""
         f, begin, end = self.f, self.begin, self.end
         outer = [Variable(axis.positions, "p") for axis in self.axes[:-1]]
         loops = [v for v in outer if v.extent != 1]

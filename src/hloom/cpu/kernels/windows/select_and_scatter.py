@@ -137,7 +137,6 @@ class _Windows:
         return inside and close and small and positions >= 4
 
     def emit(self) -> LoopKernel:
-        """Emit the function."""
         f, e, lane = self.f, self.e, self.lane
         begin, end = self.begin, self.end
         loops = [v for v in self.positions if v.extent != 1 and v is not lane]
