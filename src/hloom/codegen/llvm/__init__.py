@@ -1,4 +1,4 @@
-"""LLVM modules under construction: types, values with operators, functions of blocks of instructions."""
+"""LLVM modules built in memory: types, values with operators, functions made of basic blocks."""
 
 from hloom.codegen.llvm.attributes import ALWAYS_INLINE, Attribute
 from hloom.codegen.llvm.blocks import Block

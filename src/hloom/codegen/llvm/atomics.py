@@ -1,4 +1,4 @@
-"""Atomic access to memory that several threads use."""
+"""Atomic memory access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.codegen.llvm.types import I1, VOID, Type
 from hloom.codegen.llvm.values import Operand, Value
 
 Ordering: TypeAlias = Literal["monotonic", "acquire", "release", "acq_rel", "seq_cst"]
-"""LLVM's names of the orders of memory; ``monotonic`` is C's ``relaxed``."""
+"""LLVM's memory orderings; ``monotonic`` is C's ``relaxed``."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -104,11 +104,11 @@ class Exchanged(Instruction):
 
 
 class Atomic:
-    """A number in memory that several threads read and write.
+    """A number in memory with atomic access.
 
     Attributes:
-        type: of the number.
-        pointer: its address.
+        type: the LLVM type.
+        pointer: the address.
     """
 
     __slots__ = ("pointer", "type")
@@ -117,29 +117,29 @@ class Atomic:
         self.type, self.pointer = type, pointer
 
     def load(self, ordering: Ordering) -> Value:
-        """Return the number."""
+        """Load the number."""
         f = Function.of(self.pointer)
         return f.append(AtomicLoad(f, self.type, self.pointer, ordering))
 
     def store(self, value: Operand, ordering: Ordering) -> None:
-        """Set the number."""
+        """Store a number."""
         f = Function.of(self.pointer)
         f.append(AtomicStore(f, f.operand(self.type, value), self.pointer, ordering))
 
     def add(self, value: Operand, ordering: Ordering) -> Value:
-        """Add to the number; return the one before."""
+        """Add to the number; return the old one."""
         return self._change("add", value, ordering)
 
     def subtract(self, value: Operand, ordering: Ordering) -> Value:
-        """Subtract from the number; return the one before."""
+        """Subtract from the number; return the old one."""
         return self._change("sub", value, ordering)
 
     def exchange(self, value: Operand, ordering: Ordering) -> Value:
-        """Set the number; return the one before."""
+        """Store a number; return the old one."""
         return self._change("xchg", value, ordering)
 
     def compare_exchange(self, expected: Operand, value: Operand, ordering: Ordering) -> Value:
-        """Set the number if it is the expected one; return whether it was."""
+        """Store a number if the old one is the expected one; return whether it was."""
         f = Function.of(self.pointer)
         old, new = f.operand(self.type, expected), f.operand(self.type, value)
         exchange = CompareExchange(f, self.type, self.pointer, old, new, ordering)

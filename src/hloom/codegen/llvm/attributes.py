@@ -9,11 +9,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute: one that LLVM defines (``nounwind``), or a string with an optional value.
+    """An enum attribute, such as ``nounwind``, or a string attribute with an optional value.
 
     Attributes:
-        name: of the attribute.
-        value: of a string attribute; None for one that LLVM defines.
+        name: LLVM's name.
+        value: of a string attribute; None for an enum attribute.
     """
 
     name: str
@@ -27,9 +27,9 @@ class Attribute:
 
 ALWAYS_INLINE: Final = Attribute("alwaysinline")
 SIMPLIFIED: Final = Attribute("hloom-simplified", "")
-"""Attribute of functions to optimize before code generation, with ``alwaysinline`` callees inlined."""
+"""Marks functions that LLVM optimizes before code generation, after inlining ``alwaysinline`` callees."""
 
 
 def attributes_text(attributes: Iterable[Attribute]) -> str:
-    """Return attributes as they are listed, each with a space before it."""
+    """Return the text of attributes, each preceded by a space."""
     return "".join([f" {attribute}" for attribute in attributes])

@@ -7,7 +7,7 @@ from typing import Final
 from hloom.codegen.llvm.instructions import Instruction
 
 TERMINATORS: Final = frozenset(("br", "switch", "ret", "unreachable"))
-"""Opcodes of the instructions that end a block."""
+"""Opcodes of the terminators."""
 
 
 class Block:
@@ -15,8 +15,8 @@ class Block:
 
     Attributes:
         instructions: the last one is a terminator.
-        name: in LLVM's text; set when the function is printed.
-        key: its number; set when the function is compared.
+        name: label in LLVM's text; assigned by the printer.
+        key: number in the function; assigned by `Structure`.
     """
 
     __slots__ = ("instructions", "key", "name")
@@ -29,5 +29,5 @@ class Block:
 
     @property
     def is_terminated(self) -> bool:
-        """Return whether the last instruction transfers control."""
+        """Whether the last instruction is a terminator."""
         return bool(self.instructions) and self.instructions[-1].opcode in TERMINATORS

@@ -1,4 +1,4 @@
-"""Instructions of control flow: calls, phi nodes, and those that end blocks."""
+"""Control flow instructions: calls, phi nodes, terminators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations of a module: external functions, constants in memory."""
+"""External functions and global data of a module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hloom.codegen.llvm.types import VOID, Type
 
 
 class Declaration:
-    """A function that is defined elsewhere.
+    """An external function.
 
     Attributes:
         name, result: name and type of the result (``void`` for none).
@@ -37,7 +37,7 @@ class Declaration:
 
 
 class GlobalConstant:
-    """Constant bytes.
+    """A constant global.
 
     Attributes:
         name: of the symbol.
@@ -53,12 +53,12 @@ class GlobalConstant:
 
 
 class GlobalVariable:
-    """Memory that functions write.
+    """A mutable global.
 
     Attributes:
         name: of the symbol.
         size, align: in bytes.
-        data: its first bytes when the program is loaded; the others are zeros.
+        data: initial contents; the rest is zero.
     """
 
     __slots__ = ("align", "data", "name", "size")

@@ -1,4 +1,4 @@
-"""Structs in memory, as emitters read and write them.
+"""Struct fields in emitted code.
 
 ``slot["next"] = slot["next"] + 1`` loads and stores a field of ``slot = Fields(SLOT, pointer)``.
 """
@@ -13,7 +13,7 @@ from hloom.codegen.structs import Struct, size_of
 
 
 class Fields:
-    """A struct in memory, as emitters read and write it.
+    """A struct in memory, indexed by the names of its fields.
 
     Attributes:
         struct: its type.
@@ -29,14 +29,14 @@ class Fields:
         return self.load(name, 0)
 
     def __setitem__(self, name: str, value: Operand | Fields) -> None:
-        """Set a field to a number, extended with zeros, or to a pointer or the address of a struct."""
+        """Store a number, zero-extended, a pointer, or the address of a struct."""
         self.store(name, 0, value)
 
     def _type(self, name: str) -> Type:
         return make_type(self.struct.scalar(name))
 
     def address(self, name: str, index: Operand = 0) -> Value:
-        """Return the address of a field, or of one of its elements."""
+        """Return the address of a field, or of an element of an array field."""
         f, field = Function.of(self.pointer), self.struct.fields[name]
         start = f.offset(self.pointer, field.offset)
         if isinstance(index, Value):
@@ -44,29 +44,29 @@ class Fields:
         return f.offset(start, int(index) * size_of(field.element))
 
     def load(self, name: str, index: Operand) -> Value:
-        """Return an element of a field."""
+        """Load an element of a field."""
         return Function.of(self.pointer).load(self._type(name), self.address(name, index))
 
     def store(self, name: str, index: Operand, value: Operand | Fields) -> None:
-        """Set an element of a field; see `__setitem__`."""
+        """Store an element of a field; see `__setitem__`."""
         f = Function.of(self.pointer)
         number = f.operand(self._type(name), value.pointer if isinstance(value, Fields) else value)
         f.store(_converted(number, self._type(name)), self.address(name, index))
 
     def at(self, index: Operand) -> Fields:
-        """Return the struct at an index of the array that begins with this one."""
+        """Return an element of the array of structs that starts here."""
         f, size = Function.of(self.pointer), self.struct.size
         offset = index * size if isinstance(index, Value) else int(index) * size
         return Fields(self.struct, f.offset(self.pointer, offset))
 
     def nested(self, name: str, index: Operand = 0) -> Fields:
-        """Return the fields of a struct that is a field, or an element of a field."""
+        """Return a nested struct: a field, or an element of an array field."""
         element = self.struct.fields[name].element
         assert isinstance(element, Struct)
         return Fields(element, self.address(name, index))
 
     def atomic(self, name: str, index: Operand = 0) -> Atomic:
-        """Return a field, or one of its elements, for atomic access."""
+        """Return a field, or an element of an array field, for atomic access."""
         return Atomic(self._type(name), self.address(name, index))
 
 

@@ -15,9 +15,9 @@ from hloom.codegen.llvm.values import Value
 
 @dataclass(slots=True, eq=False, repr=False)
 class Instruction(Value, ABC):
-    """An instruction is the value that it yields, of type ``void`` if it yields none.
+    """An instruction, which is its own result: a value of type ``void`` if it has none.
 
-    Operands are attributes instead of a tuple, which halves the objects that the garbage collector visits.
+    Operands are attributes: a tuple of them would double the objects that the garbage collector visits.
 
     Attributes:
         opcode: LLVM's name of the instruction.
@@ -30,11 +30,11 @@ class Instruction(Value, ABC):
 
     @abstractmethod
     def fields(self) -> tuple[Hashable, ...]:
-        """Return the fields other than opcode and type, with values and blocks by key."""
+        """Return all fields but opcode and type, values and blocks as their keys."""
 
     @abstractmethod
     def line(self) -> str:
-        """Return the instruction as LLVM's text."""
+        """Return the line of LLVM's text."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Loads and stores of elements of arrays, under masks, and of whole ranges of memory."""
+"""Array elements, masked loads and stores, gathers, scatters, memcpy and memset."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def store_element(array: Value, index: Operand, value: Value) -> None:
 
 
 def masked_load(type: Type, pointer: Value, mask: Value, default: Operand = 0) -> Value:
-    """Load the lanes whose mask bit is set; the others take ``default``."""
+    """Load the active lanes; the others are ``default``."""
     f = pointer.function
     name = f"llvm.masked.load.{type.suffix}.p0"
     return f.call(type, name, pointer, f.constant(I32, type.size), mask, f.operand(type, default))
 
 
 def masked_store(value: Value, pointer: Value, mask: Value) -> None:
-    """Store the lanes whose mask bit is set."""
+    """Store the active lanes."""
     f, type = pointer.function, value.type
     if type.bits < 64 and not type.is_float:
-        # LLVM (seen in 22) compiles a truncation that is stored under a constant mask of one lane to a store
-        # of the untruncated value, which overwrites the neighbors; not with a mask that it cannot fold.
+        # LLVM 22 miscompiles a truncation stored under a constant mask of one lane: it stores the wide value,
+        # over the neighbors. The comparison keeps it from folding the mask.
         mask = mask & pointer.compare("ne", 0).splat(type.lanes)
     f.call(None, f"llvm.masked.store.{type.suffix}.p0", value, pointer, f.constant(I32, type.size), mask)
 
 
 def gather(type: Type, pointers: Value, mask: Value | None = None, default: Operand = 0) -> Value:
-    """Load lanes from separate addresses; lanes whose mask bit is not set are ``default``."""
+    """Load each lane from its own address; inactive lanes are ``default``."""
     f = pointers.function
     condition = mask or f.constant(I1.vector(type.lanes), 1)
     name = f"llvm.masked.gather.{type.suffix}.{pointers.type.suffix}"
@@ -45,7 +45,7 @@ def gather(type: Type, pointers: Value, mask: Value | None = None, default: Oper
 
 
 def scatter(value: Value, pointers: Value, mask: Value | None = None) -> None:
-    """Store the lanes whose mask bit is set to separate addresses, in the order of the lanes."""
+    """Store each active lane to its own address, in lane order."""
     f, type = pointers.function, value.type
     condition = mask or f.constant(I1.vector(type.lanes), 1)
     name = f"llvm.masked.scatter.{type.suffix}.{pointers.type.suffix}"
@@ -53,18 +53,18 @@ def scatter(value: Value, pointers: Value, mask: Value | None = None) -> None:
 
 
 def compress(value: Value, mask: Value) -> Value:
-    """Move the lanes whose mask bit is set to the front, in order; the others are undefined."""
+    """Move the active lanes to the front, in order; the others are poison."""
     f, type = value.function, value.type
     return f.call(type, f"llvm.experimental.vector.compress.{type.suffix}", value, mask, f.poison(type))
 
 
 def copy_bytes(target: Value, source: Value, size: Operand) -> None:
-    """Copy bytes between ranges that do not overlap."""
+    """Emit memcpy: the ranges must not overlap."""
     f = target.function
     f.call(None, "llvm.memcpy.p0.p0.i64", target, source, f.operand(I64, size), f.constant(I1, 0))
 
 
 def fill_bytes(target: Value, byte: Value, size: Operand) -> None:
-    """Set all bytes of a range."""
+    """Emit memset."""
     f = target.function
     f.call(None, "llvm.memset.p0.i64", target, byte, f.operand(I64, size), f.constant(I1, 0))

@@ -1,4 +1,4 @@
-"""Instructions on memory: addresses, loads, stores, stack memory, parameters."""
+"""Memory instructions: addresses, loads, stores, allocas, and arguments that are loaded from an array."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
@@ -48,23 +48,23 @@ from hloom.codegen.target import Target
 _Appended = TypeVar("_Appended", bound=Instruction)
 
 MOST_INLINE: Final = 4096
-"""Maximum size in bytes of a constant inside the module; the loader places longer ones."""
+"""Bytes of the largest constant in the module; the loader places larger ones."""
 
 
 class Function:
     """A function under construction; instructions are appended to the current block.
 
     Attributes:
-        module: the module that it is added to by `finish`.
+        module: gets the function at `finish`.
         name, result: name and type of the result (``void`` for none).
         parameters: the values that callers pass.
         attributes: of the function.
-        internal: whether it is visible only in its module.
+        internal: whether it has internal linkage.
         blocks: the blocks in order, the entry first.
         block: the current block.
-        stack: the stack memory.
-        prologue: the first instructions of the function, after its stack memory.
-        symbols: the globals and functions that it refers to, in the order of first use.
+        stack: the allocas.
+        prologue: stores that initialize allocas.
+        symbols: referenced globals and functions, in the order of first use.
     """
 
     def __init__(
@@ -91,11 +91,10 @@ class Function:
         self._addresses: dict[str, GlobalAddress] = {}
         self.block = Block()
         self.blocks = [self.block]
-        self._append: Callable[[Instruction], None] = self.block.instructions.append
 
     @staticmethod
     def of(value: Value) -> Function:
-        """Return the function that a value belongs to; emitters of control flow and memory need it."""
+        """Return the function of a value; emitters of control flow and memory need it."""
         assert isinstance(value.function, Function)
         return value.function
 
@@ -121,7 +120,7 @@ class Function:
     # -- constants
 
     def constant(self, type: Type, value: Number | Sequence[Number]) -> ConstantValue:
-        """Return a number as a constant, in every lane of a vector; a sequence has one number per lane."""
+        """Return a constant: one number for all lanes, or a sequence of one number per lane."""
         if isinstance(value, NUMBERS):
             key = type, value if value and value == value else _special(type, value)
         else:
@@ -132,18 +131,18 @@ class Function:
         return constant
 
     def operand(self, type: Type, value: Operand) -> Value:
-        """Return an operand as a value: numbers become constants of the type."""
+        """Return an operand as a value; a number becomes a constant of the type."""
         return value if isinstance(value, Value) else self.constant(type, value)
 
     def poison(self, type: Type) -> Value:
-        """Return an undefined value."""
+        """Return ``poison``."""
         poison = self._poisons.get(type)
         if poison is None:
             poison = self._poisons[type] = Poison(self, type)
         return poison
 
     def address(self, symbol: str) -> Value:
-        """Return the address of a global constant or a function of the module."""
+        """Return the address of a global or a function."""
         address = self._addresses.get(symbol)
         if address is None:
             self.symbols[symbol] = None
@@ -154,80 +153,59 @@ class Function:
 
     def append(self, instruction: _Appended) -> _Appended:
         """Append an instruction to the current block, and return it."""
-        self._append(instruction)
+        self.block.instructions.append(instruction)
         return instruction
 
     def binary(self, opcode: str, a: Value, b: Operand) -> Value:
-        """Append a two-operand instruction on values of one type."""
+        """Append an instruction on two operands of one type."""
         if not isinstance(b, Value):
             b = self.constant(a.type, b)
-        instruction = BinaryInstruction(self, a.type, opcode, a, b)
-        self._append(instruction)
-        return instruction
+        return self.append(BinaryInstruction(self, a.type, opcode, a, b))
 
     def flagged_binary(self, opcode: str, flags: tuple[str, ...], a: Value, b: Value) -> Value:
-        """Append a two-operand instruction with flags, such as ``nsw``."""
-        instruction = FlaggedBinary(self, a.type, opcode, a, b, flags)
-        self._append(instruction)
-        return instruction
+        """Append a binary instruction with flags such as ``nsw``."""
+        return self.append(FlaggedBinary(self, a.type, opcode, a, b, flags))
 
     def unary(self, opcode: str, a: Value) -> Value:
-        """Append a one-operand instruction whose result has the operand's type."""
-        instruction = UnaryInstruction(self, a.type, opcode, a)
-        self._append(instruction)
-        return instruction
+        """Append an instruction on one operand of the type of its result."""
+        return self.append(UnaryInstruction(self, a.type, opcode, a))
 
     def compare(self, predicate: str, a: Value, b: Operand) -> Value:
         """Append ``fcmp`` or ``icmp``."""
         if not isinstance(b, Value):
             b = self.constant(a.type, b)
-        type = a.type
-        opcode = "fcmp" if type.is_float else "icmp"
-        instruction = CompareInstruction(
-            self, I1.vector(type.lanes) if type.lanes else I1, opcode, predicate, a, b
-        )
-        self._append(instruction)
-        return instruction
+        opcode = "fcmp" if a.type.is_float else "icmp"
+        return self.append(CompareInstruction(self, I1.vector(a.type.lanes), opcode, predicate, a, b))
 
     def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
-        """Append a choice; at least one of the alternatives is a Value."""
+        """Append ``select``; at least one of the alternatives is a Value."""
         if not isinstance(yes, Value):
             if not isinstance(no, Value):
                 raise TypeError("select needs a Value")
             yes = self.constant(no.type, yes)
         elif not isinstance(no, Value):
             no = self.constant(yes.type, no)
-        instruction = SelectInstruction(self, yes.type, condition, yes, no)
-        self._append(instruction)
-        return instruction
+        return self.append(SelectInstruction(self, yes.type, condition, yes, no))
 
     def convert(self, opcode: str, value: Value, type: Type) -> Value:
-        """Append a conversion: ``sitofp``, ``bitcast``, ``ptrtoint``, ..."""
+        """Append a conversion such as ``sitofp``, ``bitcast`` or ``ptrtoint``."""
         if type is value.type:
             return value
-        instruction = UnaryInstruction(self, type, opcode, value)
-        self._append(instruction)
-        return instruction
+        return self.append(UnaryInstruction(self, type, opcode, value))
 
     def extract(self, vector: Value, lane: int | Value) -> Value:
         """Append ``extractelement``."""
-        instruction = Extract(self, vector.type.scalar, vector, self.operand(I64, lane))
-        self._append(instruction)
-        return instruction
+        return self.append(Extract(self, vector.type.scalar, vector, self.operand(I64, lane)))
 
     def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
         """Append ``insertelement``."""
-        instruction = Insert(self, vector.type, vector, scalar, self.operand(I64, lane))
-        self._append(instruction)
-        return instruction
+        return self.append(Insert(self, vector.type, vector, scalar, self.operand(I64, lane)))
 
     def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
-        """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
+        """Append ``shufflevector`` of one or two vectors; -1 makes a lane poison."""
         if other is None:
             other = self.poison(vector.type)
-        instruction = ShuffleVector(self, vector.type.vector(len(lanes)), vector, other, tuple(lanes))
-        self._append(instruction)
-        return instruction
+        return self.append(ShuffleVector(self, vector.type.vector(len(lanes)), vector, other, tuple(lanes)))
 
     def call(
         self,
@@ -236,21 +214,19 @@ class Function:
         *arguments: Value,
         attributes: tuple[Attribute, ...] = (),
     ) -> Value:
-        """Append a call; a function that the module does not know by its name is declared."""
+        """Append a call, and declare the function if the module does not know it."""
         if isinstance(callee, str):
             declaration = self.module.callee(callee)
             callee = declaration or self.module.declare(callee, result, [a.type for a in arguments])
         self.symbols[callee.name] = None
-        instruction = CallInstruction(self, result or VOID, callee.name, arguments, attributes)
-        self._append(instruction)
-        return instruction
+        return self.append(CallInstruction(self, result or VOID, callee.name, arguments, attributes))
 
     def call_pointer(self, result: Type | None, callee: Value, *arguments: Value) -> Value:
-        """Append a call of the function at an address."""
+        """Append a call of a function pointer."""
         return self.append(IndirectCall(self, result or VOID, callee, arguments))
 
     def intrinsic(self, name: str, *arguments: Value, result: Type | None = None) -> Value:
-        """Call ``llvm.NAME.TYPE``, overloaded on the type of the first argument."""
+        """Call ``llvm.NAME.TYPE``, overloaded on the first argument's type."""
         type = arguments[0].type
         return self.call(result or type, f"llvm.{name}.{type.suffix}", *arguments)
 
@@ -261,41 +237,36 @@ class Function:
     # -- memory; see also `hloom.codegen.llvm.memory`
 
     def offset(self, pointer: Value, index: Operand, element: Type = I8) -> Value:
-        """Return the address ``index`` elements behind a pointer; a vector of indices gives one of these."""
+        """Return the address ``index`` elements past a pointer; a vector of indices gives a vector."""
         if not isinstance(index, Value):
             if not index:
                 return pointer
             index = self.constant(I64, index)
-        lanes = index.type.lanes
-        instruction = Offset(self, PTR.vector(lanes) if lanes else PTR, element, pointer, index)
-        self._append(instruction)
-        return instruction
+        return self.append(Offset(self, PTR.vector(index.type.lanes), element, pointer, index))
 
     def load(self, type: Type, pointer: Value, *, align: int = 0) -> Value:
-        """Load a value; alignment defaults to that of one element."""
-        instruction = Load(self, type, pointer, align or type.size)
-        self._append(instruction)
-        return instruction
+        """Load a value; alignment defaults to the size of an element."""
+        return self.append(Load(self, type, pointer, align or type.size))
 
     def store(self, value: Value, pointer: Value, *, align: int = 0) -> None:
-        """Store a value; alignment defaults to that of one element."""
-        self._append(Store(self, value, pointer, align or value.type.size))
+        """Store a value; alignment defaults to the size of an element."""
+        self.append(Store(self, value, pointer, align or value.type.size))
 
     def allocate(self, type: Type, count: int = 1, *, align: int = 0) -> StackMemory:
-        """Reserve stack memory for the whole call: for scratch rows, never for loop variables.
+        """Append an alloca to the entry block: scratch memory for the whole call.
 
-        Its alignment defaults to that of the module's memory; the count may be changed until `finish`.
+        Alignment defaults to the module's; ``count`` may change until `finish`.
         """
         instruction = StackMemory(self, PTR, type, count, align or self.module.alignment)
         self.stack.append(instruction)
         return instruction
 
     def allocate_bytes(self, bytes: Value, *, align: int) -> Value:
-        """Reserve a number of bytes of stack memory, outside of loops."""
+        """Append an alloca of a size known at run time; not in loops."""
         return self.append(DynamicStackMemory(self, PTR, bytes, align))
 
     def initialize(self, memory: StackMemory, value: ConstantValue) -> None:
-        """Store a constant in stack memory in the function's prologue."""
+        """Initialize an alloca with a constant."""
         self.prologue.append(Store(self, value, memory, value.type.size))
 
     # -- control flow
@@ -305,49 +276,46 @@ class Function:
         return Block()
 
     def start(self, block: Block) -> None:
-        """Append a block, and append instructions to it from now on."""
+        """Append a block and make it the current one."""
         self.blocks.append(block)
         self.block = block
-        self._append = block.instructions.append
 
     def split_block(self) -> None:
         """Continue in a new block.
 
-        LLVM selects instructions per block. In long chains of shuffles most of that time is spent searching
-        for shorter chains, which block boundaries prevent.
+        LLVM selects instructions block by block, and spends most of that time on long chains of shuffles,
+        which it tries to shorten; block boundaries prevent that.
         """
         block = Block()
         self.jump(block)
         self.start(block)
 
     def jump(self, block: Block) -> None:
-        """Branch always."""
-        self._append(Jump(self, block))
+        """Append an unconditional branch."""
+        self.append(Jump(self, block))
 
     def branch(self, condition: Value, yes: Block, no: Block) -> None:
-        """Branch on an i1."""
-        self._append(Branch(self, condition, yes, no))
+        """Append a conditional branch."""
+        self.append(Branch(self, condition, yes, no))
 
     def switch(self, chooser: Value, cases: Sequence[tuple[int, Block]], default: Block) -> None:
-        """Branch to the block of the case that an integer equals."""
-        self._append(Switch(self, chooser, cases, default))
+        """Append ``switch``."""
+        self.append(Switch(self, chooser, cases, default))
 
     def phi(self, type: Type, incoming: Sequence[tuple[Value, Block]]) -> Value:
-        """Return the value that belongs to the block control came from."""
-        instruction = Phi(self, type, incoming)
-        self._append(instruction)
-        return instruction
+        """Append ``phi``."""
+        return self.append(Phi(self, type, incoming))
 
     def loop(self, low: Operand, high: Operand, step: int | Value = 1, carried: Sequence[Value] = ()) -> Loop:
-        """Begin ``for index in range(low, high, step)`` with carried values; no iteration if low >= high."""
+        """Begin ``for index in range(low, high, step)`` with loop-carried values."""
         first, limit, increment = (self.operand(I64, x) for x in (low, high, step))
         return Loop(self, first, limit, increment, tuple(carried))
 
     @contextmanager
     def when(self, condition: Value) -> Generator[None]:
-        """Emit the body under the condition; values defined inside must not be used outside.
+        """Emit the body under a condition; it may end with a terminator.
 
-        A body may end with a return or a jump.
+        Values defined in the body must not be used outside.
         """
         body, after = Block(), Block()
         self.branch(condition, body, after)
@@ -359,7 +327,7 @@ class Function:
 
     def return_value(self, value: Operand | None = None) -> None:
         """Return from the function; the body of `when` or of a loop ends here."""
-        self._append(Return(self, None if value is None else self.operand(self.result, value)))
+        self.append(Return(self, None if value is None else self.operand(self.result, value)))
 
     def return_if(self, condition: Value, value: Operand | None = None) -> None:
         """Return a value (or nothing) if the condition holds, else continue."""
@@ -367,7 +335,7 @@ class Function:
             self.return_value(value)
 
     def pack_parameters(self, count: int) -> None:
-        """Take the first parameters, pointers, from an array whose address replaces them."""
+        """Replace the first parameters, all pointers, by the address of an array that holds them."""
         packed, array = self.parameters[:count], Argument(self, PTR)
         loads: list[Instruction] = []
         for number, parameter in enumerate(packed):
@@ -380,7 +348,7 @@ class Function:
         self.blocks[0].instructions[:0] = loads
 
     def discard(self) -> None:
-        """Drop the code, so that no references in circles keep its values alive."""
+        """Drop the code, which reference cycles would keep alive."""
         self.blocks.clear()
         self.constants.clear()
         self.stack.clear()
@@ -388,7 +356,7 @@ class Function:
 
     def finish(self, value: Value | None = None) -> None:
         """Return, and add the function to its module."""
-        self._append(Return(self, value))
+        self.append(Return(self, value))
         self.module.functions[self.name] = self
 
 
@@ -400,7 +368,7 @@ class Loop:
 
     Attributes:
         index: the induction variable.
-        values: the carried values in this iteration; after the loop, the last ones.
+        values: the loop-carried values of this iteration; after the loop, the final ones.
     """
 
     __slots__ = (
@@ -433,7 +401,7 @@ class Loop:
         function.start(body)
 
     def next(self, *values: Value) -> None:
-        """Set the carried values of the next iteration."""
+        """Set the loop-carried values of the next iteration."""
         self._following = values
 
     def __enter__(self) -> Loop:
@@ -442,7 +410,7 @@ class Loop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the loop; code that follows is executed after it."""
+        """Close the loop."""
         if kind is not None:
             return
         function = self._function
@@ -460,9 +428,9 @@ class Module:
     Attributes:
         target: the machine that the code is for.
         functions: the completed functions, by name.
-        declarations: called functions; those defined in `functions` are not declared in the text.
-        globals: constants in memory, by name.
-        variables: memory that functions write, by name.
+        declarations: external functions; those also in `functions` are not printed.
+        globals: constants, by name.
+        variables: mutable globals, by name.
         alignment: default alignment of stack memory and constants, in bytes.
     """
 
@@ -496,7 +464,7 @@ class Module:
         attributes: Sequence[Attribute] = (),
         internal: bool = True,
     ) -> Function:
-        """Begin a function; its ``finish`` adds it to the module."""
+        """Begin a function; `Function.finish` adds it to the module."""
         return Function(self, name, parameters, result, attributes=attributes, internal=internal)
 
     def callee(self, name: str) -> Callee | None:
@@ -512,7 +480,7 @@ class Module:
         attributes: Sequence[Attribute] = (),
         parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
     ) -> Declaration:
-        """Declare a function unless it is declared already; attributes of parameters are by number."""
+        """Declare a function, unless it is declared; attributes of parameters are by number."""
         declaration = self.declarations.get(name)
         if declaration is None:
             declaration = self.declarations[name] = Declaration(
@@ -521,17 +489,17 @@ class Module:
         return declaration
 
     def constant_bytes(self, name: str, data: bytes, *, align: int = 0) -> None:
-        """Add constant bytes, which `Function.address` refers to by name."""
+        """Add a constant, which `Function.address` finds by name."""
         external = len(data) > MOST_INLINE
         self.globals[name] = GlobalConstant(name, data, align=align or self.alignment, external=external)
 
 
 def _special(type: Type, value: Number) -> Number | bytes:
-    """Return the bits of a zero or a NaN for keys, since comparing numbers does not distinguish them."""
+    """Return a key for a zero or a NaN: -0.0 equals 0.0, and NaN differs from itself."""
     return struct.pack("<d", value) if value or (type.is_float and math.copysign(1.0, value) < 0) else 0
 
 
 def _as_element(type: Type, value: Number | Sequence[Number]) -> Number | tuple[Number, ...]:
-    """Return numbers as a type has them: floats or ints."""
+    """Convert numbers to floats or ints, as the type requires."""
     convert = float if type.is_float else int
     return convert(value) if isinstance(value, NUMBERS) else tuple([convert(v) for v in value])

@@ -1,6 +1,6 @@
-"""Print modules as LLVM IR text, the form in which LLVM takes them.
+"""Modules as LLVM IR text.
 
-Values are numbered in the order of their definitions, as LLVM numbers values without names.
+Values are numbered in the order of their definitions, like unnamed values of LLVM.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _block_names: Final[list[str]] = ["entry"]
 
 
 def _extend(names: list[str], prefix: str, count: int) -> list[str]:
-    """Return the list, made long enough."""
+    """Return the list, extended to at least ``count`` names."""
     if len(names) < count:
         names.extend([f"{prefix}{n}" for n in range(len(names), 2 * count)])
     return names
 
 
 def print_module(module: Module) -> str:
-    """Return the text of a whole module."""
+    """Return the text of a module."""
     declared = [d for name, d in module.declarations.items() if name not in module.functions]
     return "\n".join(
         [
@@ -39,7 +39,7 @@ def print_module(module: Module) -> str:
 
 
 def print_part(module: Module, names: Iterable[str]) -> str:
-    """Return the text of a module that has some of the functions, which its other parts see."""
+    """Return the text of a module with some of the functions, visible to the other parts of the program."""
     functions = {name: module.functions[name] for name in names}
     used = dict.fromkeys(
         symbol for f in functions.values() for symbol in f.symbols if symbol not in functions
@@ -74,7 +74,7 @@ def print_declaration(callee: Function | Declaration, *, hidden: bool = False) -
 
 
 def print_global(constant: GlobalConstant) -> str:
-    """Return the definition of constant bytes, or the declaration if the loader places them."""
+    """Return the definition of a constant, or its declaration if the loader places the bytes."""
     kind = f"[{len(constant.data)} x i8]"
     if constant.external:
         return f"@{constant.name} = external hidden constant {kind}, align {constant.align}"
@@ -88,7 +88,7 @@ def _bytes_text(data: bytes) -> str:
 
 
 def print_variable(variable: GlobalVariable) -> str:
-    """Return the definition of memory that functions write."""
+    """Return the definition of a mutable global."""
     start = variable.data.rstrip(b"\0")
     kind = f"[{variable.size} x i8]"
     value = "zeroinitializer"
@@ -100,10 +100,7 @@ def print_variable(variable: GlobalVariable) -> str:
 
 
 def print_function(f: Function, *, hidden: bool = False) -> str:
-    """Return the definition of a function; hidden functions are visible to all parts of the program only.
-
-    Externally visible functions stay visible.
-    """
+    """Return the definition of a function; ``hidden`` makes internal ones visible to the whole program."""
     _name_values(f)
     linkage = ("hidden " if hidden else "internal ") if f.internal else ""
     parameters = ", ".join([f"{p.type.text}{attributes_text(p.attributes)} {p.name}" for p in f.parameters])
@@ -119,7 +116,7 @@ def print_function(f: Function, *, hidden: bool = False) -> str:
 
 
 def _name_values(f: Function) -> None:
-    """Name values and blocks by their numbers, and constants by their texts."""
+    """Name values and blocks by number, constants by their text."""
     named = [*f.parameters, *f.stack]
     named += [i for block in f.blocks for i in block.instructions if i.type is not VOID]
     for value, name in zip(named, _extend(_value_names, "%", len(named)), strict=False):

@@ -1,8 +1,8 @@
-"""Routines: functions of a run time, each written as an emitter of its body.
+"""Routines: functions of the run time, each written as an emitter of its body.
 
-``@routine(PTR, storage=STORAGE)`` declares result and parameters; the decorated function receives the
-function under construction and its parameters, structs as `Fields`. Calling a routine within another one
-emits a call, and makes the callee part of the module: a module has what its exported routines need.
+``@routine(PTR, storage=STORAGE)`` declares the types of result and parameters. The decorated function gets
+the function under construction and its parameters, structs as `Fields`. Calling a routine in another one
+emits a call and adds the callee to the module, which thus holds what its exported routines reach.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Body: TypeAlias = Callable[..., Operand | Fields | None]
 
 
 class Library(Module):
-    """A module of routines under construction."""
+    """A module of routines."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -33,7 +33,7 @@ class Library(Module):
         self._called: dict[str, Routine] = {}
 
     def add(self, routines: Iterable[Routine]) -> Library:
-        """Emit routines and all that they call."""
+        """Emit routines and their callees, direct and indirect."""
         waiting = list(routines)
         while waiting:
             for callee in waiting:
@@ -43,7 +43,7 @@ class Library(Module):
         return self
 
     def call(self, callee: Routine) -> None:
-        """Note that a routine is called."""
+        """Record a callee."""
         self._called[callee.name] = callee
 
 
@@ -51,11 +51,11 @@ class Routine:
     """A function of the run time.
 
     Attributes:
-        name: its symbol.
+        name: the symbol.
         result: type of the result.
-        parameters: types by name; of a struct, its address is passed.
-        exported: whether Python or other modules call it.
-        inline: whether callers get a copy of its body.
+        parameters: types by name; structs are passed by address.
+        exported: whether it is visible outside of the module.
+        inline: whether it is always inlined.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Routine:
         return f.address(self.name)
 
     def external(self) -> External:
-        """Return the routine for modules without its code, which the loader connects."""
+        """Return the routine as an external function, for modules that the loader links to it."""
         return External(self.name, self.result, *self._types)
 
     def emit(self, library: Library) -> None:
@@ -107,7 +107,7 @@ class Routine:
 
 
 class External:
-    """A function of the C library or of Python's, which the loader finds by its name."""
+    """A function of the C library or of Python's C API, which the loader resolves."""
 
     def __init__(self, name: str, result: Type = VOID, *parameters: Type) -> None:
         self.name, self.result, self._types = name, result, parameters
@@ -123,21 +123,21 @@ class External:
 
 
 class State:
-    """A struct of the process, which begins as zeros."""
+    """A zero-initialized global struct."""
 
     def __init__(self, name: str, /, **fields: Type | Struct) -> None:
         types = {field: type.text if isinstance(type, Type) else type for field, type in fields.items()}
         self.name, self._struct = name, Struct(name, **types)
 
     def __call__(self, f: Function) -> Fields:
-        """Return the fields, in a function."""
+        """Return the fields, for code of a function."""
         struct = self._struct
         f.module.variables.setdefault(self.name, GlobalVariable(self.name, struct.size, struct.alignment))
         return Fields(struct, f.address(self.name))
 
 
 def text(f: Function, name: str, message: str) -> Value:
-    """Return the address of constant text that a zero byte ends."""
+    """Return the address of a NUL-terminated string constant."""
     f.module.constant_bytes(name, message.encode() + b"\0", align=I8.size)
     return f.address(name)
 
@@ -145,7 +145,7 @@ def text(f: Function, name: str, message: str) -> Value:
 def routine(
     result: Type = VOID, /, *, exported: bool = False, inline: bool = False, **parameters: Type | Struct
 ) -> Callable[[Body], Routine]:
-    """Declare the emitter of a routine's body: types of its result and of its parameters, by name."""
+    """Declare a routine by the types of its result and, by name, of its parameters."""
     return lambda body: Routine(body, result, parameters, exported=exported, inline=inline)
 
 

@@ -8,8 +8,8 @@ from hloom.codegen.llvm.module import Function
 class Structure:
     """A completed function as a key: equal for functions that differ only in names.
 
-    The hash covers the signature, opcodes and constants, which is cheap; equality compares everything.
-    Attributes added to the function later are not part of the key.
+    The hash covers signature, opcodes and constants, which is cheap; equality compares everything. Attributes
+    added to the function later are ignored.
     """
 
     __slots__ = ("_body", "_hash", "_opcodes", "_signature", "function")
@@ -33,7 +33,7 @@ class Structure:
         return self._opcodes == other._opcodes and self._described() == other._described()
 
     def _described(self) -> tuple[list[object], ...]:
-        """Return the instructions in terms that are equal for equal functions; at first use."""
+        """Return a form of the body that does not depend on names; computed once."""
         if self._body is None:
             f = self.function
             instructions = [*f.stack, *f.prologue]

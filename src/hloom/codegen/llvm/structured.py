@@ -1,6 +1,6 @@
-"""Variables, loops and choices, for code that is written as statements.
+"""Structured code: local variables, loops, early exits, if and else.
 
-Variables live in stack memory, which LLVM turns into registers (`hloom.codegen.llvm.attributes.SIMPLIFIED`).
+Variables are allocas, which LLVM promotes to registers in functions marked `SIMPLIFIED`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class LocalVariable:
     """A local variable.
 
     Attributes:
-        type: of its values.
-        pointer: its address, for callees that set it.
+        type: the LLVM type.
+        pointer: address, for callees that set the variable.
     """
 
     __slots__ = ("_function", "pointer", "type")
@@ -31,26 +31,26 @@ class LocalVariable:
             self.set(initial)
 
     def get(self) -> Value:
-        """Return the value that was set last."""
+        """Load the value."""
         return self._function.load(self.type, self.pointer)
 
     def set(self, value: Operand) -> None:
-        """Set the value."""
+        """Store a value."""
         self._function.store(self._function.operand(self.type, value), self.pointer)
 
 
 class Section:
-    """Code that its body may leave; see `section`."""
+    """A section with early exits; see `section`."""
 
     def __init__(self, function: Function) -> None:
         self._function, self._after = function, Block()
 
     def leave_if(self, condition: Value) -> None:
-        """Leave the section if a condition holds."""
+        """Exit the section if a condition holds."""
         self._branch(condition, self._after)
 
     def leave(self) -> None:
-        """Leave the section; the body, or that of `when`, ends here."""
+        """Exit the section; the body, or an enclosing `when`, ends here."""
         self._function.jump(self._after)
 
     def _branch(self, condition: Value, target: Block) -> None:
@@ -67,25 +67,25 @@ class Section:
 
 @contextmanager
 def section(f: Function) -> Generator[Section]:
-    """Emit code that its body may leave before its end: ``with section(f) as part: part.leave_if(x)``."""
+    """Emit a section with early exits: ``with section(f) as part: part.leave_if(x)``."""
     part = Section(f)
     yield part
     part.end()
 
 
 class Repetition(Section):
-    """A loop without end, which its body leaves."""
+    """An infinite loop with early exits; see `repeat`."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
         self._head = Block()
 
     def restart_if(self, condition: Value) -> None:
-        """Begin the next iteration if a condition holds."""
+        """Continue with the next iteration if a condition holds."""
         self._branch(condition, self._head)
 
     def restart(self) -> None:
-        """Begin the next iteration; the body, or that of `when`, ends here."""
+        """Continue with the next iteration; the body, or an enclosing `when`, ends here."""
         self._function.jump(self._head)
 
     @contextmanager
@@ -102,13 +102,13 @@ class Repetition(Section):
 
 @contextmanager
 def repeat(f: Function) -> Generator[Repetition]:
-    """Emit a loop that its body leaves: ``with repeat(f) as loop: loop.leave_if(x)``."""
+    """Emit an infinite loop with early exits: ``with repeat(f) as loop: loop.leave_if(x)``."""
     with Repetition(f).run() as loop:
         yield loop
 
 
 class Choice:
-    """Two alternatives; see `choose`."""
+    """An if with an else; see `choose`."""
 
     def __init__(self, function: Function, condition: Value) -> None:
         self._function, self._other, self._after = function, Block(), Block()
@@ -117,13 +117,13 @@ class Choice:
         function.start(body)
 
     def otherwise(self) -> None:
-        """End the first alternative, and begin the second."""
+        """Begin the else branch."""
         if not self._function.block.is_terminated:
             self._function.jump(self._after)
         self._function.start(self._other)
 
     def end(self) -> None:
-        """End the second alternative."""
+        """End the else branch."""
         if not self._function.block.is_terminated:
             self._function.jump(self._after)
         self._function.start(self._after)
@@ -131,7 +131,7 @@ class Choice:
 
 @contextmanager
 def choose(f: Function, condition: Value) -> Generator[Choice]:
-    """Emit two alternatives: the body to ``choice.otherwise()`` if the condition holds, else what follows."""
+    """Emit an if with an else: the then branch up to ``choice.otherwise()``, the else branch after it."""
     choice = Choice(f, condition)
     yield choice
     choice.end()

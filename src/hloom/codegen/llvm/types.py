@@ -1,4 +1,4 @@
-"""LLVM's first-class types: scalars and vectors of a fixed number of lanes."""
+"""LLVM's scalar types and vector types of fixed length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from hloom.errors import HloError
 
 MOST_LANES: Final = 4096
-"""Wider vectors take LLVM's code generator seconds, and soon end the process."""
+"""Largest vector length: wider vectors take LLVM's code generator seconds, and soon crash it."""
 
 _BITS: Final = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64, "void": 0}
 _SUFFIXES: Final = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
@@ -18,14 +18,14 @@ class Type:
     """A scalar, or a vector of ``lanes`` scalars. Interned: compare by identity.
 
     Attributes:
-        element: LLVM's name of the scalar.
+        element: LLVM's name of the scalar type.
         lanes: number of lanes; 0 for a scalar.
-        text: LLVM's name.
+        text: LLVM's name of the type.
         bits: width of one element.
         size: bytes of one element in memory.
-        is_float: whether elements are floating-point numbers.
-        suffix: the name in overloaded intrinsics, such as ``v16f32``.
-        scalar: the element's type.
+        is_float: whether elements are floating-point.
+        suffix: mangled name in overloaded intrinsics, such as ``v16f32``.
+        scalar: the scalar type.
     """
 
     __slots__ = ("_vectors", "bits", "element", "is_float", "lanes", "scalar", "size", "suffix", "text")

@@ -1,6 +1,6 @@
 """Values: constants, addresses of globals, results of instructions.
 
-Arithmetic operators append instructions to the function that a value belongs to.
+Arithmetic operators append instructions to the function of the value.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Value:
     """A value of a function.
 
     Attributes:
-        function: the function it belongs to.
-        type: its type.
-        key: equal for corresponding values of functions; set when the function is compared.
-        name: its name as an operand in LLVM's text; set when the function is printed.
+        function: the function under construction.
+        type: the LLVM type.
+        key: equal for corresponding values of equal functions; assigned by `Structure`.
+        name: operand in LLVM's text; assigned by the printer.
     """
 
     function: Builder
@@ -110,7 +110,7 @@ class Value:
         return self ^ -1 if self.type.element != "i1" else self ^ 1
 
     def logical_shift_right(self, other: Operand) -> Value:
-        """Shift in zeros from the left."""
+        """Shift right, filling with zeros."""
         return self.function.binary("lshr", self, other)
 
     def unsigned_divide(self, other: Operand) -> Value:
@@ -138,18 +138,18 @@ class Value:
     # -- conversion
 
     def cast(self, opcode: str, element: Type) -> Value:
-        """Convert (``sitofp``, ``trunc``, ...) to an element type; lanes are kept."""
+        """Convert each lane to an element type, by an opcode such as ``sitofp`` or ``trunc``."""
         target = element.vector(self.type.lanes)
         return self if target is self.type else self.function.convert(opcode, self, target)
 
     def bitcast(self, type: Type) -> Value:
-        """Return the same bits as a value of another type."""
+        """Reinterpret the bits as another type."""
         return self if type is self.type else self.function.convert("bitcast", self, type)
 
     # -- lanes
 
     def splat(self, lanes: int) -> Value:
-        """Return a vector with this scalar in every lane; the scalar itself for 0 lanes."""
+        """Broadcast this scalar to a vector; return the scalar itself for 0 lanes."""
         if not lanes:
             return self
         vector = self.function.poison(self.type.vector(lanes)).insert(self, 0)
@@ -164,7 +164,7 @@ class Value:
         return self.function.insert(self, scalar, lane)
 
     def shuffle(self, lanes: Sequence[int], other: Value | None = None) -> Value:
-        """Choose lanes from this vector and ``other``; -1 leaves a lane undefined."""
+        """Select lanes from the concatenation of this vector and ``other``; -1 makes a lane poison."""
         return self.function.shuffle(self, lanes, other)
 
 
@@ -176,7 +176,7 @@ ConstantKey: TypeAlias = tuple[Type, Number | bytes | tuple[Number | bytes, ...]
 
 
 class Poison(Value):
-    """An undefined value."""
+    """LLVM's ``poison``."""
 
     __slots__ = ()
 
@@ -187,7 +187,7 @@ class Poison(Value):
 
 
 class GlobalAddress(Value):
-    """The address of a global constant or of a function; one object per function and symbol."""
+    """The address of a global constant or a function, interned by symbol in each function."""
 
     __slots__ = ("symbol",)
 
@@ -198,13 +198,11 @@ class GlobalAddress(Value):
 
 
 class ConstantValue(Value):
-    """A number, the same in every lane of a vector, or a tuple with a number for each lane.
-
-    Equal constants of a function are one object.
+    """A constant: one number for all lanes, or a tuple of one number per lane. Interned in each function.
 
     Attributes:
         value: an int for integers and pointers, a float for floats, a tuple of these for lanes that differ.
-        number_key: type and number; equal for equal constants.
+        number_key: type and number, the interning key.
     """
 
     __slots__ = ("number_key", "value")
@@ -222,17 +220,17 @@ class ConstantValue(Value):
 
     @property
     def is_uniform(self) -> bool:
-        """Return whether all lanes have the same number."""
+        """Whether all lanes have the same number."""
         return not isinstance(self.value, tuple)
 
     def splat(self, lanes: int) -> Value:
-        """Return the constant with this number in every lane."""
+        """Broadcast the number to a vector."""
         if not lanes or isinstance(self.value, tuple):
             return self
         return self.function.constant(self.type.vector(lanes), self.value)
 
     def text(self) -> str:
-        """Return the constant as LLVM writes it, exact for every value."""
+        """Return LLVM's text of the constant, exact for floats."""
         return _constant_text(self.number_key)
 
 
@@ -247,7 +245,7 @@ def _constant_text(key: ConstantKey) -> str:
 
 
 def number_text(element: str, number: Number | bytes) -> str:
-    """Return the text of a number (or an f64's bytes) as a constant of an element type, exactly."""
+    """Return LLVM's exact text of a number, or of an f64's bytes, as a constant of an element type."""
     value: Number = struct.unpack("<d", number)[0] if isinstance(number, bytes) else number
     if element == "float":
         (rounded,) = struct.unpack("<f", struct.pack("<f", value))
