@@ -150,7 +150,7 @@ def test_every_element_type_and_tuples(register: Register) -> None:
     assert b.astype(float).tolist() == [1, 2]
 
 
-def test_one_byte_is_enough_for_a_ticket() -> None:
+def test_one_byte_is_enough_for_a_placeholder_id() -> None:
     text = program(
         """
         x = pred[] parameter(0)

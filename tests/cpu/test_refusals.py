@@ -16,7 +16,7 @@ from hloom.codegen.target import Target, host
 from hloom.codegen.types import storage_type
 from hloom.cpu.jit import llvm, loader, relocation
 from hloom.cpu.jit.loader import Image, LoadedObject
-from hloom.cpu.runtime.tickets import Tickets
+from hloom.cpu.runtime.placeholders import Placeholders
 from hloom.errors import HloError
 from hloom.ir.affine import Index
 from hloom.ir.device import Pending
@@ -130,19 +130,21 @@ def test_no_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_operations_under_way() -> None:
-    """Tickets of one byte are 255; those of other lengths are counted for themselves."""
-    tickets = Tickets()
+    """There are 255 placeholder ids of one byte; ids of other lengths are independent."""
+    placeholders = Placeholders()
     pending = [Pending(lambda: None) for _ in range(257)]
-    given = [tickets.give(one, 1) for one in pending[:255]]
-    assert tickets.give(pending[0], 8) == bytes([1, *[0] * 6])
-    assert rule_of(lambda: tickets.give(pending[255], 1)) == "cpu.tickets"
-    assert tickets.redeem(given[7], again=False) is pending[7]
-    assert rule_of(lambda: tickets.redeem(given[7], again=False)) == "cpu.tickets"
-    assert tickets.give(pending[255], 1) == given[7]
+    given = [placeholders.issue(one, 1) for one in pending[:255]]
+    assert placeholders.issue(pending[0], 8) == bytes([1, *[0] * 6])
+    assert rule_of(lambda: placeholders.issue(pending[255], 1)) == "cpu.placeholder-ids"
+    assert placeholders.resolve(given[7], again=False) is pending[7]
+    assert rule_of(lambda: placeholders.resolve(given[7], again=False)) == "cpu.placeholder-ids"
+    assert placeholders.issue(pending[255], 1) == given[7]
     for number in (3, 5, 3):
-        assert tickets.redeem(given[number], again=True) is pending[number]
-    assert tickets.give(pending[256], 1) == given[5]
-    assert [tickets.redeem(given[n], again=True) for n in (3, 5, 7)] == [pending[n] for n in (3, 256, 255)]
+        assert placeholders.resolve(given[number], again=True) is pending[number]
+    assert placeholders.issue(pending[256], 1) == given[5]
+    assert [placeholders.resolve(given[n], again=True) for n in (3, 5, 7)] == [
+        pending[n] for n in (3, 256, 255)
+    ]
 
 
 def test_targets_have_names() -> None:

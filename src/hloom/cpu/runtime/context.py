@@ -1,4 +1,4 @@
-"""Context of a native program: the thread pool, devices and host of a run."""
+"""Contexts of native programs: thread pool, device and host functions of a run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ POLL_FUNCTION: Final = "hloom_poll"
 NATIVE_COLLECTIVES: Final = frozenset(
     ("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter")
 )
-"""Collectives with an implementation in native code."""
+"""Collectives with native implementations."""
 
 
 class Context:
-    """Context of a program on a device.
-
-    Attributes:
-        address: of the struct that native code reads.
-    """
+    """The context of a program on a device; ``address`` is that of its struct."""
 
     def __init__(
         self,

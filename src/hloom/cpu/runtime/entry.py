@@ -1,8 +1,8 @@
-"""Entry from Python to native programs: a builtin function of native code.
+"""The entry from Python to native programs: a builtin function.
 
-The function is ``hloom_call`` in `routines/entry.py`, the same for every program; a descriptor, which is a
-numpy array and the builtin's ``self``, holds the data of the program. The code reads the fields of numpy's
-arrays where `hloom.cpu.runtime.numpy_interface` tests them to be.
+All programs share the function ``hloom_call`` (`routines/entry.py`). The builtin's ``self`` is a descriptor
+of the program, stored in a numpy array. ``hloom_call`` reads arrays by the layout that `numpy_interface`
+verifies.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from hloom.shape.shape import Shape
 
 RunFunction: TypeAlias = Callable[..., Value]
-"""A function of the arguments of a program."""
+"""A function that runs a program on its arguments."""
 _FASTCALL: Final = 0x80
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Parameters and results of a program.
+    """The signature of a program.
 
     Attributes:
         parameters, results: arrays of static sizes.
-        is_tuple: whether the result is a tuple of the arrays.
+        is_tuple: whether the program returns a tuple.
         temp_bytes: size of the arena.
-        long: the program runs without the GIL.
+        long: whether the program releases the GIL.
     """
 
     parameters: Sequence[Shape]
@@ -51,7 +51,7 @@ class Signature:
 
 
 class Descriptor(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
-    """The words that native code reads, and the objects that it needs to live as long."""
+    """The struct `DESCRIPTOR`, with references to the objects that it points to."""
 
     referenced: tuple[object, ...]
 
@@ -70,13 +70,13 @@ class _Method(ctypes.Structure):
 def builtin_for(
     signature: Signature, program: int, context: int, fallback: RunFunction, referenced: tuple[object, ...]
 ) -> RunFunction:
-    """Return a function of numpy arrays that runs a program.
+    """Return a builtin function that runs a program on numpy arrays.
 
     Args:
-        signature: parameters and results of the program.
-        program, context: addresses of its entry and of its context.
-        fallback: called instead for arguments that are not arrays of exactly the right form.
-        referenced: objects that must live as long as the function.
+        signature: of the program.
+        program, context: addresses of the entry function and of the context.
+        fallback: called for arguments that are not arrays of exactly the expected form.
+        referenced: objects that the function keeps alive.
     """
     if not layout_is_known():
         return fallback
@@ -93,7 +93,7 @@ def builtin_for(
 
 @cache
 def _method() -> _Method:
-    """Return the definition of the builtin, which all programs share."""
+    """Return the definition of the builtin, shared by all programs."""
     method = _Method(b"run", support().symbols["hloom_call"], _FASTCALL, b"Run the program on numpy arrays.")
     keep_for_ever(method)
     return method
@@ -102,7 +102,7 @@ def _method() -> _Method:
 def _descriptor(
     signature: Signature, program: int, context: int, fallback: RunFunction
 ) -> tuple[Record, Array]:
-    """Return the descriptor of a program, and the numpy array whose data it is."""
+    """Return the descriptor of a program and the array that holds it."""
     memory = recycled_memory()
     dtypes = [np.dtype(shape.element_type.dtype) for shape in (*signature.parameters, *signature.results)]
     sizes = [

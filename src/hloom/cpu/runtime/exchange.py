@@ -1,6 +1,6 @@
-"""Exchange of arrays with the participants of a rendezvous in other processes: the tables of native code.
+"""Exchange of arrays between the processes of a rendezvous: the tables that native code reads.
 
-`routines/exchange.py` sends and receives by the functions of the MPI library.
+`routines/exchange.py` sends and receives through MPI functions.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from hloom.cpu.runtime.support import support
 from hloom.devices.transport import MessageFunctions
 
 _POLLS: Final = 2000
-"""Polls before a thread lets others run, if every device of this machine can have a core: some 100 us."""
+"""Polls before a thread yields, about 100 us; 0 if devices outnumber cores."""
 _COMPLETE: Final = 1
 
 
 def mpi_record(functions: MessageFunctions) -> Record:
-    """Return the functions and handles as native code reads them."""
+    """Return the struct of functions and handles."""
     return MPI.allocate(
         isend=functions.isend,
         irecv=functions.irecv,
@@ -48,17 +48,17 @@ class Exchange:
 
     Args:
         plan: the messages.
-        mpi: the functions by which native code sends them; see `mpi_record`.
-        rendezvous: the address of the rendezvous.
-        participants: the number of participants.
-        arrays: the number of arrays of each of them.
+        mpi: functions and handles; see `mpi_record`.
+        rendezvous: address of the rendezvous.
+        participants: number of participants.
+        arrays: number of arrays of each participant.
         form: see `Participant`.
         tag: of the messages.
-        memory: at least `ExchangePlan.size` bytes, used only while the collective runs.
-        crowded: this machine has fewer cores than devices.
+        memory: at least `ExchangePlan.size` bytes, used while the collective runs.
+        crowded: devices outnumber cores.
 
     Attributes:
-        address: as native code takes it.
+        address: of the struct.
     """
 
     def __init__(
@@ -130,12 +130,12 @@ class Exchange:
         return self._record["error"]
 
     def is_complete(self, step: int) -> bool:
-        """Continue a step that native code has begun; return whether it has ended, possibly by an error."""
+        """Advance a step; return whether it has completed or failed."""
         return self._advance(self.address, step) >= _COMPLETE
 
     @property
     def pending_receives(self) -> list[int]:
-        """The addresses of the requests of messages to receive that have begun and are not complete."""
+        """Addresses of the requests of pending receives."""
         return [
             record.location("request")
             for record in self._messages
@@ -146,7 +146,7 @@ class Exchange:
 
     @property
     def awaited(self) -> set[int]:
-        """The processes from or to which a message of the present round is under way."""
+        """Processes with pending messages in the current round."""
         number = self._record["round"]
         if number >= len(self._rounds):
             return set()
@@ -157,7 +157,7 @@ class Exchange:
 
 
 def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
-    """Set spans that follow one another."""
+    """Set consecutive spans of these lengths."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
 
@@ -174,7 +174,7 @@ def _segment(segment: Segment) -> dict[str, int]:
 
 
 def _stand_in(plan: ExchangePlan, position: int, arrays: int, start: int, **fields: int) -> Record:
-    """Return the record of a participant in another process, with memory for the arrays received."""
+    """Return the record of a participant of another process, with memory for its received arrays."""
     participant = PARTICIPANT.allocate(arrays, position=position, **fields)
     for array in range(arrays):
         offset = plan.places.get((position, array))

@@ -1,13 +1,12 @@
-"""Messages between the participants of a collective in different processes.
+"""Messages between the processes of a collective.
 
-A participant needs parts of the others' arrays: all of an operand to gather it, its own rows of an operand
-to reduce and scatter it. A large all-reduce has two steps, as within a process: each participant gets its
-part of all operands and reduces it, then gets the reduced parts of the others.
+A participant receives parts of the others' arrays: whole operands in an all-gather, its rows in a
+reduce-scatter. A large all-reduce has two steps, as within a process: a reduce-scatter, then an all-gather of
+the reduced parts.
 
-Processes send directly to each other, or, if there are many of them and little to gather, in rounds: in round
-k each one passes on what it has to the process 2^k before it, so that every one has everything after log2(n)
-rounds. Large contiguous segments are sent from, and received into, the arrays themselves; the others through
-memory of their message.
+Processes send directly to each other. Small all-gathers of many processes run in log2(n) rounds instead: in
+round k a process forwards all it has to the process 2^k before it. Large contiguous segments are sent from,
+and received into, the arrays; other segments are packed into a buffer.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from hloom.operations.exchanges import AllToAll
 from hloom.shape.shape import Shape
 
 SHARED_BYTES: Final = 1 << 16
-"""Result size of an all-reduce from which each participant reduces one part and copies the other parts."""
+"""Result size from which an all-reduce has two steps."""
 IN_PLACE_BYTES: Final = 1 << 16
-"""Size from which a contiguous segment is a message of its own."""
+"""Size from which a contiguous segment is sent in place, as its own message."""
 MOST_BYTES: Final = 1 << 30
-"""Largest message: MPI counts in 32 bits."""
+"""Largest message: MPI counts bytes in 32 bits."""
 HEADER_BYTES: Final = 8
-"""The form of the operands, at the start of a message through memory of its own."""
+"""Header of a packed message: the form of the operands."""
 MOST_PEERS: Final = 8
-"""Other processes to which each one sends directly, however little it has to send."""
+"""Number of other processes up to which messages are direct, whatever their size."""
 LITTLE_BYTES: Final = 1 << 12
-"""Operands of a process that are gathered in rounds."""
+"""Size of a process's operands up to which an all-gather runs in rounds."""
 _ALIGNMENT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Rows of equal distance in an array of a participant.
+    """Strided rows of an array of a participant.
 
     Attributes:
-        position: the participant's, in its group.
-        array: the number of the array, operands before results.
-        offset: of the first row, in bytes.
-        size: of a row, in bytes.
-        stride: bytes from a row to the next.
-        rows: their number.
+        position: of the participant in its group.
+        array: number of the array, operands before results.
+        offset: bytes before the first row.
+        size: bytes of a row.
+        stride: bytes from one row to the next.
+        rows: number of rows.
     """
 
     position: int
@@ -65,13 +64,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Segments that a process sends or receives at once.
+    """A message from or to another process.
 
     Attributes:
         rank: the other process.
-        sends: whether this process sends it.
-        segments: their order is the same on both sides.
-        in_place: a single segment, sent from or received into the array itself.
+        sends: whether this process is the sender.
+        segments: in the same order on both sides.
+        in_place: whether its only segment is sent from, or received into, the array.
     """
 
     rank: int
@@ -89,10 +88,10 @@ class ExchangePlan:
     """The messages of one process for a collective.
 
     Attributes:
-        steps: for both steps the rounds, each of which begins when the one before it is complete.
-        stand_ins: positions of the participants in other processes.
-        places: for each array of theirs that is received the offset in the exchange's memory.
-        buffers: for each message, in order, the offset of its memory; none if it is in place.
+        steps: the rounds of both steps; a round begins when the round before it is complete.
+        stand_ins: positions of the participants of other processes.
+        places: offset of each received array in the exchange's memory.
+        buffers: offset of each message's buffer, in order; None in place.
         size: bytes of the exchange's memory.
     """
 
@@ -110,13 +109,13 @@ class ExchangePlan:
 def plan_exchange(
     i: HloInstruction, owners: Sequence[int], rank: int, sources: Sequence[int | None] = ()
 ) -> ExchangePlan:
-    """Return the messages of a process.
+    """Plan the messages of a process.
 
     Args:
         i: the collective, of an opcode in `NATIVE_COLLECTIVES`.
         owners: the process of each participant, in the order of the group.
         rank: the process.
-        sources: for a permutation, the participant whose operand each one gets; None for zeros.
+        sources: for a permutation, the source of each participant; None for zeros.
     """
     pairs = frozenset((source, target) for target, source in enumerate(sources) if source is not None)
     steps = tuple([tuple(_rounds(i, owners, rank, step, pairs)) for step in (1, 2)])
@@ -142,12 +141,12 @@ def reduces_in_parts(i: HloInstruction) -> bool:
 
 
 def part_size(elements: int, count: int) -> int:
-    """Return the elements of each of ``count`` parts of an array; the last ones may be shorter or empty."""
+    """Return the size of each of ``count`` parts of an array; the last parts may be smaller or empty."""
     return (-(-elements // count) + 63) & -64
 
 
 def rows_of(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Return the numbers of elements of the dimensions before one, and from it on."""
+    """Return the products of the dimensions before one, and from it on."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
@@ -160,11 +159,11 @@ def _array_bytes(i: HloInstruction) -> list[int]:
     return [leaf_bytes(o.shape) for o in i.operands] + [leaf_bytes(s) for _, s in leaves(i.shape)]
 
 
-# -- who needs what
+# -- segments
 
 
 def _needed(i: HloInstruction, count: int, step: int, source: int, target: int) -> Iterator[Segment]:
-    """Yield what one participant needs of another one's arrays; some segments may be empty."""
+    """Yield the segments of ``source`` that ``target`` receives; some may be empty."""
     operands = [o.shape for o in i.operands]
     match i.operation:
         case _ if reduces_in_parts(i):
@@ -227,7 +226,7 @@ def _rounds(
 
 
 def _gathers_little(i: HloInstruction, count: int) -> bool:
-    """Return whether everyone needs all operands of all others, and these are small."""
+    """Return whether every participant receives all operands, and these are small."""
     gathers = isinstance(i.operation, (AllGather, AllReduce)) and not reduces_in_parts(i)
     return gathers and sum(leaf_bytes(o.shape) for o in i.operands) * count <= LITTLE_BYTES * MOST_PEERS
 
@@ -235,7 +234,7 @@ def _gathers_little(i: HloInstruction, count: int) -> bool:
 def _passed_on(
     ranks: Sequence[int], rank: int, blocks: dict[int, list[Segment]]
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the rounds in which every process gets the blocks of all."""
+    """Yield the rounds that distribute the segments of all processes to all."""
     count, here, distance = len(ranks), ranks.index(rank), 1
     while distance < count:
         passed = min(distance, count - distance)
@@ -250,7 +249,7 @@ def _passed_on(
 
 
 def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[Message]:
-    """Yield the messages for segments; the first one has the form of the operands."""
+    """Yield the messages of segments; the first one is packed, with a header."""
     if not segments:
         return
     pieces = [piece for segment in segments for piece in _pieces(segment)]
@@ -269,7 +268,7 @@ def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[M
 
 
 def _pieces(segment: Segment) -> Iterator[Segment]:
-    """Divide a segment into contiguous ones, or, if its rows are short, into ones of many rows."""
+    """Divide a segment into contiguous ones, or into ones of many short rows."""
     s = segment
     if s.size < IN_PLACE_BYTES:
         most = MOST_BYTES // (2 * s.size)

@@ -1,9 +1,9 @@
-"""Gangs: all devices of a program run by one thread, each on a stack of its own.
+"""Gangs: one thread runs all devices of a program, each on its own stack.
 
-`routines/gang.py` switches between the devices where they wait for each other. Collectives run in native
-code, so that a device waits for other devices only; Python functions run on the stack of the thread.
-Programs whose devices compute for long between collectives gain from threads: a gang notes how long runs
-took, and is taken no more, unless the devices share kernels among the threads of the pool anyway.
+`routines/gang.py` switches devices where they wait for each other. Collectives run in native code, so that
+devices wait only for devices; Python functions run on the stack of the thread. Threads are faster for devices
+that compute for long between collectives: a gang measures its runs, and then refuses to be taken, unless the
+devices share kernels among the threads of the pool anyway.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hloom.runtime.backend import Host
 
 _STACK_BYTES: Final = 8 << 20
-"""As much as threads have by default; only pages that are touched exist."""
+"""Default stack size of threads; pages exist only once touched."""
 _POOLED_WORK: Final = 1 << 17
-"""Elementary operations of a device from which the pool runs devices that never meet."""
+"""Elementary operations from which the pool runs devices without collectives."""
 _NO_RESERVE: Final = 0x4000
 """Linux's MAP_NORESERVE."""
 _ARENA_ALIGNMENT: Final = 128
@@ -52,12 +52,12 @@ class Gang:
     Args:
         natives: the programs of the devices, replica-major.
         shape: numbers of replicas and partitions.
-        stop: a word that ends runs early when it is set.
-        host: answers the calls of the programs that are no collectives.
+        stop: a nonzero word ends a run.
+        host: answers the host calls other than collectives.
 
     Attributes:
-        address: as native code takes it.
-        count: the number of devices.
+        address: of the struct.
+        count: number of devices.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Gang:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether `host` answers all calls of the programs that are no collectives in native code."""
+        """Whether all host calls are native collectives or answered by ``host``."""
         pairs = zip(self._natives, self._participants, strict=True)
         return all(
             n in participants or (self._host is not None and self._host.answers(call))
@@ -110,7 +110,7 @@ class Gang:
         )
 
     def _write(self, meets: bool) -> None:
-        """Set the fields that native code reads."""
+        """Fill the struct."""
         gang = self._record
         arena = max(native.loaded.memory.temp for native in self._natives)
         gang["devices"], gang["meets"], gang["memory"] = self.count, meets, recycled_memory().address
@@ -128,10 +128,10 @@ class Gang:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
     def _uses_threads(self, meets: bool) -> bool:
-        """Return whether devices that compute for long run at the same time: if that keeps more cores busy.
+        """Return whether devices that compute for long should run in parallel, which uses more cores.
 
-        Those that share kernels among the threads of the pool do so already, but for the parts that they do
-        not share; as many devices as cores share nothing and still use all of them.
+        Devices that share kernels among the threads of the pool use all cores, except in their serial parts;
+        as many devices as cores use all of them without sharing.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
@@ -151,7 +151,7 @@ class Gang:
 
     @property
     def reuses(self) -> Sequence[tuple[int, int]]:
-        """Pairs of a result and an argument whose memory may be one on every device."""
+        """(result, argument) pairs that may share memory on every device."""
         first, *others = [native.facts.reuses for native in self._natives]
         return [pair for pair in first if all(pair in reuses for reuses in others)]
 
@@ -161,25 +161,25 @@ class Gang:
 
     @property
     def resumptions(self) -> int:
-        """Times that a device began or continued in the last run."""
+        """Number of times that devices were resumed in the last run."""
         return self._record["resumptions"]
 
     def take(self) -> bool:
-        """Take the gang for a run; return false if it runs, or if its devices shall have threads."""
+        """Lock the gang for a run; return false if it is running, or if threads are faster."""
         return bool(_function("hloom_gang_take", ctypes.c_int32)(self.address))
 
     def leave(self) -> None:
-        """Let others take the gang."""
+        """Unlock the gang."""
         _function("hloom_gang_leave", None)(self.address)
 
     def forget(self) -> None:
-        """Free the gang in a forked child, which lacks the thread that may have had it."""
+        """Unlock the gang in a forked child, which lacks the thread that held it."""
         self._record["lock"] = FREE
 
     def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Run a gang that was taken, on the addresses of the inputs and results of all devices.
+        """Run a locked gang on the addresses of the inputs and results of all devices.
 
-        Raises DeadlockError, other errors of the programs, and what the handler of a signal raises.
+        Raises DeadlockError, errors of the programs, and exceptions of signal handlers.
         """
         inputs = (ctypes.c_void_p * (len(sources) + 1))(*sources)
         outputs = (ctypes.c_void_p * (len(targets) + 1))(*targets)
@@ -191,7 +191,7 @@ class Gang:
             raise self.failure(status)
 
     def call(self, arguments: Sequence[Sequence[Value]]) -> list[Value]:
-        """Run a gang that was taken on the arguments of each device; raise like `run`."""
+        """Run a locked gang on the arguments of each device; raises like `run`."""
         inputs: list[Array] = []
         results: list[list[Array]] = []
         for native, values in zip(self._natives, arguments, strict=True):
@@ -206,7 +206,7 @@ class Gang:
         ]
 
     def failure(self, status: int) -> HloError:
-        """Return the error for the status of a run, and prepare the gang for others."""
+        """Return the error of a failed run, and reset the gang."""
         devices = [device.id for device in self._world.devices]
         try:
             if status == DEADLOCK:
@@ -226,7 +226,7 @@ class Gang:
             self.reset()
 
     def reset(self) -> None:
-        """Prepare the gang for other runs after one that ended early."""
+        """Prepare the gang for the next run, after one that ended early."""
         for clear in self._world.before_run:
             clear()
 
@@ -237,9 +237,9 @@ def gang_of(
     stop: ctypes.c_uint64 | None = None,
     host: Host | None = None,
 ) -> Gang | None:
-    """Return the gang of programs; None if one makes a call that ``host`` does not answer.
+    """Return the gang of programs; None if ``host`` does not answer one of their host calls.
 
-    Devices that meet also need a C library that switches stacks, and address space for their stacks.
+    Collectives also need a C library that switches stacks, and address space for the stacks.
     """
     if any(native.calls_host for native in natives) and not _switches_stacks():
         return None
@@ -256,7 +256,7 @@ def _switches_stacks() -> bool:
 
 
 def _stack() -> mmap.mmap:
-    """Return memory for a stack whose lowest page is protected; raises OSError if there is none."""
+    """Allocate a stack with a guard page; raises OSError."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE | mmap.MAP_STACK
     memory = mmap.mmap(-1, _STACK_BYTES + mmap.PAGESIZE, flags)
     guard = _address_of(memory)

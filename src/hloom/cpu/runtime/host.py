@@ -1,17 +1,16 @@
-"""Calls from native code into Python, for operations that only the host can run.
+"""Host calls: operations of a native program that Python evaluates.
 
-Operations that communicate with other devices or with the host (collectives, infeed, send), that call
-Python functions (custom calls), or that have no kernel are evaluated by ``evaluate`` of the operation, on
-arrays that view native memory. Native code calls ``hloom_host(context, number, pointers)``: the number of the
-call in its program, and the addresses of the leaves of its operands and results. That calls a Python function
-through Python's C interface (`routines/host.py`), so that any exception, one of a signal included, makes
-native code return immediately and is raised in the caller of the program.
+The host evaluates operations that communicate (collectives, infeed, send), that call Python functions (custom
+calls), or that have no kernel. Native code calls ``hloom_host(context, number, pointers)`` with the number of
+the call in its program and the addresses of the leaves of its operands and results; `Operation.evaluate` runs
+on arrays that view this memory. The call goes through Python's C API (`routines/host.py`): on an exception,
+also that of a signal handler, native code returns at once, and the caller of the program raises it.
 
-Collectives run in native code if they can (`hloom.cpu.kernels.collectives`); native code then calls Python
-only if other participants are late.
+Collectives run in native code where possible (`hloom.cpu.kernels.collectives`) and call Python only if other
+participants are late.
 
-The result of a start operation, which is not there yet, is represented in its leaf's memory by a ticket, a
-number in its first bytes, so that loops and branches may carry it like any other value.
+Until a start operation completes, the first bytes of its result hold a placeholder id, which loops and
+branches carry like any other value.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from hloom.analysis.in_flight import ends_a_start
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm import I32, I64, PTR
 from hloom.cpu.program import HOST, KERNELS, KernelCall, ProgramEmitter
+from hloom.cpu.runtime.placeholders import MOST_BYTES, Placeholders
 from hloom.cpu.runtime.support import support
-from hloom.cpu.runtime.tickets import MOST_BYTES, Tickets
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Passed, Pending, VirtualDevice, arrived
 from hloom.ir.instruction import HloInstruction
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 HOST_FUNCTION: Final = "hloom_host"
 FAILED: Final = 1 << 32
-"""Added to the number of a call whose C function fails or answers later; see ``routines/foreign.py``."""
+"""Flag in the number of a call whose C function failed or returned a future; see ``routines/foreign.py``."""
 _OPCODES: Final = """
     all-gather-start all-gather-done all-reduce-start all-reduce-done collective-permute-start
     collective-permute-done collective-reduce ragged-all-to-all async-start async-done
@@ -53,9 +52,9 @@ _OPCODES: Final = """
     bitcast get-dimension-size map rng-get-and-update-state set-dimension-size
 """
 HOST_OPERATIONS: Final = tuple(_OPCODES.split())
-"""Operations that the host evaluates: communication, and what no pass could expand.
+"""Operations that the host evaluates: communication, and operations that no pass expanded.
 
-Custom calls are evaluated by the host as well if their functions are unknown to the compiler.
+So are custom calls of functions that the compiler does not know.
 """
 
 
@@ -64,7 +63,7 @@ Custom calls are evaluated by the host as well if their functions are unknown to
 
 @KERNELS.register(HOST, *HOST_OPERATIONS)
 def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a host call for an instruction; the program ends early if it fails."""
+    """Emit a host call for an instruction; the program returns if it fails."""
     i = plan.instruction
     f = program.function
     number = len(program.host_calls)
@@ -81,12 +80,12 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class HostCalls:
-    """Host side of one program on one device.
+    """The host calls of one program on one device.
 
     Attributes:
-        evaluator: evaluates the calls; its random state continues from run to run.
-        tickets: the results of start operations that are not there yet.
-        waited: nanoseconds that each call has waited for other devices or the host, in all runs.
+        evaluator: evaluates the calls; keeps its random state between runs.
+        placeholders: ids of pending results of start operations.
+        waited: nanoseconds for which each call waited for devices or the host, over all runs.
     """
 
     def __init__(
@@ -102,12 +101,12 @@ class HostCalls:
         records = [self._participants.get(n) for n in range(len(self._calls))]
         addresses = [record.address if record is not None else None for record in records]
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
-        self.tickets = Tickets()
+        self.placeholders = Placeholders()
 
     def run(self, native: Callable[[], object]) -> None:
-        """Run native code in this thread; raises what one of its calls raised.
+        """Run native code in this thread; raises the exception of a call.
 
-        Without a device of its own the program runs alone, and waiting for other devices is an error at once.
+        A program without a device runs alone: waiting for other devices raises an error at once.
         """
         if self.evaluator.alone is not None:
             self.evaluator.alone.run(lambda _: self._run(native))
@@ -115,7 +114,7 @@ class HostCalls:
             self._run(native)
 
     def _run(self, native: Callable[[], object]) -> None:
-        self.tickets.clear()
+        self.placeholders.clear()
         outer = _thread.calls
         _thread.calls = self
         try:
@@ -124,7 +123,7 @@ class HostCalls:
             _thread.calls = outer
 
     def call(self, number: int, pointers: int) -> None:
-        """Run a call."""
+        """Evaluate a call of native code."""
         if number & FAILED:
             error, future = (ctypes.c_uint64 * 2).from_address(pointers)
             instruction = self._calls[number ^ FAILED].instruction
@@ -140,16 +139,16 @@ class HostCalls:
 
     @property
     def table(self) -> int:
-        """Address of the table of participant records, one word per call; 0 if there is no record at all."""
+        """Address of the table of participant records, one word per call; 0 if there are none."""
         return ctypes.addressof(self._table) if self._participants else 0
 
     def wait(self, number: int, generation: int) -> None:
-        """Wait for the other participants of a call."""
+        """Wait for the other participants of a collective."""
         self._participants[number].wait(generation)
 
 
 class _Thread(threading.local):
-    """The host side of the program that runs in a thread."""
+    """The host calls of the program that a thread runs."""
 
     def __init__(self) -> None:
         self.calls: HostCalls | None = None
@@ -159,26 +158,26 @@ _thread: Final = _Thread()
 
 
 def _host(number: int, pointers: int) -> None:
-    """Answer a call of native code."""
+    """Handle a host call."""
     assert _thread.calls is not None
     _thread.calls.call(number, pointers)
 
 
 def _await(number: int, generation: int) -> None:
-    """Answer a call of native code that has waited for other participants for a while."""
+    """Handle a collective whose participants are late."""
     assert _thread.calls is not None
     _thread.calls.wait(number, generation)
 
 
 def provide_functions() -> None:
-    """Let native code call Python."""
+    """Register the Python functions that native code calls."""
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.py_object)
     prototype(support().symbols["hloom_set_host"])(_host, _await)
     keep_for_ever((_host, _await))
 
 
 class _Call:
-    """A call site of the host in a program."""
+    """A call site."""
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
@@ -187,7 +186,7 @@ class _Call:
         ends = ends_a_start(instruction)
         self.awaited = operation.pending_index if ends else None
         self.begun = None if ends else operation.pending_index
-        # Loops may pass what recv gives to recv-done, again in every iteration. Others are ended where begun.
+        # A loop may pass the result of one recv to recv-done in every iteration; other results are used once.
         self.again = isinstance(operation, RecvDone)
 
     def run(self, calls: HostCalls, pointers: int) -> None:
@@ -198,7 +197,7 @@ class _Call:
         self._write(calls, self.instruction.shape, (), value, addresses)
 
     def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
-        """Return the value of the instruction; in static form if it represents a dynamic one."""
+        """Return the value of the instruction, a dynamic one in its static form."""
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)
@@ -213,7 +212,7 @@ class _Call:
             sizes = [(leaf_bytes(s), next(addresses)) for _, s in leaves(shape)]
             size, address = next(((n, a) for n, a in sizes if n), (0, 0))
             if size:
-                return calls.tickets.redeem(
+                return calls.placeholders.resolve(
                     ctypes.string_at(address, min(size, MOST_BYTES)), again=self.again
                 )
             return Pending(lambda: _empty(shape))
@@ -231,7 +230,7 @@ class _Call:
         if shape.is_buffer:
             shape = shape.tuple_shapes[0]
         if index == self.begun:
-            self._write_ticket(calls, shape, value, addresses)
+            self._write_id(calls, shape, value, addresses)
         elif shape.is_tuple:
             assert isinstance(value, tuple)
             for n, (part, element) in enumerate(zip(shape.tuple_shapes, value, strict=True)):
@@ -241,15 +240,15 @@ class _Call:
             if shape.is_array:
                 array_at(address, shape)[...] = value
 
-    def _write_ticket(self, calls: HostCalls, shape: Shape, value: Passed, addresses: Iterator[int]) -> None:
+    def _write_id(self, calls: HostCalls, shape: Shape, value: Passed, addresses: Iterator[int]) -> None:
         pending = value if isinstance(value, Pending) else Pending(lambda: value)
         sizes = [(leaf_bytes(s), next(addresses)) for _, s in leaves(shape)]
         size, address = next(((n, a) for n, a in sizes if n), (0, 0))
         if not size:
-            pending.wait()  # there is no byte to write a ticket to
+            pending.wait()  # no byte to store an id in
             return
-        ticket = calls.tickets.give(pending, size)
-        ctypes.memmove(address, ticket, len(ticket))
+        placeholder = calls.placeholders.issue(pending, size)
+        ctypes.memmove(address, placeholder, len(placeholder))
 
 
 def array_at(address: int, shape: Shape) -> Array:

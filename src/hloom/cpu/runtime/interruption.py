@@ -1,10 +1,10 @@
-"""Polls in native code, so that Ctrl-C and the failure of another device end a program.
+"""Polls of native programs for Ctrl-C and for failures of other devices.
 
-A program polls between kernels and at the back edges of loops, by ``hloom_poll`` in
-`routines/interruption.py`; ``hloom_parallel`` polls between chunks. A nonzero status makes the program
-return nonzero at once. A poll takes some 30 ns, so it is made only once per `POLL_WORK` operations: a loop
-subtracts the work of an iteration from a countdown, which is one instruction and a branch that is not taken.
-A single call of a kernel that does not share its iterations is not interrupted.
+A program polls between kernels and at the back edges of loops (``hloom_poll`` in `routines/interruption.py`),
+``hloom_parallel`` between chunks; a nonzero status makes the program return nonzero. A poll takes about 30
+ns. A loop therefore polls once per `POLL_WORK` operations: it subtracts the work of each iteration from a
+counter, which costs one instruction and an untaken branch. A kernel that runs in one thread is not
+interrupted.
 """
 
 from __future__ import annotations
@@ -15,26 +15,21 @@ from hloom.codegen.llvm import I32, I64, PTR, Attribute, Function, Value
 from hloom.cpu.runtime.context import POLL_FUNCTION
 
 POLL_WORK: Final = 1 << 18
-"""Elementary operations between polls in a loop: 20 us to some ms."""
+"""Elementary operations between the polls of a loop: 20 us to a few ms."""
 LONG_LOOP: Final = 1 << 24
-"""Loops that are known to do less work do not poll: they end within some 10 ms."""
+"""Loops of less work do not poll: they end within about 10 ms."""
 LONG_KERNELS: Final = 1 << 22
-"""Work of kernels after which straight-line code polls."""
+"""Work of kernels between the polls of straight-line code."""
 _ATTRIBUTES: Final = (
     Attribute("cold"),
     Attribute("nounwind"),
     Attribute("memory(argmem: readwrite, inaccessiblemem: readwrite)"),
 )
-"""A poll touches no array of the program, so that loops keep values in registers."""
+"""A poll accesses no array of the program, so that loops keep values in registers."""
 
 
 class PollEmitter:
-    """Emits the polls of a program.
-
-    Args:
-        function: the program's entry function.
-        context: its context.
-    """
+    """Emits the polls of a program, from its entry function and its context."""
 
     def __init__(self, function: Function, context: Value) -> None:
         self._function = function
@@ -44,13 +39,13 @@ class PollEmitter:
         self._work = 0
 
     def after_kernel(self, work: int) -> None:
-        """Poll if the kernels since the last poll did enough work."""
+        """Poll if the kernels since the last poll did `LONG_KERNELS` work."""
         self._work += work
         if self._work >= LONG_KERNELS:
             self._poll()
 
     def at_back_edge(self, work: int) -> None:
-        """Poll at the end of an iteration, once per `POLL_WORK`; ``work`` is that of an iteration."""
+        """Poll at the end of an iteration, once per `POLL_WORK`; ``work`` is the work of an iteration."""
         f = self._function
         if self._countdown is None:
             self._countdown = self._variable(POLL_WORK)
@@ -77,7 +72,7 @@ class PollEmitter:
         f.return_if(status.compare("ne", 0), 1)
 
     def _variable(self, value: int) -> Value:
-        """Return a word on the stack that is initialized when the function begins."""
+        """Return an alloca of a word, initialized in the prologue."""
         f = self._function
         word = f.allocate(I64, align=8)
         f.initialize(word, f.constant(I64, value))

@@ -1,4 +1,4 @@
-"""numpy's binary interface: fields of arrays and handlers in memory, and its table of C functions."""
+"""numpy's ABI: structs of arrays and of memory handlers, and its table of C functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARRAY: Final = Struct(
     handler=PTR,
 )
 C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITABLE = 0x1, 0x4, 0x100, 0x400
-"""Flags of arrays."""
+"""Array flags."""
 
 HANDLER: Final = Struct(
     "PyDataMem_Handler",
@@ -40,7 +40,7 @@ HANDLER: Final = Struct(
     realloc=PTR,
     free=PTR,
 )
-"""Functions that allocate the memory of arrays (NEP 49)."""
+"""A memory handler of arrays (NEP 49)."""
 
 ARRAY_TYPE, NEW_FROM_DESCR, GET_HANDLER = 2, 94, 305
 """Indices of functions in numpy's table."""
@@ -57,7 +57,7 @@ def numpy_function(index: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Return whether the fields of arrays have the offsets that `ARRAY` states."""
+    """Return whether arrays of this numpy have the layout of `ARRAY`."""
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):

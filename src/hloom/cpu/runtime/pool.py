@@ -1,8 +1,7 @@
-"""Thread pool that shares the iterations of a kernel's outermost loop.
+"""The thread pool, which shares the iterations of a kernel's outermost loop.
 
-``hloom_parallel`` in `routines/pool.py` does the work. This module owns the pool's memory, and follows the
-process: number of threads, fork, exit. Results never depend on the number of threads: an iteration is
-computed in the same way in any thread.
+`routines/pool.py` is the native side. This module owns the pool's memory, chooses the number of threads, and
+handles fork and exit. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from hloom.runtime.cores import thread_count
 
 
 class ThreadPool:
-    """A pool of threads, which start when they are first needed.
+    """A thread pool, whose threads start with the first parallel kernel.
 
     Attributes:
-        threads: number of threads that compute at once, the caller's included.
-        address: the pool's memory, as native code takes it.
+        threads: number of threads, including the caller.
+        address: of the struct.
     """
 
     def __init__(self, threads: int) -> None:
@@ -32,12 +31,12 @@ class ThreadPool:
         self.address = self._record.address
 
     def forget(self) -> None:
-        """Reset the pool to one without threads; after a fork the child has none of them."""
+        """Reset the pool in a forked child, which has none of the threads."""
         ctypes.memset(self.address, 0, POOL.size_with(self.threads))
         self._record["threads"] = self.threads
 
     def stop(self) -> None:
-        """End the threads for good; later kernels run in the thread of their caller.
+        """End the threads; later kernels run in the thread of their caller.
 
         Programs may run in other threads meanwhile.
         """
@@ -50,18 +49,18 @@ class ThreadPool:
 
 @cache
 def shared_pool() -> ThreadPool | None:
-    """Return the pool of this process; None for a single thread."""
+    """Return the process's pool; None if it has one thread."""
     threads = thread_count()
     if threads < 2:
         return None
     pool = ThreadPool(threads)
-    keep_for_ever(pool)  # threads of their own run programs until the process has ended
+    keep_for_ever(pool)  # other threads may run programs until the process ends
     os.register_at_fork(after_in_child=pool.forget)
     atexit.register(pool.stop)
     return pool
 
 
 def pool_address() -> int:
-    """Return the address of the process's pool; 0 if there is none."""
+    """Return the address of the process's pool, or 0."""
     pool = shared_pool()
     return 0 if pool is None else pool.address

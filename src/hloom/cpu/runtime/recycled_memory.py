@@ -1,6 +1,6 @@
-"""Recycled memory of this process: for arenas and results, and as a handler of numpy's arrays.
+"""Recycled memory of the process, for arenas and results; also a memory handler of numpy's arrays.
 
-`routines/memory.py` allocates; callers here hold the GIL.
+`routines/memory.py` is the allocator. Callers hold the GIL.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int6
 _GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _LIMIT_FRACTION: Final = 1 / 16
 _LARGEST_LIMIT: Final = 1 << 30
-"""Limits of the free memory: a fraction of the machine's memory, and bytes."""
+"""Limits of free memory: a fraction of the machine's memory, and bytes."""
 
 
 class RecycledMemory:
-    """Blocks of memory that are used again.
+    """An allocator that reuses blocks.
 
     Attributes:
-        record: `RECYCLED`, which native code reads.
-        handler: a capsule with numpy's handler of arrays in this memory.
+        record: the struct `RECYCLED`.
+        handler: capsule of the memory handler for numpy.
     """
 
     def __init__(self) -> None:
@@ -53,29 +53,29 @@ class RecycledMemory:
         return self.record.address
 
     def take(self, size: int) -> int:
-        """Return the address of memory of undefined content, a multiple of 64; 0 if there is none."""
+        """Allocate uninitialized memory, aligned to 64 bytes; return 0 if there is none."""
         return self._take(self.address, size) or 0
 
     def give(self, address: int) -> None:
-        """Recycle memory."""
+        """Free memory for reuse."""
         self._give(self.address, address)
 
 
 @cache
 def recycled_memory() -> RecycledMemory:
-    """Return the memory, which lives until the process ends."""
+    """Return the allocator, which lives until the process ends."""
     return RecycledMemory()
 
 
 def recycling_limit() -> int:
-    """Return the most bytes that may be free."""
+    """Return the limit of free memory in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(_LARGEST_LIMIT, int(total * _LIMIT_FRACTION))
 
 
 @contextmanager
 def lent_memory(size: int) -> Generator[int]:
-    """Lend recycled memory of undefined content; yields its address, a multiple of 64.
+    """Allocate uninitialized memory for a ``with`` block; yields its address, aligned to 64 bytes.
 
     Raises EvaluationError by the rule ``evaluate.memory``.
     """

@@ -1,7 +1,7 @@
-"""Rendezvous of the devices of a program in native code.
+"""Rendezvous of devices in native code.
 
-A rendezvous is memory that all participants of a process address. Participants in other processes are
-represented by stand-ins (`exchange.py`). `routines/rendezvous.py` is the native side.
+The participants of a process share the memory of a rendezvous; stand-ins represent participants of other
+processes (`exchange.py`). `routines/rendezvous.py` is the native side.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from hloom.ir.instruction import HloInstruction
 from hloom.lifetime import keep_for_ever
 
 _SPINS: Final = 800
-"""Polls of the generation before a thread sleeps, if every device can have a core: some 10 us."""
+"""Polls of the generation before a thread sleeps, about 10 us; 0 if devices outnumber cores."""
 _OTHER_FORM: Final = -1
-"""Values that native code reports instead of a generation; steps of an exchange follow."""
+"""Reported instead of a generation: operands differ. Lower numbers are steps of an exchange."""
 
 
 class Rendezvous:
-    """Memory of a rendezvous.
+    """A rendezvous.
 
     Attributes:
-        participants: in the order of the group.
-        here: those of this process.
-        crowded: this machine has fewer cores than devices, so that a thread that waits sleeps at once.
-        address: as native code takes it.
+        participants: devices in the order of the group.
+        here: the participants of this process.
+        crowded: devices outnumber cores, so that waiting threads sleep at once.
+        address: of the struct.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Rendezvous:
         self.address = self._record.address
 
     def clear(self) -> None:
-        """Withdraw all participants; needed after a run that failed."""
+        """Withdraw all participants, after a failed run."""
         for counter in ("arrived", "generation", "sleepers"):
             self._record[counter] = 0
         for position in range(len(self.participants)):
@@ -51,7 +51,7 @@ class Rendezvous:
 
     @property
     def generation(self) -> int:
-        """Number of times that all participants have arrived."""
+        """Number of completed meetings."""
         return self._record["generation"]
 
     @property
@@ -65,19 +65,19 @@ class Rendezvous:
 
 
 class Participant:
-    """Record of a device in a rendezvous, for one of its instructions.
+    """A device in a rendezvous, for one of its collectives.
 
     Args:
         rendezvous: the rendezvous.
         device: the device.
         instruction: the collective.
-        form: a number for the types and sizes of the operands; equal for all participants if they fit.
-        exchange: how participants in other processes get the operands; None if there are none.
-        source: the position of the participant whose operand a permutation brings here; None if it is none.
-        fiber: address of the device's fiber; 0 if it has a thread of its own.
+        form: number of the operands' types and sizes, which must be equal for all participants.
+        exchange: messages to and from other processes, if any.
+        source: position of the participant that a permutation copies from, if any.
+        fiber: address of the device's fiber; 0 if the device has its own thread.
 
     Attributes:
-        address: as native code takes it.
+        address: of the struct.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class Participant:
         self.address = self._record.address
 
     def wait(self, generation: int) -> None:
-        """Wait until all have arrived; raises Stopped if that is impossible.
+        """Wait until all participants have arrived; raises Stopped if they cannot.
 
-        A negative generation reports a participant with other operands, which raises HloError, or a step of
-        an exchange that takes long.
+        A negative generation reports operands that differ, which raises HloError, or a slow step of an
+        exchange.
         """
         if generation == _OTHER_FORM:
             raise self.mismatch()
@@ -124,11 +124,11 @@ class Participant:
             )
 
     def describe(self) -> str:
-        """Return the instruction and the devices that it waits for."""
+        """Describe the collective and the devices that it waits for."""
         return f"{self._what} for {', '.join(map(self._device.world.name, self._awaited()))}"
 
     def mismatch(self) -> HloError:
-        """Return the error for a participant whose operands do not fit those of others."""
+        """Return the error for operands that differ between participants."""
         name_of_device = device_name(self._device.id)
         message = f"devices contribute different arrays: {self._what} of {name_of_device} meets others"
         return HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
@@ -138,7 +138,7 @@ class Participant:
         return f"{self._instruction.opcode} %{self._instruction.name}"
 
     def _wait_for_messages(self, step: int) -> None:
-        """Wait until a step of the exchange ends."""
+        """Wait until a step of the exchange completes or fails."""
         world, exchange = self._device.world, self._exchange
         assert exchange is not None and world.peers is not None
         try:
@@ -154,11 +154,11 @@ class Participant:
         except BaseException:
             for request in exchange.pending_receives:
                 world.peers.transport.withdraw(request)
-            keep_for_ever(exchange)  # MPI may still read what was sent from its memory
+            keep_for_ever(exchange)  # MPI may still read its send buffers
             raise
 
     def _awaited(self) -> list[DeviceId]:
-        """Return the devices that have not arrived, as far as this process knows."""
+        """Return the devices that are known not to have arrived."""
         missing = self._rendezvous.missing
         peers = self._device.world.peers
         if missing or self._exchange is None or peers is None:
@@ -168,5 +168,5 @@ class Participant:
 
 
 def array_count(i: HloInstruction) -> int:
-    """Return the number of addresses in a participant record: operands, then leaves of the result."""
+    """Return the number of arrays of a participant: operands, then leaves of the result."""
     return len(i.operands) + len(leaves(i.shape))

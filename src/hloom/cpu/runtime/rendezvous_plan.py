@@ -1,10 +1,9 @@
 """The collectives of a program that run in native code, and their participants.
 
-Devices that execute a collective with the same opcode, channel and group take part in one rendezvous, once
-per execution. A collective is left to the host, which then reports the error or waits in its own way, if the
-shapes do not fit the group, if a participant starts the operation asynchronously, or if one does not execute
-it at all. Processes tell each other what their devices execute when they load a program, so that all of them
-decide alike.
+Devices that execute a collective with the same opcode, channel and group meet in one rendezvous. The host
+runs a collective, and reports its errors, if the shapes do not fit the group, or if a participant executes it
+asynchronously or not at all. Processes exchange the collectives of their devices when they load a program, so
+that all of them decide alike.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from hloom.operations.rooted_collectives import CollectiveBroadcast, has_first_r
 from hloom.runtime.cores import available_cores
 
 Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
-"""Opcode, channel and participants."""
+"""Opcode, channel and participants of a rendezvous."""
 Form: TypeAlias = "tuple[object, ...]"
 """Types and sizes of the operands and results of a collective."""
 
@@ -42,8 +41,8 @@ class _Offer(NamedTuple):
     """The collectives that the devices of a process can run in native code.
 
     Attributes:
-        forms: for each device the forms of the operands of each collective.
-        unfit: opcodes and channels that are left to the host.
+        forms: of the operands of each collective, by device.
+        unfit: opcodes and channels of collectives that the host runs.
     """
 
     forms: dict[DeviceId, dict[Key, list[Form]]]
@@ -51,12 +50,11 @@ class _Offer(NamedTuple):
 
 
 class RendezvousPlan:
-    """All participant records of a program's devices in this process.
+    """The participant records of the devices of this process.
 
     Args:
         world: the devices.
-        calls: for each device, replica-major, the instructions that may call the host; empty for a program
-            that never does.
+        calls: the host calls of each device, replica-major.
     """
 
     def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
@@ -75,10 +73,7 @@ class RendezvousPlan:
             self._prepare_exchanges(world.peers)
 
     def participants(self, number: int, fiber: int = 0) -> dict[int, Participant]:
-        """Return the participant records of a device, by the number of the host call.
-
-        ``fiber`` is the address of the device's fiber; see `hloom.cpu.runtime.gang`.
-        """
+        """Return the participant records of a device, by host call; ``fiber`` is the address of its fiber."""
         device = self._world.devices[number]
         records: dict[int, Participant] = {}
         for call, key, i in self._native_calls(number):
@@ -104,7 +99,7 @@ class RendezvousPlan:
         return rendezvous
 
     def _offers(self) -> list[_Offer]:
-        """Return what the devices of all processes execute; if that is one program, without asking them."""
+        """Return the offers of all processes; computed here if all processes run the same program."""
         world, peers = self._world, self._world.peers
         if peers is None or not peers.transport.is_uniform:
             offer = self._offer(world.devices, self._keys_of, self._calls)
@@ -119,7 +114,7 @@ class RendezvousPlan:
         keys_of: Sequence[dict[int, Key | None]],
         calls: Sequence[Sequence[HloInstruction]],
     ) -> _Offer:
-        """Return what devices execute."""
+        """Return the collectives of devices."""
         offer = _Offer({}, set())
         for device, keys, instructions in zip(devices, keys_of, calls, strict=True):
             forms = offer.forms[device.id] = {}
@@ -134,7 +129,7 @@ class RendezvousPlan:
     # -- other processes
 
     def _prepare_exchanges(self, peers: Peers) -> None:
-        """Make the exchanges of collectives of several processes; without functions the host runs these."""
+        """Create the exchanges between processes; without MPI functions the host runs these collectives."""
         divided = [key for key in self._native if len({peers.owners[member] for member in key[2]}) > 1]
         functions = peers.transport.functions() if divided else None
         most = 0 if functions is None else functions.most_tags
@@ -171,11 +166,11 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant of this process; its rendezvous never take place at the same time."""
+        """Return the first participant of this process; its rendezvous never overlap in time."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
-        """Return memory for exchanges, by their first participants; only pages that are written to exist."""
+        """Return memory for exchanges, by first participant; pages exist only once written."""
         largest: dict[DeviceId, int] = {}
         for (key, _), size in sizes.items():
             first = self._first(key)

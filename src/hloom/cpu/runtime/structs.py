@@ -9,56 +9,56 @@ from hloom.codegen.structs import CONTENDED_BYTES, I32, I64, PTR, Array, Contend
 CONTEXT: Final = Struct(
     "context",
     pool=PTR,  # null: none
-    table=PTR,  # `TIMINGS` or `RECORDING`, which a timed program fills; null: the program measures nothing
-    participants=PTR,  # of the device, one for each host call
+    table=PTR,  # `TIMINGS` or `RECORDING` of a timed program; null: nothing is measured
+    participants=PTR,  # array of participant records, by host call
     replica=I64,
     partition=I64,
-    stop=PTR,  # a word that ends the program at its next poll if it is not 0; null: none
+    stop=PTR,  # a nonzero word ends the program at its next poll; null: none
     poll=PTR,  # `hloom_poll`
-    fiber=PTR,  # of a device that shares a thread; null: it has a thread
-    host=PTR,  # the Python function that answers host calls; null: that of the thread's run
+    fiber=PTR,  # of a device in a gang; null: it has its own thread
+    host=PTR,  # Python function for host calls; null: that of the thread
 )
-"""The run of a program: pool, device, stop word, host function."""
+"""Context of a run: pool, device, stop word, host function."""
 
 TIMING: Final = Struct("timing", nanoseconds=I64, runs=I64, waited=I64)
-"""Of an instruction; it waited in native code for other devices that many nanoseconds."""
+"""Time, number of runs, and time spent waiting for other devices, of an instruction."""
 TIMINGS: Final = Struct("timings", nanoseconds=I64, instructions=Array(TIMING))
-"""Of a run and of its instructions, added up."""
+"""Accumulated times of the program and of its instructions."""
 
 RECORD: Final = Struct("record", instruction=I64, begin=I64, end=I64)
-"""Number and times of an instruction that ran once; the number -1 is the whole run."""
+"""Begin and end of one run of an instruction; instruction -1 is the whole program."""
 RECORDING: Final = Struct("recording", count=I64, room=I64, records=Array(RECORD))
-"""Records in the order in which they ended. Those that find no room share the place behind the others."""
+"""Records in the order of their ends; excess ones overwrite the slot past the last."""
 
 SLOT: Final = Struct("slot", CONTENDED_BYTES, next=I64, end=I64, pool=PTR, index=I64, thread=I64)
-"""A thread of the pool, and the units of its slice that are left."""
+"""A thread of the pool, and the remaining units of its slice."""
 
 POOL: Final = Struct(
     "pool",
     generation=Contended(I32),  # odd while a region is open
-    active=Contended(I32),  # threads in the region beside the caller
+    active=Contended(I32),  # workers in the region
     sleepers=Contended(I32),
     waiting=Contended(I32),  # the caller sleeps until active is 0
-    busy=Contended(I32),  # a region is open, or about to be opened
+    busy=Contended(I32),  # locked by the caller of a region
     task=PTR,
     arguments=PTR,
     iterations=I64,
     grain=I64,
     chunk=I64,  # in units of the grain
-    threads=I32,  # the caller's included
+    threads=I32,  # including the caller
     stop=I32,
     started=I32,
     slots=Array(SLOT),
 )
-"""A pool of threads."""
+"""The thread pool."""
 
 BLOCK: Final = Struct("block", CONTENDED_BYTES // 2, bytes=I64, size_class=I64, next=PTR)
-"""The header of a block of recycled memory; the memory behind it is handed out."""
+"""Header of a block of recycled memory; its data follows."""
 
 SIZE_CLASSES: Final = 256
 """Four block sizes for each power of two."""
 RECYCLED: Final = Struct("recycled", free_bytes=I64, limit=I64, free=Array(PTR, SIZE_CLASSES))
-"""Recycled memory: bytes of the free blocks, at most, and a list of free blocks for each size."""
+"""Recycled memory: bytes of free blocks, their limit, and a free list for each size class."""
 
 INPUT: Final = Struct("input", dtype=PTR, rank=I64, dimensions=PTR)
 OUTPUT: Final = Struct("output", dtype=PTR, rank=I64, dimensions=PTR, bytes=I64)
@@ -82,4 +82,4 @@ DESCRIPTOR: Final = Struct(
     inputs=PTR,
     outputs=PTR,
 )
-"""The program of a builtin function."""
+"""The program that a builtin function runs."""

@@ -1,7 +1,6 @@
-"""hloom's own native code: thread pool, recycled memory, host calls, and the builtin that calls programs.
+"""The native code of the run time: thread pool, recycled memory, host calls, and the entry from Python.
 
-It is written as emitters, in `routines/`, compiled once per machine, and kept in the cache of compiled code
-like every program.
+It is written as emitters (`routines/`), compiled once per machine, and cached like programs.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from hloom.codegen.llvm.routines import Routine
 
 Code: TypeAlias = "tuple[str, list[str]]"
-"""LLVM IR, and the names of its functions to optimize."""
+"""LLVM IR, and the names of the functions to optimize."""
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
 
 
 def support() -> LoadedObject:
-    """Return the loaded native code; it is never unloaded, because threads may be in it at exit."""
+    """Return the loaded code; it is never unloaded, because threads may execute it at exit."""
     with _loading:
         if not _loaded:
             _loaded.append(_load())
@@ -38,7 +37,7 @@ def support() -> LoadedObject:
 
 
 def _begin_child() -> None:
-    """Free the locks that threads of the parent held; a forked child does not have these threads."""
+    """Release the locks held by threads that a forked child does not have."""
     _loading.release()
     if _loaded:
         ctypes.CFUNCTYPE(None)(_loaded[0].symbols["hloom_library_reset"])()
@@ -51,18 +50,18 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def begin_support() -> None:
-    """Load the native code, compiled if necessary, in another thread."""
+    """Load the code, or compile it, in another thread."""
     if not _loaded:
         threading.Thread(target=support, name="hloom support").start()
 
 
 def load_code(kind: str, emit: Callable[[], Code], external: Callable[[str], int | None]) -> LoadedObject:
-    """Load code of the run time: from the cache, or compile it and store it there.
+    """Load code of the run time from the cache, or compile and cache it.
 
     Args:
-        kind: distinguishes entries of the cache.
+        kind: cache key of the code.
         emit: returns the code to compile.
-        external: returns the address of a function that the code declares.
+        external: resolves the functions that the code declares.
     """
     cache = configured_cache()
     key = _key(kind)
@@ -70,7 +69,7 @@ def load_code(kind: str, emit: Callable[[], Code], external: Callable[[str], int
         try:
             return LoadedObject(entry.parts, external)
         except LoadError:
-            pass  # compiled again below
+            pass  # compile again
     from hloom.cpu.jit.llvm import generate
 
     text, simplified = emit()
@@ -81,7 +80,7 @@ def load_code(kind: str, emit: Callable[[], Code], external: Callable[[str], int
 
 
 def is_compiled(kind: str) -> bool:
-    """Return whether the cache has code of the run time; see `load_code`."""
+    """Return whether code of the run time is in the cache; see `load_code`."""
     cache = configured_cache()
     return cache is not None and cache.get(_key(kind)) is not None
 
@@ -95,7 +94,7 @@ def _load() -> LoadedObject:
 
 
 def support_code(target: Target) -> Code:
-    """Return the code for a machine."""
+    """Return the code for a target."""
     from hloom.codegen.llvm.routines import routines_of
     from hloom.cpu.runtime.routines import (
         clock,
@@ -123,7 +122,7 @@ def pool_code(target: Target) -> Code:
 
 
 def emitted_code(target: Target, exported: Iterable[Routine]) -> Code:
-    """Return the code of routines and of all that they call."""
+    """Return the code of routines and their callees."""
     from hloom.codegen.llvm.printer import print_module
     from hloom.codegen.llvm.routines import Library
     from hloom.cpu.jit.llvm import simplified_names

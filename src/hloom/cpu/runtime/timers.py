@@ -1,7 +1,7 @@
-"""Timers: timed programs measure every instruction.
+"""Timers of timed programs, which measure every instruction.
 
-A timed program reads the clock before and after each instruction that has code, and adds the difference to
-the table of its context. Waiting in the host is measured there.
+A timed program reads the clock before and after the code of each instruction, and adds the difference to the
+table of its context. The host measures its own waiting.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ _WHOLE_RUN: Final = -1
 
 
 class Timer:
-    """Emits the measurements.
-
-    Attributes:
-        names: the instructions measured, in the order of the table.
-    """
+    """Emits the measurements; ``names`` are the measured instructions, in the order of the table."""
 
     def __init__(self, function: Function, context: Value) -> None:
         self.function = function
@@ -37,17 +33,17 @@ class Timer:
         self._start: Value | None = None
 
     def begin(self) -> None:
-        """Emit the start of the whole measurement."""
+        """Start measuring the program."""
         self._start = self._now()
 
     def finish(self) -> None:
-        """Emit the end of the whole measurement."""
+        """Stop measuring the program."""
         assert self._start is not None
         _add(self._timings(), "nanoseconds", self._now() - self._start)
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
-        """Measure the code that is emitted inside the ``with`` statement."""
+        """Measure the code emitted in the ``with`` block."""
         number = len(self.names)
         self.names.append(name)
         start = self._now()
@@ -58,7 +54,7 @@ class Timer:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Measure code of the instruction measured last that waits for other devices."""
+        """Measure the waiting of the last instruction for other devices."""
         number = len(self.names) - 1
         start = self._now()
         yield
@@ -79,7 +75,7 @@ def _add(fields: Fields, name: str, increment: Operand) -> None:
 
 
 class Recorder(Timer):
-    """Emits a record of each measurement, in the order in which they end."""
+    """Emits a record of each measurement, in the order of their ends."""
 
     def finish(self) -> None:
         assert self._start is not None
@@ -95,7 +91,7 @@ class Recorder(Timer):
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Record nothing of its own."""
+        """Emit nothing: waiting has no record."""
         yield
 
     def _record(self, number: int, start: Value) -> None:
@@ -116,10 +112,10 @@ def profile_lines(
     """Return the lines of a profile.
 
     Args:
-        instructions: those of the program by name.
+        instructions: of the program, by name.
         names: the measured ones.
-        timings: `TIMINGS` that the timed program has filled.
-        waited: nanoseconds that the host waited for other devices, by instruction.
+        timings: the struct `TIMINGS` of the run.
+        waited: nanoseconds of waiting in the host, by instruction.
     """
     from hloom.analysis.cost import instruction_cost
     from hloom.ir.traits import Family

@@ -1,4 +1,4 @@
-"""Clock of timed programs and polls."""
+"""Clocks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _read(f: Function, clock: int) -> Value:
 
 @routine(I64, exported=True)
 def hloom_clock(f: Function) -> Value:
-    """Return nanoseconds since a fixed moment."""
+    """Return the monotonic clock in nanoseconds."""
     return _read(f, _MONOTONIC)
 
 
 @routine(I64)
 def thread_nanoseconds(f: Function) -> Value:
-    """Return the nanoseconds for which the thread has computed."""
+    """Return the CPU time of the thread in nanoseconds."""
     return _read(f, _THREAD_CPU_TIME)

@@ -1,6 +1,6 @@
-"""Exchange of arrays with the participants of a rendezvous in other processes, by functions of MPI's form.
+"""Exchange of arrays between the processes of a rendezvous, through MPI functions.
 
-`hloom.cpu.runtime.exchange` writes the tables.
+`hloom.cpu.runtime.exchange` fills the tables.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from hloom.cpu.runtime.routines.host import await_host
 from hloom.cpu.runtime.routines.processor import pause
 
 _FORM_BYTES: Final = 8
-"""The form of the operands begins a packed message."""
+"""Header of a packed message: the form of the operands."""
 _PATIENCE_NANOSECONDS: Final = 20_000_000
-"""Time after which the host waits."""
+"""Time after which the host takes over the waiting."""
 _STATUS_WORDS: Final = 8
-"""Room for an ``MPI_Status``."""
+"""Size of an ``MPI_Status``, at most."""
 UNDER_WAY, COMPLETE, FAILED = 0, 1, 2
 """Progress of a step."""
 
@@ -56,7 +56,7 @@ def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
 
 @routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
 def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
-    """Copy the segments of a message into its memory, or out of it."""
+    """Copy the segments of a message into its buffer, or out of it."""
     packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
@@ -72,7 +72,7 @@ def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) 
 
 @routine(I32, exchange=EXCHANGE, message=MESSAGE)
 def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
-    """Begin a message; return the status of MPI."""
+    """Start a message; return MPI's status."""
     mpi = Fields(MPI, exchange["mpi"])
     message["complete"] = 0
     kind = message["kind"]
@@ -98,7 +98,7 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 
 @routine(I1, exchange=EXCHANGE, message=MESSAGE)
 def record_message(f: Function, exchange: Fields, message: Fields) -> int:
-    """Unpack a message that is complete; return whether its sender's operands have the form of those here."""
+    """Unpack a complete message; return whether the sender's operands have the same form."""
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
     form = f.load(I64, message["memory"])
     with f.when(form.compare("eq", exchange["form"])):
@@ -111,7 +111,7 @@ def record_message(f: Function, exchange: Fields, message: Fields) -> int:
 
 @routine(exchange=EXCHANGE, step=I32)
 def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
-    """Put the stand-ins into the rendezvous, and go to the first round of a step."""
+    """Enter the stand-ins into the rendezvous, and go to the first round of a step."""
     exchange["round"] = exchange.nested("steps", step.cast("zext", I64) - 1)["first"]
     exchange["under_way"] = 0
     rendezvous, form = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["form"]
@@ -124,7 +124,7 @@ def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
 
 @routine(I32, exchange=EXCHANGE, first=I64, end=I64)
 def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
-    """Begin the messages of a round; return the status of MPI."""
+    """Start the messages of a round; return MPI's status."""
     with f.loop(first, end) as loop:
         message = _element(exchange["messages"], MESSAGE, loop.index)
         status = begin_message(f, exchange, message)
@@ -135,9 +135,9 @@ def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
 
 @routine(I32, exported=True, exchange=EXCHANGE, step=I32)
 def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
-    """Continue a step; return its progress.
+    """Advance a step; return its progress.
 
-    A step is also complete when another process has operands of another form: its other messages never come.
+    A step is also complete if the operands of another process differ: its remaining messages never arrive.
     """
     flag, status = f.allocate(I32), f.allocate(I64, _STATUS_WORDS)
     mpi, last = Fields(MPI, exchange["mpi"]), exchange.nested("steps", step.cast("zext", I64) - 1)["end"]
@@ -170,9 +170,9 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
 
 @routine(I32, exchange=EXCHANGE, number=I64, step=I32)
 def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> Value:
-    """Make the exchange of a step for all participants of this process; return 1 if that failed, else 0.
+    """Run a step for all participants of this process; return 1 if it failed, else 0.
 
-    After a while the host waits, which detects deadlocks: it is told -1 - step instead of a generation.
+    The host takes over the waiting after a while, and detects deadlocks: it gets -1 - step for a generation.
     """
     begin = hloom_clock(f)
     polls = LocalVariable(f, I64, 0)
@@ -191,9 +191,9 @@ def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> V
 
 @routine(I32, exported=True, request=PTR, flag=PTR, status=PTR)
 def hloom_test_request(f: Function, request: Value, flag: Value, status: Value) -> Value:
-    """Test a request of hloom's own transport, in the place of ``MPI_Test``; return its error, or 0.
+    """Replace ``MPI_Test`` for hloom's own transport; return the error of a request, or 0.
 
-    A request is a word: 0 under way, 1 complete, otherwise an error.
+    A request is a word: 0 while it is under way, 1 once it is complete, otherwise an error.
     """
     state = Atomic(I64, request).load("acquire")
     f.store(state.compare("eq", COMPLETE).cast("zext", I32), flag)

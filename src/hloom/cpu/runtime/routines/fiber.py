@@ -1,4 +1,4 @@
-"""Fibers: devices with stacks of their own, seen from within; `gang` resumes them."""
+"""Fibers: devices on their own stacks. `gang` resumes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.cpu.runtime.device_structs import CALLS, DIFFERS, FIBER, GANG, LOOKS,
 
 @routine(fiber=FIBER, state=I64)
 def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
-    """Return to the thread's stack in a state, until the thread resumes the fiber."""
+    """Switch to the thread's stack, in a state, until the thread resumes the fiber."""
     fiber["state"] = state
     gang = Fields(GANG, fiber["gang"])
     f.call_pointer(I32, gang["swapcontext"], fiber.address("machine"), gang.address("machine"))
@@ -18,21 +18,21 @@ def leave_fiber(f: Function, fiber: Fields, state: Value) -> None:
 
 @routine(fiber=FIBER, word=PTR, value=I32, call=I64)
 def fiber_wait(f: Function, fiber: Fields, word: Value, value: Value, call: Value) -> None:
-    """Let the other devices run until a word has another value; remember the number of the call."""
+    """Run other devices until a word changes; record the number of the collective."""
     fiber["word"], fiber["value"], fiber["call"] = word, value, call
     leave_fiber(f, fiber, WAITS)
 
 
 @routine(fiber=FIBER, call=I64)
 def fiber_differs(f: Function, fiber: Fields, call: Value) -> None:
-    """End the run because the operands of a call do not fit those of other devices."""
+    """Fail the run: operands of a collective differ between devices."""
     fiber["call"] = call
     leave_fiber(f, fiber, DIFFERS)
 
 
 @routine(I32, fiber=FIBER)
 def fiber_look(f: Function, fiber: Fields) -> Value:
-    """Look for signals on the thread's stack, where handlers may run; return nonzero if one raised."""
+    """Poll for signals on the thread's stack; return nonzero if a handler raised an exception."""
     leave_fiber(f, fiber, LOOKS)
     return fiber["status"]
 

@@ -1,4 +1,4 @@
-"""Calls of C functions that users have registered as targets of custom calls."""
+"""Calls of C functions that users registered as targets of custom calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.codegen.structs import Array, Struct
 from hloom.cpu.runtime.routines.host import hloom_host
 
 _FAILED: Final = 1 << 32
-"""Added to the number of a call whose function fails or answers later."""
+"""Flag in the number of a call whose function failed or returned a future."""
 
 _BUFFER: Final = Struct(
     "XLA_FFI_Buffer", size="i64", extension="ptr", type="i32", data="ptr", rank="i64", dimensions="ptr"
@@ -32,7 +32,7 @@ _FRAME: Final = Struct(
     attributes=Array("i64", 6),
     future="ptr",
 )
-"""Structs of XLA's typed FFI; `hloom.operations.ffi` makes the templates of call frames."""
+"""Structs of XLA's typed FFI; `hloom.operations.ffi` creates the templates of call frames."""
 
 
 @routine(
@@ -50,8 +50,9 @@ def hloom_foreign(
 ) -> Value:
     """Call the function in a cell on arrays, operands before results; return 1 if an exception was raised.
 
-    A template makes the function a handler of XLA's typed FFI, whose error the host raises; without one it is
-    called with its only result and its operands. Without a function the host evaluates the call.
+    With a template of a call frame the function is a handler of XLA's typed FFI, whose error the host raises;
+    otherwise it gets the address of its only result and the operands. Without a function the host evaluates
+    the call.
     """
     function = Atomic(PTR, cell).load("acquire")
     with f.when(is_null(function)):

@@ -1,10 +1,10 @@
-"""Devices that one thread runs in turns.
+"""Gangs: one thread runs the devices of a program in turns.
 
-Each device has a stack of its own, a fiber. One that waits for others in a rendezvous leaves the processor to
-the next one at once, and continues when the generation has changed: no device waits for a thread that the
-system has not scheduled, whatever the number of cores and of other programs. Devices that never meet need no
-stacks: they run one after the other, or as tasks of the thread pool. What needs Python (a look for signals, a
-host call) runs on the stack of the thread. `hloom.cpu.runtime.gang` is the Python side.
+Each device is a fiber with its own stack. A device that waits in a rendezvous switches to the next one at
+once, and continues when the generation has changed, so that no device waits for a thread that the system has
+not scheduled. Devices without collectives need no stacks: they run one after the other, or as tasks of the
+thread pool. Polls for signals and host calls run on the stack of the thread. `hloom.cpu.runtime.gang` is the
+Python side.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ from hloom.cpu.runtime.routines.processor import futex_wait, futex_wake
 from hloom.cpu.runtime.structs import CONTEXT
 
 _LONG_RUNS: Final = 3
-"""Runs in a row with long sections after which devices get threads."""
+"""Consecutive long runs after which devices get threads."""
 _LONG_NANOSECONDS: Final = 100_000
-"""Mean time of a section, for which the thread computed, from which a run counts as long."""
+"""Mean CPU time between switches from which a run is long."""
 
 
-# -- taking a gang
+# -- locking
 
 
 @routine(I1, exported=True, gang=GANG)
 def hloom_gang_parts(f: Function, gang: Fields) -> Value:
-    """Return whether devices shall run in threads: they meet, and sections were long in several runs."""
+    """Return whether devices should run in threads: several runs were long."""
     return gang["long_runs"].compare("uge", _LONG_RUNS) & gang["parallel"].compare("ne", 0)
 
 
 @routine(I32, exported=True, gang=GANG)
 def hloom_gang_take(f: Function, gang: Fields) -> Value:
-    """Take a gang; return 0 if another thread has it, or if its devices shall run in threads."""
+    """Lock a gang; return 0 if another thread holds it, or if its devices should run in threads."""
     f.return_if(hloom_gang_parts(f, gang), 0)
     return gang.atomic("lock").compare_exchange(FREE, TAKEN, "acquire").cast("zext", I32)
 
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_wait(f: Function, gang: Fields) -> None:
-    """Take a gang when no other thread has it."""
+    """Lock a gang, after waiting for the thread that holds it."""
     lock = gang.atomic("lock")
     f.return_if(lock.compare_exchange(FREE, TAKEN, "acquire"))
     with repeat(f) as loop:
@@ -78,7 +78,7 @@ def hloom_gang_wait(f: Function, gang: Fields) -> None:
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_leave(f: Function, gang: Fields) -> None:
-    """Let others take a gang."""
+    """Unlock a gang."""
     with f.when(gang.atomic("lock").exchange(FREE, "release").compare("eq", AWAITED)):
         futex_wake(f, gang.address("lock"))
 
@@ -96,7 +96,7 @@ def run_device(f: Function, fiber: Fields) -> Value:
 
 @routine(low=I32, high=I32)
 def fiber_main(f: Function, low: Value, high: Value) -> None:
-    """Run the fiber whose address is in two halves, as makecontext passes arguments."""
+    """Run a fiber; makecontext passes its address in two halves."""
     address = (high.cast("zext", I64) << 32) | low.cast("zext", I64)
     fiber = Fields(FIBER, address.cast("inttoptr", PTR))
     fiber["status"] = run_device(f, fiber)
@@ -105,7 +105,7 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
 
 @routine(gang=GANG, fiber=FIBER)
 def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
-    """Prepare a fiber to run its program from the start."""
+    """Prepare a fiber to start its program."""
     machine = Fields(UCONTEXT, fiber.address("machine"))
     f.call_pointer(I32, gang["getcontext"], machine.pointer)
     machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
@@ -120,7 +120,7 @@ def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
 
 @routine(gang=GANG, begin=I64, end=I64)
 def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
-    """Run some devices, as a task of the pool."""
+    """Run a range of devices, as a task of the pool."""
     with f.loop(begin, end) as loop:
         fiber = gang.nested("fibers", loop.index)
         fiber["status"] = run_device(f, fiber)
@@ -128,7 +128,7 @@ def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
 
 @routine(I32, gang=GANG)
 def run_apart(f: Function, gang: Fields) -> Value:
-    """Run devices that never meet: as tasks of the pool if they compute for long, else one by one."""
+    """Run devices without collectives: as tasks of the pool if they compute for long, else one by one."""
     count = gang["devices"]
     with f.when(gang["parallel"].compare("eq", 0)):
         with f.loop(0, count) as loop:
@@ -163,7 +163,7 @@ def resume_all(f: Function, gang: Fields) -> None:
 
 
 def _waits(f: Function, fiber: Fields) -> Value:
-    """Return whether a fiber waits for a word that has not changed; the word of others may be null."""
+    """Return whether a fiber waits for a word that has not changed; other fibers may have no word."""
     waits = LocalVariable(f, I1, 0)
     with f.when(fiber["state"].compare("eq", WAITS)):
         waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
@@ -171,7 +171,7 @@ def _waits(f: Function, fiber: Fields) -> Value:
 
 
 def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> None:
-    """Resume a fiber until it waits or is finished, with looks for signals and host calls in between."""
+    """Resume a fiber until it waits or finishes; serve its polls for signals and its host calls."""
     with repeat(f) as loop:
         fiber["state"] = RUNS
         gang["resumptions"] = gang["resumptions"] + 1
@@ -203,7 +203,7 @@ def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def take_turns(f: Function, gang: Fields) -> Value:
-    """Resume the fibers in turns, and count runs with long sections; host calls are not part of these."""
+    """Resume the fibers in turns, and count long runs; the time of host calls is excluded."""
     begin = thread_nanoseconds(f)
     gang["resumptions"], gang["host_nanoseconds"] = 0, 0
     status = resume_all(f, gang)
@@ -217,9 +217,9 @@ def take_turns(f: Function, gang: Fields) -> Value:
 def hloom_gang_run(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Run all devices of a gang that the thread has taken; return the status.
+    """Run all devices of a locked gang; return the status.
 
-    The addresses of the inputs of all devices follow one another, and those of the outputs.
+    ``sources`` and ``targets`` hold the addresses of the inputs and outputs of all devices, in order.
     """
     count, arena_bytes = gang["devices"], gang["arena_bytes"]
     bytes = arena_bytes * count
@@ -250,7 +250,7 @@ def hloom_gang_run(
 def hloom_gang_execute(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Run a gang without the GIL, which the caller holds."""
+    """Release the GIL and run a gang."""
     thread = save_thread(f)
     status = hloom_gang_run(f, gang, sources, inputs, targets, outputs)
     restore_thread(f, thread)

@@ -1,6 +1,6 @@
 """Calls of Python functions from native code; `hloom.cpu.runtime.host` is the Python side.
 
-An exception stays set in the thread's state until the caller of the program looks at it.
+An exception stays set in the thread's state until the caller of the program raises it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ drop_object: Final = External("Py_DecRef", VOID, PTR)
 
 @routine(exported=True, host=PTR, wait=PTR)
 def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
-    """Set the Python functions, which take two integers."""
+    """Set the Python functions; each takes two integers."""
     functions = FUNCTIONS(f)
     functions["host"], functions["wait"] = host, wait
 
@@ -54,7 +54,7 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
 
 @routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
 def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
-    """Run a host call of a program: its number, and the addresses of its operands and results."""
+    """Run a host call, by its number and the addresses of its operands and results."""
     function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
         own, fiber = context["host"], context["fiber"]
@@ -66,5 +66,5 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
 
 @routine(I32, number=I64, generation=I64)
 def await_host(f: Function, number: Value, generation: Value) -> Value:
-    """Let the host wait for the other participants of a call; negative generations have other meanings."""
+    """Wait in the host for the other participants of a collective; see `Participant.wait`."""
     return call_python(f, FUNCTIONS(f)["wait"], number, generation)

@@ -1,7 +1,7 @@
-"""Polls: native code asks from time to time whether it shall end early.
+"""Polls of native code for reasons to end early.
 
-A program ends early if its stop word is set, which another thread does, or if the handler of a signal raised
-an exception. Python runs such handlers in the main thread only, and only when asked to.
+A program ends early if another thread sets its stop word, or if a signal handler raises an exception. Python
+runs signal handlers in the main thread, and only on request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hloom.cpu.runtime.routines.host import ensure_gil, release_gil, restore_thr
 from hloom.cpu.runtime.structs import CONTEXT
 
 _POLL_NANOSECONDS: Final = 100_000_000
-"""Time between two looks for signals, each of which takes the GIL."""
+"""Time between polls for signals, each of which takes the GIL."""
 holds_gil: Final = External("PyGILState_Check", I32)
 check_signals: Final = External("PyErr_CheckSignals", I32)
 error_occurred: Final = External("PyErr_Occurred", PTR)
@@ -28,7 +28,7 @@ error_occurred: Final = External("PyErr_Occurred", PTR)
 
 @routine(I32)
 def look_for_signals(f: Function) -> Value:
-    """Let Python run the handlers of signals; return nonzero if an exception is set in this thread."""
+    """Run pending signal handlers; return nonzero if an exception is set in this thread."""
     with f.when(holds_gil(f).compare("ne", 0)):
         f.return_value(check_signals(f).compare("ne", 0).cast("zext", I32))
     raised = LocalVariable(f, I32, 1)
@@ -41,9 +41,9 @@ def look_for_signals(f: Function) -> Value:
 
 @routine(I32, exported=True, address=I64, last=PTR)
 def hloom_poll(f: Function, address: Value, last: Value) -> Value:
-    """Return nonzero if the program shall end. The word at ``last`` is the time of the last look, 0 at first.
+    """Return nonzero if the program must end. ``last`` points to the time of the last poll for signals, or 0.
 
-    The address of the context is an integer, so that LLVM takes no array of the program for memory read here.
+    The context's address is an integer so that LLVM does not assume it to alias arrays of the program.
     """
     f.return_if(is_zero(address), 0)
     context = Fields(CONTEXT, address.cast("inttoptr", PTR))
@@ -66,7 +66,7 @@ def hloom_poll(f: Function, address: Value, last: Value) -> Value:
 def hloom_execute(
     f: Function, program: Value, sources: Value, targets: Value, arena: Value, context: Value
 ) -> Value:
-    """Run a program without the GIL, which the caller holds; return nonzero if it ended early."""
+    """Release the GIL and run a program; return nonzero if it ended early."""
     thread = save_thread(f)
     status = f.call_pointer(I32, program, sources, targets, arena, context)
     restore_thread(f, thread)

@@ -1,7 +1,7 @@
-"""One thread for the library of linear algebra while programs call it.
+"""The number of threads of the LAPACK library, set to one while programs call it.
 
-Threads of its own would compete with those of the program and of other devices. The number is a setting of
-the whole process; the last of concurrent calls restores it.
+Its threads would compete with those of the program and of other devices. The setting is global to the
+process; the last of concurrent calls restores it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def _unlock(calls: Fields) -> None:
 
 
 def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> None:
-    """Call the setter unless the library has one thread anyway."""
+    """Call the setter, unless the library has one thread."""
     with f.when(calls["threads"].compare("ne", 1)):
         f.call_pointer(VOID, set, threads)
 
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
-    """Begin calls; the functions get and set the number of threads."""
+    """Begin calls, with functions that get and set the number of threads."""
     lock_library(f)
     calls = CALLS(f)
     before = calls["calls"]
@@ -62,7 +62,7 @@ def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True)
 def hloom_library_reset(f: Function) -> None:
-    """Forget the calls of threads that a forked child does not have."""
+    """Reset the counter in a forked child."""
     calls = CALLS(f)
     calls["calls"] = 0
     _unlock(calls)
@@ -70,10 +70,10 @@ def hloom_library_reset(f: Function) -> None:
 
 @routine(I32, exported=True)
 def hloom_library_get_one(f: Function) -> int:
-    """Return 1, for a library without such a setting."""
+    """Return 1: the getter of a library without the setting."""
     return 1
 
 
 @routine(exported=True, count=I32)
 def hloom_library_set_none(f: Function, count: Value) -> None:
-    """Set nothing, for a library without such a setting."""
+    """Do nothing: the setter of a library without the setting."""

@@ -1,7 +1,7 @@
-"""Recycled memory for results and arenas.
+"""The allocator of results and arenas, which reuses freed blocks.
 
-Fresh memory costs a page fault for every page, often more time than the computation that fills it. There are
-four block sizes for each power of two. Callers hold the GIL, or a lock of their own.
+Fresh memory costs a page fault per page, often more time than the computation that fills it. There are four
+block sizes per power of two. Callers hold the GIL or another lock.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hloom.codegen.llvm.structured import is_null
 from hloom.cpu.runtime.structs import BLOCK, RECYCLED
 
 _MOST_BYTES: Final = 1 << 47
-"""The size of the address space: no allocation is larger."""
+"""Size of the address space, which bounds allocations."""
 _HUGE_BYTES, _HUGE_PAGE = 1 << 22, 1 << 21
-"""Size of blocks that begin at a huge page, and the size of such a page."""
+"""Size from which blocks are aligned to huge pages, and the size of a huge page."""
 _ADVISE_HUGE_PAGES: Final = 14
 posix_memalign: Final = External("posix_memalign", I32, PTR, I64, I64)
 madvise: Final = External("madvise", I32, PTR, I64, I32)
@@ -26,7 +26,7 @@ free: Final = External("free", VOID, PTR)
 
 
 def _size_of(f: Function, bytes: Value) -> tuple[Value, Value]:
-    """Return size and class of the smallest block for a number of bytes."""
+    """Return size and class of the smallest block that holds a number of bytes."""
     below = bytes + (BLOCK.size + BLOCK.alignment - 1)
     leading = f.call(I64, "llvm.ctlz.i64", below, f.constant(I1, 0))
     exponent = f.constant(I64, 64) - leading  # 2^exponent is the least power of two that holds the block
@@ -46,7 +46,7 @@ def _data_of(f: Function, block: Fields) -> Value:
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
-    """Return memory for a number of bytes, at a multiple of 64; null if there is none."""
+    """Allocate memory, aligned to 64 bytes; return null if there is none."""
     f.return_if(bytes.compare("ugt", _MOST_BYTES), 0)
     size, size_class = _size_of(f, bytes)
     reused = Fields(BLOCK, memory.load("free", size_class))
@@ -67,7 +67,7 @@ def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
 
 @routine(exported=True, memory=RECYCLED, data=PTR)
 def hloom_give(f: Function, memory: Fields, data: Value) -> None:
-    """Recycle memory; null is ignored."""
+    """Free memory for reuse; null is ignored."""
     f.return_if(is_null(data))
     block = _block_of(f, data)
     free_bytes = memory["free_bytes"] + block["bytes"]
@@ -80,18 +80,18 @@ def hloom_give(f: Function, memory: Fields, data: Value) -> None:
     memory.store("free", size_class, block)
 
 
-# -- numpy's interface for the memory of arrays (PyDataMemAllocator, NEP 49)
+# -- numpy's memory handler (PyDataMemAllocator, NEP 49)
 
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_memory_malloc(f: Function, memory: Fields, bytes: Value) -> Value:
-    """Return memory of undefined content; null if there is none."""
+    """Allocate uninitialized memory; return null if there is none."""
     return hloom_take(f, memory, bytes)
 
 
 @routine(PTR, exported=True, memory=RECYCLED, count=I64, each=I64)
 def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) -> Value:
-    """Return memory of zeros for a number of elements; null if there is none or the product overflows."""
+    """Allocate zeroed memory for elements; return null if there is none or the size overflows."""
     most = f.constant(I64, _MOST_BYTES).unsigned_divide(f.intrinsic("umax", each, f.constant(I64, 1)))
     f.return_if(count.compare("ugt", most), 0)
     bytes = count * each
@@ -103,7 +103,7 @@ def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) 
 
 @routine(PTR, exported=True, memory=RECYCLED, old=PTR, bytes=I64)
 def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) -> Value:
-    """Move a block to memory of another size; null, with the old block unchanged, if there is none."""
+    """Move a block to memory of another size; return null, with the block unchanged, if there is none."""
     data = hloom_take(f, memory, bytes)
     with f.when(~(is_null(data) | is_null(old))):
         room = _block_of(f, old)["bytes"] - BLOCK.size
@@ -114,5 +114,5 @@ def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) 
 
 @routine(exported=True, memory=RECYCLED, data=PTR, bytes=I64)
 def hloom_memory_free(f: Function, memory: Fields, data: Value, bytes: Value) -> None:
-    """Recycle memory; the size is in the block's header."""
+    """Free memory for reuse; the block's header has its size."""
     hloom_give(f, memory, data)

@@ -1,4 +1,4 @@
-"""numpy's arrays, read and made by their fields: calls of numpy would cost more than small programs."""
+"""Direct access to the fields of numpy arrays: calls of numpy would take longer than small programs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
 from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
 
 _SMALL_BYTES: Final = 1024
-"""Size below which arrays use numpy's own memory."""
+"""Size from which arrays use recycled memory."""
 _FLAGS: Final = C_CONTIGUOUS | ALIGNED
 add_reference: Final = External("Py_IncRef", VOID, PTR)
 
 
 @routine(PTR, array=ARRAY, type=PTR, expected=INPUT)
 def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> Value:
-    """Return the data of an argument; null unless it is a row-major, aligned array as expected."""
+    """Return the data of an argument; null unless it is an aligned, row-major array of the expected form."""
     f.return_if(array["type"].compare("ne", type), 0)
     rank = array["rank"].cast("sext", I64)
     matches = array["dtype"].compare("eq", expected["dtype"]) & rank.compare("eq", expected["rank"])
@@ -35,9 +35,9 @@ def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> 
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT)
 def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
-    """Return a new array for an output; null, with an exception set, if there is no memory."""
+    """Return a new array for an output; null, with an exception set, if out of memory."""
     dtype = output["dtype"]
-    add_reference(f, dtype)  # which the new array takes
+    add_reference(f, dtype)  # owned by the new array
 
     def call_numpy(data: Value | int, flags: int) -> Value:
         none = f.constant(PTR, 0)

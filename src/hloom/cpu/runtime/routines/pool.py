@@ -1,17 +1,17 @@
-"""A pool of threads for loops with independent iterations.
+"""The thread pool, for loops with independent iterations.
 
-A region is opened by raising the generation to an odd number, and closed by raising it to the next even one.
-Threads that are awake, or wake up in time, enter it; the caller waits only for those that did, so that a late
-thread costs nothing. The iterations are divided into a slice for each thread and the slices into chunks; a
-thread that has finished its own slice takes chunks of the others'. Which thread computes a chunk changes no
-result. The caller polls after each of its chunks, and drops the remaining ones if it shall end.
+The caller opens a region by incrementing the generation to an odd number and closes it by incrementing it
+again. Workers that are awake, or wake up in time, join the region; the caller waits only for those, so that a
+late worker costs nothing. Iterations are divided into a slice per thread, and slices into chunks; a thread
+that has finished its slice steals chunks of other slices. Results do not depend on the thread that computes a
+chunk. The caller polls after each of its chunks, and drops the remaining ones if the program must end.
 
-Orderings: A worker raises ``active`` and then reads the generation again; the caller raises the
-generation and then reads ``active``. All four are sequentially consistent, so that either the worker
-sees that the region is closed, or the caller sees the worker and waits. The pairs ``sleepers`` and
-generation, ``waiting`` and ``active`` exclude lost wake-ups in the same way. The acquiring load of the
-generation makes task and slices visible to workers; ``busy`` hands them from one caller to the next.
-``next`` is monotonic: adding to it alone decides which thread runs a chunk.
+Memory order: a worker increments ``active``, then reads the generation again; the caller increments the
+generation, then reads ``active``. All four accesses are sequentially consistent: either the worker sees that
+the region is closed, or the caller sees the worker and waits. The pairs ``sleepers`` and generation,
+``waiting`` and ``active`` exclude lost wake-ups in the same way. The acquire load of the generation publishes
+task and slices to the workers; ``busy`` is the lock of the callers. ``next`` is monotonic: its atomic add
+alone assigns the chunks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORKER_SPINS, _CALLER_SPINS = 6000, 20_000
 _CHUNKS: Final = 4
 """Chunks of a slice."""
 _SERIAL_RANGES: Final = 32
-"""Ranges of a loop that runs in the caller's thread alone, so that it can poll between them."""
+"""Ranges of a loop that runs in the caller only, which polls between them."""
 _SIGNAL_SET_BYTES, _SET_MASK = 128, 2
 pthread_create: Final = External("pthread_create", I32, PTR, PTR, PTR, PTR)
 pthread_join: Final = External("pthread_join", I32, I64, PTR)
@@ -40,20 +40,20 @@ pthread_sigmask: Final = External("pthread_sigmask", I32, I32, PTR, PTR)
 
 @routine(I32, context=CONTEXT, last=PTR)
 def poll(f: Function, context: Fields, last: Value) -> Value:
-    """Poll on behalf of a program; 0 if its context has no function to poll with."""
+    """Poll for a program; return 0 if its context has no poll function."""
     function = context["poll"]
     f.return_if(is_null(function), 0)
     return f.call_pointer(I32, function, context.pointer.cast("ptrtoint", I64), last)
 
 
-# -- within a region
+# -- in a region
 
 
 @routine(I32, pool=POOL, index=I64, context=CONTEXT)
 def work(f: Function, pool: Fields, index: Value, context: Fields) -> int:
-    """Run chunks of the open region until none is left: of this thread's slice first, then of those after it.
+    """Run chunks of the open region, first of this thread's slice, then of the others, until none is left.
 
-    With a context, poll after each chunk; a nonzero status empties all slices, and 1 is returned.
+    With a context, poll after each chunk; on a nonzero status, empty all slices and return 1.
     """
     last = LocalVariable(f, I64, 0)
     task, arguments, chunk = pool["task"], pool["arguments"], pool["chunk"]
@@ -83,7 +83,7 @@ def _drop_chunks(f: Function, pool: Fields, threads: Value) -> None:
 
 @routine(pool=POOL, generation=I32, index=I64)
 def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> None:
-    """Enter a region if it is still open, work, leave it, and wake the caller if it waits for this thread."""
+    """Join a region if it is still open, work, leave it, and wake the caller if it waits."""
     active = pool.atomic("active")
     active.add(1, "seq_cst")
     with f.when(pool.atomic("generation").load("seq_cst").compare("eq", generation)):
@@ -95,7 +95,7 @@ def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> N
 
 @routine(PTR, slot=SLOT)
 def worker(f: Function, slot: Fields) -> None:
-    """Wait for regions and work in them, until the pool stops."""
+    """Wait for regions and join them, until the pool stops."""
     pool, index = Fields(POOL, slot["pool"]), slot["index"]
     joined, spins = LocalVariable(f, I32, 0), LocalVariable(f, I32, 0)
     with repeat(f):
@@ -122,7 +122,7 @@ def worker(f: Function, slot: Fields) -> None:
 
 @routine(pool=POOL)
 def start(f: Function, pool: Fields) -> None:
-    """Start the threads with all signals blocked, so that the process's other threads handle them."""
+    """Start the workers with all signals blocked, which other threads of the process handle."""
     everything, before = (f.allocate(I8, _SIGNAL_SET_BYTES) for _ in range(2))
     fill_bytes(everything, f.constant(I8, -1), _SIGNAL_SET_BYTES)
     pthread_sigmask(f, _SET_MASK, everything, before)
@@ -132,16 +132,16 @@ def start(f: Function, pool: Fields) -> None:
         slot["pool"], slot["index"] = pool, loop.index
         failed = pthread_create(f, slot.address("thread"), 0, worker.address(f), slot)
         with f.when(failed.compare("ne", 0)):
-            slot["thread"] = 0  # other threads take its slice
+            slot["thread"] = 0  # other threads steal its slice
     pthread_sigmask(f, _SET_MASK, before, 0)
 
 
 @routine(exported=True, pool=POOL)
 def hloom_pool_stop(f: Function, pool: Fields) -> None:
-    """End the threads for good.
+    """End the workers.
 
-    The pool stays taken, so that later loops run in the thread of their caller; other threads may run
-    programs meanwhile.
+    The pool stays locked: later loops run in the thread of their caller. Other threads may run programs
+    meanwhile.
     """
     f.return_if(pool.atomic("stop").exchange(1, "seq_cst").compare("ne", 0))
     with repeat(f) as loop:
@@ -164,7 +164,7 @@ def hloom_pool_stop(f: Function, pool: Fields) -> None:
 def run_serially(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> None:
-    """Run the ranges one after the other; return nonzero if that ended early."""
+    """Run ranges of the loop one after the other; return nonzero if the program must end."""
     last, begin = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     size = (iterations.unsigned_divide(_SERIAL_RANGES).unsigned_divide(grain) + 1) * grain
     with repeat(f):
@@ -177,7 +177,7 @@ def run_serially(
 
 @routine(pool=POOL, units=I64)
 def divide(f: Function, pool: Fields, units: Value) -> None:
-    """Divide the units of a region into the slices of the threads."""
+    """Divide the units of a region into slices."""
     threads = pool["threads"].cast("zext", I64)
     pool["chunk"] = units.unsigned_divide(threads * _CHUNKS) + 1
     first = LocalVariable(f, I64, 0)
@@ -190,7 +190,7 @@ def divide(f: Function, pool: Fields, units: Value) -> None:
 
 @routine(pool=POOL)
 def wait_for_workers(f: Function, pool: Fields) -> None:
-    """Wait until no worker is in the region: spin for a while, then sleep."""
+    """Wait until all workers have left the region: spin, then sleep."""
     active, spins = pool.atomic("active"), LocalVariable(f, I32, 0)
     with repeat(f) as loop:
         f.return_if(is_zero(active.load("seq_cst")))
@@ -211,8 +211,8 @@ def hloom_parallel(
 ) -> Value:
     """Run task(arguments, begin, end) over all iterations, in ranges that begin at multiples of the grain.
 
-    Returns nonzero if that ended early. Without a pool, and while it is taken, the ranges run one after the
-    other; without a context all at once.
+    Returns nonzero if the program must end. Ranges run one after the other without a pool, or while it is
+    locked; without a context the loop is one range.
     """
     with f.when(is_null(context.pointer)):
         f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)

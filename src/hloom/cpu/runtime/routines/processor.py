@@ -1,4 +1,4 @@
-"""Processor pauses for spinning threads, and Linux futexes."""
+"""Spin-wait hints and Linux futexes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.codegen.llvm.structured import null
 from hloom.cpu.runtime.routines.clock import NANOSECONDS, TIMESPEC
 
 _FUTEX_CALLS: Final = {"x86_64": 202, "aarch64": 98}
-"""Numbers of the system call, by architecture."""
+"""System call number, by architecture."""
 _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 _EVERYONE: Final = (1 << 31) - 1
 _AARCH64_YIELD: Final = 1
@@ -22,7 +22,7 @@ syscall: Final = External("syscall", I64, I64, PTR, I32, I32, PTR, PTR, I32)
 
 @routine(inline=True)
 def pause(f: Function) -> None:
-    """Tell the processor that the thread spins."""
+    """Emit the spin-wait hint of the processor."""
     if f.target.architecture == "aarch64":
         f.call(VOID, "llvm.aarch64.hint", f.constant(I32, _AARCH64_YIELD))
     else:
@@ -36,13 +36,13 @@ def _futex(f: Function, word: Value, operation: int, value: Value, timeout: Valu
 
 @routine(word=PTR, value=I32)
 def futex_wait(f: Function, word: Value, value: Value) -> None:
-    """Sleep while a word has a value, until it is woken."""
+    """Sleep until woken, if a word has a value."""
     _futex(f, word, _WAIT_PRIVATE, value, null(f))
 
 
 @routine(word=PTR, value=I32, nanoseconds=I64)
 def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -> None:
-    """Sleep while a word has a value, until it is woken, or for a number of nanoseconds."""
+    """Sleep until woken, for at most some nanoseconds, if a word has a value."""
     time = Fields(TIMESPEC, f.allocate(I8, TIMESPEC.size))
     time["seconds"] = nanoseconds.unsigned_divide(NANOSECONDS)
     time["nanoseconds"] = nanoseconds.unsigned_remainder(NANOSECONDS)

@@ -1,7 +1,7 @@
-"""Rendezvous of devices: each participant reads the addresses of arrays that the others have published.
+"""Rendezvous of devices: participants publish the addresses of their arrays and read those of the others.
 
-If some participants are in other processes, the last one of this process to arrive exchanges arrays with
-them before the others continue.
+The last participant of a process to arrive exchanges arrays with other processes, if any, before the others
+continue.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hloom.cpu.runtime.routines.host import await_host
 from hloom.cpu.runtime.routines.processor import futex_wait_for, futex_wake, pause
 
 ARRIVE, CONTINUE, DEPART = 1, 2, 3
-"""Steps of a collective at which its participants meet."""
+"""Steps of a collective; its participants meet at each."""
 _OTHER_FORM: Final = -1
-"""Reported to the host instead of a generation: participants have different operands."""
+"""Reported to the host instead of a generation: operands differ between participants."""
 _PATIENT_SLEEPS: Final = 2
-"""Sleeps of 10 ms after which the host waits, which detects deadlocks."""
+"""Sleeps after which the host takes over the waiting, and detects deadlocks."""
 _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Return whether the operands of all participants have this form."""
+    """Return whether the operands of all participants have a form."""
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
         f.return_if(other["form"].compare("ne", form), 0)
@@ -38,7 +38,7 @@ def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> in
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64, step=I32)
 def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, step: Value) -> int:
-    """Exchange arrays with other processes, and let all continue; return whether the exchange failed."""
+    """Exchange arrays with other processes and release the participants; return whether that failed."""
     exchange = Fields(EXCHANGE, participant["exchange"])
     with f.when(~is_null(exchange.pointer) & step.compare("ne", DEPART)):
         begin_exchange(f, exchange, step)
@@ -53,10 +53,10 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, generation=I32, number=I64)
 def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
-    """Wait until the generation changes; return whether that is impossible.
+    """Wait until the generation changes; return whether it cannot.
 
-    A fiber lets the other devices of its thread run meanwhile. A thread spins for a moment and then sleeps,
-    because it may have the core of the one that it waits for; after two sleeps the host waits.
+    A fiber switches to the other devices of its thread. A thread spins, then sleeps, because it may occupy
+    the core that the awaited device needs; after two sleeps the host takes over the waiting.
     """
     fiber = Fields(FIBER, participant["fiber"])
     with f.when(~is_null(fiber.pointer)):
@@ -82,7 +82,7 @@ def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Val
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64)
 def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) -> int:
-    """Report participants whose operands have another form; return whether there are any."""
+    """Report operands that differ between participants; return whether they do."""
     f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
     fiber = Fields(FIBER, participant["fiber"])
     with choose(f, is_null(fiber.pointer)) as thread:
@@ -94,9 +94,9 @@ def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) 
 
 @routine(I32, exported=True, participant=PARTICIPANT, number=I64, step=I32)
 def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Value) -> Value:
-    """Arrive, and continue when all have arrived; return 1 if that failed, else 0.
+    """Arrive, and continue when all participants have arrived; return 1 if that failed, else 0.
 
-    ``ARRIVE`` publishes the record first and compares the forms of all afterwards; ``DEPART`` withdraws it.
+    ``ARRIVE`` publishes the participant before, and compares forms after; ``DEPART`` withdraws it.
     """
     rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
     slot = rendezvous.atomic("participants", participant["position"])

@@ -1,0 +1,72 @@
+"""Placeholder ids, stored in the result of a start operation until it completes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+from hloom.errors import EvaluationError
+from hloom.ir.device import Pending
+
+MOST_BYTES: Final = 7
+"""Length of the longest ids."""
+
+
+@dataclass(slots=True)
+class _Ids:
+    """The ids of one length.
+
+    Attributes:
+        pending: values by id.
+        free: ids to reuse, a heap; ``pending`` and ``free`` together are the numbers from 1 on.
+        resolved: ids of ``pending`` whose values were asked for, the last one asked for last.
+    """
+
+    pending: dict[int, Pending] = field(default_factory=dict[int, Pending])
+    free: list[int] = field(default_factory=list[int])
+    resolved: dict[int, None] = field(default_factory=dict[int, None])
+
+
+class Placeholders:
+    """The placeholder ids of one program on one device; ids of different lengths are independent."""
+
+    def __init__(self) -> None:
+        self._ids: dict[int, _Ids] = {}
+
+    def clear(self) -> None:
+        """Release all ids."""
+        self._ids.clear()
+
+    def issue(self, pending: Pending, size: int) -> bytes:
+        """Return an id for a value with memory of ``size`` bytes.
+
+        If all ids are in use, reuse the one resolved longest ago; raises EvaluationError if none was.
+        """
+        length = min(size, MOST_BYTES)
+        ids = self._ids.setdefault(length, _Ids())
+        limit = 1 << (8 * length)
+        if ids.free:
+            number = heappop(ids.free)
+        elif len(ids.pending) + 1 < limit:
+            number = len(ids.pending) + 1
+        elif ids.resolved:
+            number = next(iter(ids.resolved))
+            del ids.resolved[number]
+        else:
+            raise EvaluationError(f"more than {limit - 1} operations are pending", rule="cpu.placeholder-ids")
+        ids.pending[number] = pending
+        return number.to_bytes(length, "little")
+
+    def resolve(self, placeholder: bytes, *, again: bool) -> Pending:
+        """Return the value of an id, and release the id unless its value may be asked for ``again``."""
+        number = int.from_bytes(placeholder, "little")
+        ids = self._ids.get(len(placeholder))
+        if ids is None or number not in ids.pending:
+            raise EvaluationError("no operation is pending here", rule="cpu.placeholder-ids")
+        ids.resolved.pop(number, None)
+        if again:
+            ids.resolved[number] = None
+            return ids.pending[number]
+        heappush(ids.free, number)
+        return ids.pending.pop(number)
