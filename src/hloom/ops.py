@@ -11,7 +11,9 @@ are included. A number, list or array in place of a value becomes a constant.
     computation = b.build(x * 2 + hloom.ops.Sin(x))
 """
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 from hloom.builder import (
     collectives,
@@ -22,15 +24,17 @@ from hloom.builder import (
     indexing,
     reduction,
 )
+from hloom.builder.broadcasting import broadcast_operands
 from hloom.builder.builder import XlaOp
 from hloom.builder.collectives import *
 from hloom.builder.contraction import *
 from hloom.builder.control_flow import *
 from hloom.builder.data_movement import *
-from hloom.builder.derived import derived_function
 from hloom.builder.elementwise import *
 from hloom.builder.indexing import *
+from hloom.builder.operands import as_ops
 from hloom.builder.reduction import *
+from hloom.ir.operation import REGISTRY
 
 __all__: list[str] = []
 __all__ += collectives.__all__
@@ -43,8 +47,23 @@ __all__ += reduction.__all__
 
 
 def __getattr__(name: str) -> Callable[..., XlaOp]:
-    """Derive the function of an operation that was declared without one of its own; see CONTRIBUTING.md."""
-    function = derived_function(name)
-    if function is None:
+    """Derive the function ``Name`` of a declared operation ``name`` that has none of its own.
+
+    It takes the operands, then attributes, ``computations`` and ``shape`` by name, as `XlaBuilder.emit` does.
+    Two operands of an elementwise operation are broadcast, as in the page's functions.
+    """
+    opcode = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+    declared = REGISTRY.get(opcode)
+    if declared is None or not name[:1].isupper():
         raise AttributeError(f"module 'hloom.ops' has no function {name!r}")
+    binary = declared.elementwise and declared.arity() == 2
+
+    def function(*operands: Any, **attributes: Any) -> XlaOp:
+        inputs = as_ops(*operands)
+        if binary and len(inputs) == 2:
+            inputs = [*broadcast_operands(name, *inputs, attributes.pop("broadcast_dimensions", None))]
+        return inputs[0].builder.emit(opcode, inputs, **attributes)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = declared.__doc__
     return function

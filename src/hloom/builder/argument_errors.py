@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import wraps
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, Final, NoReturn, cast
 
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.builder.enumerations import is_flag
@@ -15,27 +14,8 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 _RULE: Final = "builder.argument"
 UNFIT: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
-
-
-def argument_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn an argument of a wrong kind into an HloError that names the argument.
-
-    A call whose arguments are too few, too many or misnamed stays Python's TypeError.
-    """
-
-    @wraps(function)
-    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        try:
-            return function(*arguments, **keywords)
-        except UNFIT as error:
-            refuse(error, call.__name__, function, arguments, keywords)
-
-    return call
 
 
 def refuse(
@@ -45,7 +25,11 @@ def refuse(
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
 ) -> NoReturn:
-    """Raise the fitting error for a failure of the function that users call by `name`."""
+    """Raise the fitting error for a failure of the function that users call by `name`.
+
+    An argument of a wrong kind is an HloError that names it. A call whose arguments are too few, too many or
+    misnamed stays Python's TypeError.
+    """
     if isinstance(error, HloError) and error.rule != _RULE:
         raise error
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from hloom.builder.argument_errors import argument_errors
 from hloom.builder.builder import Computation, XlaBuilder, XlaComputation, XlaOp
 from hloom.builder.data_movement import Parameter, Reshape, Transpose, Tuple
 from hloom.builder.elementwise import Add, Or
@@ -425,13 +424,13 @@ def CollectivePermuteDone(context: XlaOp) -> XlaOp:
 # -- numbers of the device
 
 
-@argument_errors
+@page_function()
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
     """Return the number of the replica, a u32 scalar."""
     return builder.emit("replica-id", shape=Shape(U32))
 
 
-@argument_errors
+@page_function()
 def PartitionId(builder: XlaBuilder) -> XlaOp:
     """Return the number of the partition, a u32 scalar."""
     return builder.emit("partition-id", shape=Shape(U32))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-from hloom.builder.argument_errors import argument_errors
 from hloom.builder.builder import Computation, XlaBuilder, XlaOp, entry_of
 from hloom.builder.collectives import channel
 from hloom.builder.data_movement import GetTupleElement
@@ -19,6 +18,7 @@ from hloom.builder.operands import (
     op_list,
     page_function,
     shape_of,
+    value_list,
 )
 from hloom.errors import HloError, ShapeError
 from hloom.ir.computation import HloComputation
@@ -54,7 +54,7 @@ def _call_arguments(
     if builder is not None:
         first, *others = arguments
         arguments = tuple(others)
-    flat = [v for a in arguments for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    flat = [v for a in arguments for v in value_list(a)]
     if not isinstance(first, HloModule | HloComputation):
         raise HloError(f"a computation is called, got {first!r}", rule="builder.computation")
     entry = entry_of(first)
@@ -122,7 +122,7 @@ def CustomCall(
         shape = values.pop()
     if shape is None:
         raise ShapeError("a custom call needs the shape of its result", rule="custom-call.shape-stated")
-    flat = [v for a in values for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    flat = [v for a in values for v in value_list(a)]
     operands = as_ops(*flat) if flat else []
     owner = builder or an_op(*operands).builder
     if operand_shapes_with_layout is not None:
@@ -206,7 +206,7 @@ def OptimizationBarrier(operand: XlaOp) -> XlaOp:
     return operand.builder.emit("opt-barrier", [operand])
 
 
-@argument_errors
+@page_function()
 def Fusion(
     operands: Operands, fused_computation: Computation, fusion_kind: Word = "kLoop", **attributes: Any
 ) -> XlaOp:
@@ -233,14 +233,14 @@ def AfterAll(*operands: object) -> XlaOp:
 
     Raises ShapeError by ``after-all.operand-tokens`` for other operands, which text may have.
     """
-    flat = [v for a in operands for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    flat = [v for a in operands for v in value_list(a)]
     for value in flat:
         if isinstance(value, XlaOp) and not value.shape.is_token:
             raise ShapeError(f"AfterAll takes tokens, got {value.shape}", rule="after-all.operand-tokens")
     return an_op(*flat).builder.emit("after-all", op_list(flat))
 
 
-@argument_errors
+@page_function()
 def CreateToken(builder: XlaBuilder) -> XlaOp:
     """Return a token that waits for nothing."""
     return builder.emit("after-all")
@@ -302,7 +302,7 @@ def CopyDone(context: XlaOp) -> XlaOp:
 # -- host
 
 
-@argument_errors
+@page_function()
 def Infeed(builder: XlaBuilder, shape: Shape | str, config: str = "") -> XlaOp:
     """Return the next value of this shape from the host's infeed."""
     return GetTupleElement(InfeedWithToken(CreateToken(builder), shape, config), 0)
@@ -380,7 +380,7 @@ def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, cha
     return SendDone(Send(operand, channel_handle, token, is_host_transfer=True))
 
 
-@page_function(keep_builder=True, channel_id="channel_handle", handle="channel_handle")
+@page_function(channel_id="channel_handle", handle="channel_handle")
 def Recv(
     builder: XlaBuilder,
     shape: Shape | str,
@@ -453,7 +453,7 @@ def RngBitGenerator(algorithm: Word, initial_state: XlaOp, shape: Shape | str) -
     return initial_state.builder.emit("rng-bit-generator", [initial_state], shape=result, algorithm=word)
 
 
-@argument_errors
+@page_function()
 def RngGetAndUpdateState(builder: XlaBuilder, delta: int, shape: Shape | str) -> XlaOp:
     """Return the device's random state and advance it by `delta`."""
     return builder.emit("rng-get-and-update-state", shape=shape_of(shape), delta=delta)

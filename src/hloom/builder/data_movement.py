@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from hloom.builder.argument_errors import argument_errors
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.builder.messages import padding_dimensions
 from hloom.builder.operands import (
@@ -41,7 +40,7 @@ __all__ += ["EmptyTuple", "GetTupleElement", "Tuple"]
 __all__ += ["GetDimensionSize", "RemoveDynamicDimension", "SetDimensionSize"]
 
 
-@argument_errors
+@page_function()
 def Parameter(
     builder: XlaBuilder,
     parameter_number: int,
@@ -68,25 +67,25 @@ def replicated(op: XlaOp, leaves: Sequence[bool]) -> XlaOp:
     return op
 
 
-@argument_errors
+@page_function()
 def ConstantLiteral(builder: XlaBuilder, literal: object) -> XlaOp:
     """Make a constant of a Literal, or of any value a Literal can be made of."""
     return constant(builder, literal)
 
 
-@argument_errors
+@page_function()
 def Constant(builder: XlaBuilder, value: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Make a constant of a number, list or array; `element_type` converts Python numbers."""
     return constant(builder, value, element_type)
 
 
-@argument_errors
+@page_function()
 def ConstantR0(builder: XlaBuilder, value: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Make a scalar constant."""
     return _constant_of_rank(builder, value, element_type, 0)
 
 
-@argument_errors
+@page_function()
 def ConstantR1(
     builder: XlaBuilder, values: Any, value: Any = None, element_type: ElementTypeLike | None = None
 ) -> XlaOp:
@@ -96,13 +95,13 @@ def ConstantR1(
     return _constant_of_rank(builder, values, element_type, 1)
 
 
-@argument_errors
+@page_function()
 def ConstantR2(builder: XlaBuilder, values: object, element_type: ElementTypeLike | None = None) -> XlaOp:
     """Make a matrix constant."""
     return _constant_of_rank(builder, values, element_type, 2)
 
 
-@argument_errors
+@page_function()
 def ConstantFromArray(builder: XlaBuilder, values: object) -> XlaOp:
     """Make an array constant of any rank."""
     return constant(builder, values)
@@ -117,7 +116,7 @@ def _constant_of_rank(
     return constant(builder, value, element_type)
 
 
-@argument_errors
+@page_function()
 def Iota(builder: XlaBuilder, shape: Shape | str | ElementType, iota_dimension: int = 0) -> XlaOp:
     """Count 0, 1, 2, ... along one dimension; `Iota(b, element_type, size)` has `size` elements."""
     if isinstance(shape, ElementType):
@@ -332,7 +331,7 @@ def Tuple(elements: Sequence[XlaOp]) -> XlaOp:
     return an_op(values).builder.emit("tuple", values)
 
 
-@argument_errors
+@page_function()
 def EmptyTuple(builder: XlaBuilder) -> XlaOp:
     """Make an empty tuple."""
     return builder.emit("tuple")

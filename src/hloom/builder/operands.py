@@ -41,7 +41,7 @@ def page_function(
 
     Args:
         star: the name of the function's starred parameter, which may be given by keyword too.
-        keep_builder: the function handles a leading builder itself.
+        keep_builder: the function handles a leading builder itself, as those with a parameter `builder` do.
         arrange: puts positional arguments that the page writes one by one (`operands...`) into lists.
         aliases: other spellings of keywords, because the page's signatures and tables do not always agree.
     """
@@ -49,10 +49,11 @@ def page_function(
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         names = list(inspect.signature(function).parameters)
         before_star = names[: names.index(star)] if star else []
+        takes_builder = keep_builder or names[:1] == ["builder"]
 
         @wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
-            if arguments and isinstance(arguments[0], XlaBuilder) and not keep_builder:
+            if arguments and isinstance(arguments[0], XlaBuilder) and not takes_builder:
                 arguments = arguments[1:]
             for alias, name in aliases.items():
                 if alias in keywords:

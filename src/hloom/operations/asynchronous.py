@@ -13,7 +13,7 @@ from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
 from hloom.ir.operation import ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family, Roundoff
-from hloom.operations.control_flow import check_aliasing, check_arguments
+from hloom.operations.control_flow import Control, check_aliasing, check_arguments
 from hloom.operations.values import context, zeros
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
@@ -35,7 +35,7 @@ class _ThreadCodec(ScalarCodec):
 
 
 @operation("async-start", "*operands", computations=["calls"])
-class AsyncStart(Operation):
+class AsyncStart(Control):
     """Begins to run a computation; ``async-done`` returns its result.
 
     Where the computation is one operation, text shows that operation with ``-start``, ``-update`` and
@@ -49,9 +49,6 @@ class AsyncStart(Operation):
         output_to_operand_aliasing: parts of the shape that alias the buffer of an operand.
     """
 
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
     communicates: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
@@ -94,12 +91,9 @@ def check_form(opcode: str, shape: Shape) -> None:
 
 
 @operation("async-update", "start")
-class AsyncUpdate(Operation):
+class AsyncUpdate(Control):
     """A point between async-start and async-done, during which the computation continues."""
 
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     aliases_operand: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
@@ -117,12 +111,9 @@ class AsyncUpdate(Operation):
 
 
 @operation("async-done", "start")
-class AsyncDone(Operation):
+class AsyncDone(Control):
     """The result of the computation that async-start began."""
 
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)

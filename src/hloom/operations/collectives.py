@@ -10,6 +10,7 @@ participants; the start and done forms perform these two steps separately.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -80,13 +81,19 @@ Contributions: TypeAlias = "Sequence[Sequence[Array]]"
 """The operands of every member of a group."""
 
 
-class Collective(Operation):
-    """An operation that groups of devices perform together."""
+class Communicating(Operation):
+    """An operation by which devices exchange data, or its end."""
 
+    __slots__ = ()
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     communicates: ClassVar[bool] = True
+
+
+class Collective(Communicating):
+    """An operation that groups of devices perform together."""
+
     __slots__ = ()
     channel_id: int | None
     replica_groups: ReplicaGroups
@@ -242,9 +249,14 @@ class Reducing(Collective):
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _AllReducing(Reducing):
-    __slots__ = ()
     equal_groups: ClassVar[bool] = False
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()  # noqa: RUF009
+    constrain_layout: bool = flag()
+    use_global_device_ids: bool = flag()
+    mode: None = mode_note()
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the shapes of the operands."""
@@ -271,36 +283,22 @@ class AllReduce(_AllReducing):
         mode: read and dropped.
     """
 
-    channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()
-    constrain_layout: bool = flag()
-    use_global_device_ids: bool = flag()
-    mode: None = mode_note()
-
 
 @operation("all-reduce-start", "*operands", computations=["to_apply"])
 class AllReduceStart(_AllReducing):
     """Begins an all-reduce; ``all-reduce-done`` returns the result. Arguments as for all-reduce."""
 
     pending_index: ClassVar[tuple[int, ...] | None] = ()
-    channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()
-    constrain_layout: bool = flag()
-    use_global_device_ids: bool = flag()
-    mode: None = mode_note()
 
     def evaluate(self, run: Run, *operands: Array) -> Pending:
         return self.begin(run, *operands)
 
 
 @operation("all-reduce-done", "start")
-class AllReduceDone(Operation):
+class AllReduceDone(Communicating):
     """The result of the all-reduce that ``start`` began."""
 
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
-    communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("all-reduce-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = ()
 
@@ -314,9 +312,13 @@ class AllReduceDone(Operation):
 # -- all-gather
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _AllGathering(Collective):
-    __slots__ = ()
-    all_gather_dimensions: tuple[int, ...]
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()  # noqa: RUF009
+    constrain_layout: bool = flag()
+    all_gather_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
+    use_global_device_ids: bool = flag()
 
     @property
     def dimension(self) -> int:
@@ -380,11 +382,6 @@ class AllGather(_AllGathering):
     """
 
     errors = linear
-    channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()
-    constrain_layout: bool = flag()
-    all_gather_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
-    use_global_device_ids: bool = flag()
 
     def infer(self, *operands: Shape) -> Shape:
         """Return the result for the number of devices that the groups state."""
@@ -423,11 +420,6 @@ class AllGatherStart(_AllGathering):
 
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
     infers: ClassVar[bool] = False
-    channel_id: int | None = channel_id()
-    replica_groups: ReplicaGroups = replica_groups()
-    constrain_layout: bool = flag()
-    all_gather_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
-    use_global_device_ids: bool = flag()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check for (operands, results): each an array, or a tuple of one element per operand."""
@@ -454,13 +446,9 @@ class AllGatherStart(_AllGathering):
 
 
 @operation("all-gather-done", "start")
-class AllGatherDone(Operation):
+class AllGatherDone(Communicating):
     """The result of the all-gather that ``start`` began."""
 
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("all-gather-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 

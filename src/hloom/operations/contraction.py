@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 import numpy as np
@@ -191,7 +192,14 @@ class _Contraction(Operation):
     def dot_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         """Return batch dimensions, then the free dimensions of lhs and rhs."""
         lhs_free, rhs_free = self.free_dims(lhs, rhs)
-        places = [(lhs, i) for i in [*self.lhs_batch_dims, *lhs_free]] + [(rhs, j) for j in rhs_free]
+        return self.joined_shape(lhs, rhs, lhs_free, rhs_free)
+
+    def joined_shape(
+        self, lhs: Shape, rhs: Shape, lhs_free: Sequence[int], rhs_free: Sequence[int], *groups: Shape
+    ) -> Shape:
+        """Return groups (the last dimension of their sizes), batch, and free dimensions."""
+        places = [(sizes, sizes.rank - 1) for sizes in groups]
+        places += [(lhs, i) for i in [*self.lhs_batch_dims, *lhs_free]] + [(rhs, j) for j in rhs_free]
         return Shape(
             joint_precision(lhs.element_type, rhs.element_type),
             tuple(shape.dimensions[i] for shape, i in places),
@@ -227,8 +235,24 @@ def _sizes(array: Array, dimensions: Sequence[int]) -> tuple[int, ...]:
 # -- the operations
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbered(_Contraction):
+    """Common to dot and scaled-dot."""
+
+    lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
+    lhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto="dot_dimension_numbers.lhs_contracting_dimensions"
+    )
+    rhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
+    rhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto="dot_dimension_numbers.rhs_contracting_dimensions"
+    )
+    operand_precision: tuple[str, ...] = operand_precision()
+    algorithm: str = dot_algorithm()
+
+
 @operation("dot", "lhs rhs")
-class Dot(_Contraction):
+class Dot(_Numbered):
     """Sums of products of ``lhs`` and ``rhs`` over pairs of dimensions.
 
     The result has the batch dimensions (in the order given), then the remaining dimensions of ``lhs``,
@@ -242,17 +266,6 @@ class Dot(_Contraction):
         lhs_contracting_dims, rhs_contracting_dims: dimensions of equal size that are summed over.
         operand_precision, algorithm: how inexact a device may be; the evaluation makes no use of it.
     """
-
-    lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
-    lhs_contracting_dims: tuple[int, ...] = dims(
-        default=(), always=True, proto="dot_dimension_numbers.lhs_contracting_dimensions"
-    )
-    rhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
-    rhs_contracting_dims: tuple[int, ...] = dims(
-        default=(), always=True, proto="dot_dimension_numbers.rhs_contracting_dimensions"
-    )
-    operand_precision: tuple[str, ...] = operand_precision()
-    algorithm: str = dot_algorithm()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
         """Return batch dimensions, free ones, and contracted ones, of which devices have summands."""
@@ -370,14 +383,8 @@ class RaggedDot(_Contraction):
                 message = f"group dimension {group_dim} of {rhs} needs the size {groups} that group_sizes has"
                 raise ShapeError(message, rule="ragged-dot.group-count")
             rhs_free = [i for i in rhs_free if i != group_dim]
-        places = [(lhs, i) for i in [*self.lhs_batch_dims, *lhs_free]] + [(rhs, j) for j in rhs_free]
-        if ragged in self.lhs_contracting_dims:
-            places = [(group_sizes, group_sizes.rank - 1), *places]
-        return Shape(
-            joint_precision(lhs.element_type, rhs.element_type),
-            tuple(shape.dimensions[i] for shape, i in places),
-            tuple(shape.dynamic_dimensions[i] for shape, i in places),
-        )
+        leading = (group_sizes,) if ragged in self.lhs_contracting_dims else ()
+        return self.joined_shape(lhs, rhs, lhs_free, rhs_free, *leading)
 
     def _ragged(self, lhs: Shape) -> int:
         if len(self.lhs_ragged_dims) != 1:
@@ -482,7 +489,7 @@ def _without(sizes: tuple[int, ...], dimension: int) -> tuple[int, ...]:
 
 
 @operation("scaled-dot", "lhs lhs_scale rhs rhs_scale")
-class ScaledDot(_Contraction):
+class ScaledDot(_Numbered):
     """The dot of two operands in block-scaled formats: ``dot(lhs * lhs_scale, rhs * rhs_scale)``.
 
     A scale has the rank of its operand and divides its sizes: it holds for a block of neighbours in every
@@ -494,17 +501,6 @@ class ScaledDot(_Contraction):
         lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims: as for ``dot``.
         operand_precision, algorithm: how inexact a device may be; the evaluation makes no use of it.
     """
-
-    lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
-    lhs_contracting_dims: tuple[int, ...] = dims(
-        default=(), always=True, proto="dot_dimension_numbers.lhs_contracting_dimensions"
-    )
-    rhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
-    rhs_contracting_dims: tuple[int, ...] = dims(
-        default=(), always=True, proto="dot_dimension_numbers.rhs_contracting_dimensions"
-    )
-    operand_precision: tuple[str, ...] = operand_precision()
-    algorithm: str = dot_algorithm()
 
     def infer(self, lhs: Shape, lhs_scale: Shape, rhs: Shape, rhs_scale: Shape) -> Shape:
         """Return the dot's shape; check that scales divide their operands."""

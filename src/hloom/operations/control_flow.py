@@ -41,8 +41,17 @@ def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Se
             raise ShapeError(message, rule=f"{opcode}.arguments")
 
 
+class Control(Operation):
+    """Common to operations that run computations on whole values."""
+
+    __slots__ = ()
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.NONE
+
+
 @operation("call", "*operands", computations=["to_apply"])
-class Call(Operation):
+class Call(Control):
     """Runs a computation on the operands; the result is the computation's.
 
     The computation of a composite call (``is_composite=true``) is the decomposition of a higher-level
@@ -55,9 +64,6 @@ class Call(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
     is_composite: bool = flag(default=False, after_computations=True)
 
@@ -86,7 +92,7 @@ class Call(Operation):
 
 
 @operation("while", "init", computations=["body", "condition"])
-class While(Operation):
+class While(Control):
     """Runs ``body`` as long as ``condition`` holds: ``init``, body(init), body(body(init)) ...
 
     Arguments:
@@ -95,9 +101,6 @@ class While(Operation):
         body: T -> T.
     """
 
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
 
     def infer(self, init: Shape, *, computations: tuple[ProgramShape, ...] = ()) -> Shape:
@@ -149,7 +152,7 @@ class While(Operation):
         Role("branch_computations", many=True, required=False),
     ],
 )
-class Conditional(Operation):
+class Conditional(Control):
     """Runs one of several computations, each of which has an operand of its own.
 
     With a pred[] first operand: ``true_computation`` on the second operand if it is true, otherwise
@@ -164,9 +167,6 @@ class Conditional(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     calls_program: ClassVar[bool] = True
 
     def infer(
@@ -227,7 +227,7 @@ def branch_number(index: Array, count: int) -> int:
 
 
 @operation("fusion", "*operands", computations=["calls"])
-class Fusion(Operation):
+class Fusion(Control):
     """Runs a computation that is compiled as one kernel; it is evaluated as a call.
 
     Arguments:
@@ -237,9 +237,6 @@ class Fusion(Operation):
         calls: the computation.
     """
 
-    family: ClassVar[Family] = Family.CONTROL
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
     infers: ClassVar[bool] = False
     kind: str = enum(("kLoop", "kInput", "kOutput", "kCustom"), proto="fusion_kind", stored_as_text=True)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()

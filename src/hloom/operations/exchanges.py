@@ -6,6 +6,7 @@ The pages "AllToAll", "RaggedAllToAll" and "CollectivePermute".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,10 +25,10 @@ from hloom.ir.device_groups import (
     replica_groups,
     source_target_pairs,
 )
-from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family, Roundoff
+from hloom.ir.operation import Array, ErrorRun, ProgramShape, Run, Value, operation
 from hloom.operations.collectives import (
     Collective,
+    Communicating,
     Contributions,
     alone,
     check_group_size,
@@ -209,17 +210,13 @@ def _slice_sizes() -> tuple[tuple[int, ...], ...]:
     return attribute(_SliceSizesCodec(), default=(), name="slice_sizes", proto="dynamic_slice_sizes")
 
 
-class _Permuting(Operation):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Permuting(Communicating):
     """Common to the plain and the start form of collective-permute."""
 
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    communicates: ClassVar[bool] = True
-    __slots__ = ()
-    channel_id: int | None
-    source_target_pairs: tuple[tuple[int, int], ...]
-    slice_sizes: tuple[tuple[int, ...], ...]
+    channel_id: int | None = channel_id()
+    source_target_pairs: tuple[tuple[int, int], ...] = source_target_pairs()
+    slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
 
     def permuted(self, operands: Sequence[Shape]) -> Shape:
         """Return the result's shape: that of the operands, in place that of the output buffer."""
@@ -358,10 +355,6 @@ class CollectivePermute(_Permuting):
         slice_sizes: the sizes of the slices.
     """
 
-    channel_id: int | None = channel_id()
-    source_target_pairs: tuple[tuple[int, int], ...] = source_target_pairs()
-    slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
-
     def infer(self, *operands: Shape) -> Shape:
         """Return the operands' shape, or that of the output buffer."""
         return self.permuted(operands)
@@ -382,9 +375,6 @@ class CollectivePermuteStart(_Permuting):
     """
 
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
-    channel_id: int | None = channel_id()
-    source_target_pairs: tuple[tuple[int, int], ...] = source_target_pairs()
-    slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
 
     def infer(self, *operands: Shape) -> Shape:
         """Return (operand, result, u32[], u32[])."""
@@ -413,13 +403,9 @@ class CollectivePermuteStart(_Permuting):
 
 
 @operation("collective-permute-done", "start")
-class CollectivePermuteDone(Operation):
+class CollectivePermuteDone(Communicating):
     """The result of the collective-permute that ``start`` began."""
 
-    family: ClassVar[Family] = Family.COLLECTIVE
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    communicates: ClassVar[bool] = True
     begun_by: ClassVar[tuple[str, ...]] = ("collective-permute-start",)
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 

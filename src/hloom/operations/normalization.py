@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,15 +26,16 @@ from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchNorm(Operation, ABC):
     """Common to the three: one value per feature, statistics over all other dimensions."""
 
     family: ClassVar[Family] = Family.NORMALIZATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
-    __slots__ = ()
-    epsilon: float
-    feature_index: int
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
+    epsilon: float = floating()
+    feature_index: int = integer()
 
     def features(self, operand: Shape, **vectors: Shape) -> Shape:
         """Check the rules; return the shape of one value per feature."""
@@ -117,10 +119,6 @@ class BatchNormTraining(_BatchNorm):
         feature_index: the dimension of the features.
     """
 
-    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    epsilon: float = floating()
-    feature_index: int = integer()
-
     def infer(self, operand: Shape, scale: Shape, offset: Shape) -> Shape:
         """Return (operand, feature, feature)."""
         feature = self.features(operand, scale=scale, offset=offset)
@@ -162,10 +160,6 @@ class BatchNormInference(_BatchNorm):
         feature_index: the dimension of the features.
     """
 
-    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    epsilon: float = floating()
-    feature_index: int = integer()
-
     def infer(self, operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape) -> Shape:
         """Return the operand's shape."""
         self.features(operand, scale=scale, offset=offset, mean=mean, variance=variance)
@@ -199,10 +193,6 @@ class BatchNormGrad(_BatchNorm):
         epsilon: added to the variance.
         feature_index: the dimension of the features.
     """
-
-    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    epsilon: float = floating()
-    feature_index: int = integer()
 
     def infer(self, operand: Shape, scale: Shape, mean: Shape, variance: Shape, grad_output: Shape) -> Shape:
         """Return (operand, feature, feature)."""

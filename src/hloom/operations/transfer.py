@@ -7,6 +7,7 @@ operation that must run before.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from hloom.errors import EvaluationError, ShapeError
@@ -39,17 +40,24 @@ def _require_token(opcode: str, shape: Shape) -> None:
         raise ShapeError(f"the token operand is a token, got {shape}", rule=f"{opcode}.token")
 
 
-class _Channel(Operation):
-    """Common to send, recv and their done operations."""
+class _Transfer(Operation):
+    """Common to all transfers."""
 
+    __slots__ = ()
     family: ClassVar[Family] = Family.TRANSFER
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
     communicates: ClassVar[bool] = True
+    side_effect: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Channel(_Transfer):
+    """Common to send, recv and their done operations."""
+
     configured: ClassVar[bool] = True
-    __slots__ = ()
-    channel_id: int | None
-    is_host_transfer: bool
+    channel_id: int | None = channel_id()
+    is_host_transfer: bool = flag()
 
     def matches(self, instruction: HloInstruction, start: str) -> None:
         """Check that a done operation has the channel of its start operation, if that is its operand."""
@@ -79,9 +87,6 @@ class Send(_Channel):
 
     reads_layout: ClassVar[bool] = True
     ended_by: ClassVar[str] = "send-done"
-    side_effect: ClassVar[bool] = True
-    channel_id: int | None = channel_id()
-    is_host_transfer: bool = flag()
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
         """Return (operand, u32[], token[])."""
@@ -116,10 +121,6 @@ class SendDone(_Channel):
         channel_id, is_host_transfer: those of the send.
     """
 
-    side_effect: ClassVar[bool] = True
-    channel_id: int | None = channel_id()
-    is_host_transfer: bool = flag()
-
     def infer(self, send: Shape) -> Shape:
         """Return a token."""
         if not send.is_tuple or len(send.tuple_shapes) != 3 or not send.tuple_shapes[2].is_token:
@@ -147,9 +148,6 @@ class Recv(_Channel):
     pending_index: ClassVar[tuple[int, ...] | None] = (0,)
     infers: ClassVar[bool] = False
     ended_by: ClassVar[str] = "recv-done"
-    side_effect: ClassVar[bool] = True
-    channel_id: int | None = channel_id()
-    is_host_transfer: bool = flag()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check for (value, u32[], token[])."""
@@ -191,9 +189,6 @@ class RecvDone(_Channel):
     """
 
     pending_index: ClassVar[tuple[int, ...] | None] = (0,)
-    side_effect: ClassVar[bool] = True
-    channel_id: int | None = channel_id()
-    is_host_transfer: bool = flag()
 
     def infer(self, recv: Shape) -> Shape:
         """Return (value, token[])."""
@@ -234,7 +229,7 @@ class _BytesCodec(ScalarCodec):
 
 
 @operation("infeed", "token")
-class Infeed(Operation):
+class Infeed(_Transfer):
     """The next value that the host transferred to this device, with a token.
 
     Arguments:
@@ -242,13 +237,8 @@ class Infeed(Operation):
         infeed_config: a note for the backend.
     """
 
-    family: ClassVar[Family] = Family.TRANSFER
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
-    communicates: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
     infers: ClassVar[bool] = False
-    side_effect: ClassVar[bool] = True
     infeed_config: str = attribute(_BytesCodec(), default="")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -269,7 +259,7 @@ class Infeed(Operation):
 
 
 @operation("outfeed", "operand token")
-class Outfeed(Operation):
+class Outfeed(_Transfer):
     """Makes ``operand`` available to the host from this device; returns a token.
 
     Arguments:
@@ -279,12 +269,7 @@ class Outfeed(Operation):
         outfeed_config: a note for the backend.
     """
 
-    family: ClassVar[Family] = Family.TRANSFER
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.UNKNOWN
-    communicates: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
-    side_effect: ClassVar[bool] = True
     outfeed_shape: Shape | None = optional_shape("outfeed_shape")
     outfeed_config: str = attribute(_BytesCodec(), default="")
 

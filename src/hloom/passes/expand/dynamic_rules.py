@@ -16,51 +16,31 @@ from hloom.operations.control_flow import Call
 from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
 from hloom.operations.reduction import Reduce
 from hloom.operations.sorting import Sort
 from hloom.operations.structure import GetDimensionSize, GetTupleElement, Parameter, SetDimensionSize
-from hloom.passes.expand.dynamic_writer import RULES, Carried, DynamicWriter, Sized, padding
+from hloom.passes.expand.dynamic_writer import Carried, DynamicWriter, Sized, padding
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
 
-@padding("elementwise")
-def _elementwise(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+@padding("elementwise", "broadcast", "transpose", "iota")
+def _bounds(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """Apply the operation to the bounds; the host rejects operands of different actual sizes.
 
-    Of an operand of static size the elements up to the actual size of the others count.
+    Of an operand of static size the elements up to the actual size of the others count. A dynamic dimension
+    that no operand has is as large as its bound.
     """
-    full = [o for o in operands if o.array.shape.rank == i.shape.rank]
-    sizes: dict[int, HloInstruction] = {}
-    for d in range(i.shape.rank):
-        bounds = {o.sizes[d] for o in full if d in o.sizes}
-        if len(bounds) > 1:
-            return None
-        if bounds:
-            sizes[d] = bounds.pop()
-    return w.result(i, w.on_bounds(i, [o.array for o in operands]), sizes)
+    sizes = w.carried_sizes(i, operands, static_fits=True)
+    return None if sizes is None else w.result(i, w.on_bounds(i, [o.array for o in operands]), sizes)
 
 
-RULES["bitcast-convert"] = lambda w, i, o: (
-    _elementwise(w, i, o) if i.shape.element_type.bits == i.operands[0].shape.element_type.bits else None
-)
-
-
-@padding("broadcast")
-def _broadcast(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
+@padding("bitcast-convert")
+def _bitcast_convert(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     (x,) = operands
-    places = operation_of(i, Broadcast).dimensions
-    sizes = {places[d]: size for d, size in x.sizes.items()}
-    return w.result(i, w.on_bounds(i, [x.array]), sizes)
-
-
-@padding("transpose")
-def _transpose(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
-    (x,) = operands
-    order = operation_of(i, Transpose).dimensions
-    sizes = {to: x.sizes[d] for to, d in enumerate(order) if d in x.sizes}
-    return w.result(i, w.on_bounds(i, [x.array]), sizes)
+    is_elementwise = i.shape.element_type.bits == x.array.shape.element_type.bits
+    return w.result(i, w.on_bounds(i, [x.array]), x.sizes) if is_elementwise else None
 
 
 @padding("reshape")
@@ -163,34 +143,23 @@ def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation
 
 
 @padding("gather")
-def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
     """Return one slice per index vector; slices of padding indices are padding."""
     x, indices = operands
     o = operation_of(i, Gather)
     if x.sizes or o.index_vector_dim in indices.sizes or o.start_indices_batching_dims:
         return None
-    batch = [d for d in range(indices.array.shape.rank) if d != o.index_vector_dim]
-    places = [d for d in range(i.shape.rank) if d not in o.offset_dims]
-    sizes = {e: indices.sizes[d] for d, e in zip(batch, places, strict=True) if d in indices.sizes}
-    return w.result(i, w.on_bounds(i, [x.array, indices.array]), sizes)
+    return _bounds(w, i, operands)
 
 
 @padding("convolution")
-def _convolution(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+def _convolution(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
     """Convolve the padded batch; the actual batch size carries over to the result."""
     lhs, rhs = operands
     o = operation_of(i, Convolution)
-    labels = o.dim_labels
-    if rhs.sizes or set(lhs.sizes) != {labels.input_batch_dimension} or o.batch_group_count != 1:
+    if rhs.sizes or set(lhs.sizes) != {o.dim_labels.input_batch_dimension} or o.batch_group_count != 1:
         return None
-    sizes = {labels.output_batch_dimension: lhs.sizes[labels.input_batch_dimension]}
-    return w.result(i, w.on_bounds(i, [lhs.array, rhs.array]), sizes)
-
-
-@padding("iota")
-def _iota(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """Set the size of a dynamic dimension to its bound, since no operand determines it."""
-    return w.result(i, w.on_bounds(i, []), {})
+    return _bounds(w, i, operands)
 
 
 @padding("slice")
@@ -228,13 +197,9 @@ def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
 def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """Write the operands in order, each at the actual end of the one before."""
     (dimension,) = operation_of(i, Concatenate).dimensions
-    sizes: dict[int, HloInstruction] = {}
-    for d in range(i.shape.rank):
-        extents = {o.sizes.get(d) for o in operands}
-        if d != dimension and len(extents) != 1:
-            return None
-        if d != dimension and None not in extents:
-            sizes[d] = next(size for size in extents if size is not None)
+    sizes = w.carried_sizes(i, operands)
+    if sizes is None:
+        return None
     total = w.full(0, i.shape.to_static().without_layout())
     start = zero = w.number(0)
     for o in operands:
@@ -278,19 +243,16 @@ def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carri
     half = len(operands) // 2
     reduced = operation_of(i, Reduce).dimensions
     inputs, initial = operands[:half], operands[half:]
-    if any(set(o.sizes) != set(inputs[0].sizes) for o in inputs):
-        return None
-    if any(w.agreed([(o, d) for o in inputs]) is None for d in inputs[0].sizes):
+    sizes = w.carried_sizes(i, operands)
+    if sizes is None:
         return None
     arrays = [o.array for o in inputs]
-    if set(inputs[0].sizes) & set(reduced):
+    if any(d in o.sizes for o in inputs for d in reduced):
         neutral = _neutral(i) if half == 1 else None
         if neutral is None:
             return None
         arrays = [w.masked(o, w.scalar(neutral, o.array.shape.element_type), reduced) for o in inputs]
     reduction = w.on_bounds(i, [*arrays, *(v.array for v in initial)])
-    free = [d for d in range(inputs[0].array.shape.rank) if d not in reduced]
-    sizes = {free.index(d): size for d, size in inputs[0].sizes.items() if d in free}
     if not i.shape.is_tuple:
         return w.result(i, reduction, sizes)
     return [
@@ -319,10 +281,8 @@ def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
     """Replace contracted elements beyond the size of either operand by zero."""
     lhs, rhs = operands
     o = operation_of(i, Dot)
-    batch = [
-        (lhs.sizes.get(d), rhs.sizes.get(e)) for d, e in zip(o.lhs_batch_dims, o.rhs_batch_dims, strict=True)
-    ]
-    if any(left is not right for left, right in batch):
+    sizes = w.carried_sizes(i, operands)
+    if sizes is None:
         return None
     for d, e in zip(o.lhs_contracting_dims, o.rhs_contracting_dims, strict=True):
         if d in lhs.sizes or e in rhs.sizes:
@@ -330,10 +290,4 @@ def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
             lhs, rhs = Sized(lhs.array, {**lhs.sizes, d: shared}), Sized(rhs.array, {**rhs.sizes, e: shared})
     a = w.masked(lhs, w.zero(lhs), o.lhs_contracting_dims)
     b = w.masked(rhs, w.zero(rhs), o.rhs_contracting_dims)
-    left = [d for d in range(a.shape.rank) if d not in (*o.lhs_batch_dims, *o.lhs_contracting_dims)]
-    right = [d for d in range(b.shape.rank) if d not in (*o.rhs_batch_dims, *o.rhs_contracting_dims)]
-    ahead = len(o.lhs_batch_dims)
-    sizes = {n: size for n, (size, _) in enumerate(batch) if size is not None}
-    sizes |= {ahead + n: lhs.sizes[d] for n, d in enumerate(left) if d in lhs.sizes}
-    sizes |= {ahead + len(left) + n: rhs.sizes[d] for n, d in enumerate(right) if d in rhs.sizes}
     return w.result(i, w.on_bounds(i, [a, b]), sizes)

@@ -183,6 +183,24 @@ class DynamicWriter(Inserter):
         extent = value.sizes.get(dimension)
         return extent if extent is not None else self.number(value.array.shape.dimensions[dimension])
 
+    def carried_sizes(
+        self, i: HloInstruction, operands: Sequence[Sized], *, static_fits: bool = False
+    ) -> dict[int, HloInstruction] | None:
+        """Return the sizes of result dimensions that operands have too, by the operation's sharding rule.
+
+        None if these dimensions differ in size; ``static_fits`` lets static ones be longer.
+        """
+        sizes: dict[int, HloInstruction] = {}
+        for factor in i.operation.sharding_rule(i, [o.shape for o in i.operands]):
+            if factor.kind == "plain" and factor.result is not None:
+                extents = [operands[n].sizes.get(d) for n, d in factor.operands.items()]
+                dynamic = [size for size in extents if size is not None]
+                if len(set(dynamic if static_fits else extents)) > 1:
+                    return None
+                if dynamic:
+                    sizes[factor.result] = dynamic[0]
+        return sizes
+
     def limited(self, size: HloInstruction, low: int, high: int) -> HloInstruction:
         """Clamp a size between two numbers."""
         return self.op(Clamp(), self.number(low), size, self.number(high))
