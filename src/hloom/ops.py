@@ -61,7 +61,8 @@ def __getattr__(name: str) -> Callable[..., XlaOp]:
     def function(*operands: Any, **attributes: Any) -> XlaOp:
         inputs = as_ops(*operands)
         if binary and len(inputs) == 2:
-            inputs = [*broadcast_operands(name, *inputs, attributes.pop("broadcast_dimensions", None))]
+            mapping = attributes.pop("broadcast_dimensions", None)
+            inputs = [*broadcast_operands(name, inputs[0], inputs[1], mapping)]
         return inputs[0].builder.emit(opcode, inputs, **attributes)
 
     function.__name__ = function.__qualname__ = name

@@ -49,12 +49,17 @@ def _mapping(
             )
             raise ShapeError(message, rule="broadcasting.ranks")
         return identity
+    return checked_mapping(broadcast_dimensions, small.rank, large.dimensions)
+
+
+def checked_mapping(broadcast_dimensions: Sequence[int], rank: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the dimensions of an array of some sizes that those of a smaller array become, if they fit."""
     mapping = integers(broadcast_dimensions, "broadcast_dimensions")
-    if len(mapping) != small.rank:
-        message = f"broadcast_dimensions {list(mapping)} needs one entry for each of {small.rank} dimensions"
+    if len(mapping) != rank:
+        message = f"broadcast_dimensions {list(mapping)} needs one entry for each of {rank} dimensions"
         raise ShapeError(message, rule="broadcasting.dimensions-count")
-    if any(not 0 <= target < large.rank for target in mapping):
-        message = f"broadcast_dimensions {list(mapping)} name dimensions of {large.to_string(layout=False)}"
+    if any(not 0 <= target < len(sizes) for target in mapping):
+        message = f"broadcast_dimensions {list(mapping)} name dimensions of sizes {list(sizes)}"
         raise ShapeError(message, rule="broadcasting.dimensions-in-range")
     if any(a >= b for a, b in pairwise(mapping)):
         message = f"broadcast_dimensions must be strictly increasing, got {list(mapping)}"

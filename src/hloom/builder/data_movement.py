@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
+from hloom.builder.broadcasting import checked_mapping
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.builder.messages import padding_dimensions
 from hloom.builder.operands import (
@@ -144,17 +145,8 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
     Dimensions of size 1 are repeated, the result's other dimensions too.
     """
     sizes = sizes_of(out_dim_size, "out_dim_size")
-    targets = integers(broadcast_dimensions, "broadcast_dimensions")
     shape = operand.shape
-    if len(targets) != shape.rank:
-        message = f"broadcast_dimensions {list(targets)} needs one entry for each of {shape.rank} dimensions"
-        raise ShapeError(message, rule="broadcasting.dimensions-count")
-    if any(not 0 <= t < len(sizes) for t in targets):
-        message = f"broadcast_dimensions {list(targets)} name dimensions of a result of rank {len(sizes)}"
-        raise ShapeError(message, rule="broadcasting.dimensions-in-range")
-    if any(a >= b for a, b in pairwise(targets)):
-        message = f"broadcast_dimensions must be strictly increasing, got {list(targets)}"
-        raise ShapeError(message, rule="broadcasting.dimensions-increasing")
+    targets = checked_mapping(broadcast_dimensions, shape.rank, sizes)
     if any(size not in (1, sizes[t]) for size, t in zip(shape.dimensions, targets, strict=True)):
         message = f"{shape.to_string(layout=False)} cannot become dimensions {list(targets)} of {list(sizes)}"
         raise ShapeError(message, rule="broadcasting.sizes")

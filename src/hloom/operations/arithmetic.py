@@ -39,8 +39,7 @@ class Add(Elementwise):
 
     propagate = added
 
-    def compute(self, lhs: Array, rhs: Array) -> Array:
-        return lhs + rhs
+    compute = np.add
 
 
 @operation("subtract", "lhs rhs")
@@ -56,8 +55,7 @@ class Subtract(Elementwise):
 
     propagate = added
 
-    def compute(self, lhs: Array, rhs: Array) -> Array:
-        return lhs - rhs
+    compute = np.subtract
 
 
 @operation("multiply", "lhs rhs")
@@ -360,8 +358,7 @@ class And(Logical):
         """Return where both may be true and one may be false."""
         return (true[0] & true[1]) & (false[0] | false[1])
 
-    def compute(self, lhs: Array, rhs: Array) -> Array:
-        return lhs & rhs
+    compute = np.bitwise_and
 
 
 @operation("or", "lhs rhs")
@@ -379,8 +376,7 @@ class Or(Logical):
         """Return where both may be false and one may be true."""
         return (true[0] | true[1]) & (false[0] & false[1])
 
-    def compute(self, lhs: Array, rhs: Array) -> Array:
-        return lhs | rhs
+    compute = np.bitwise_or
 
 
 @operation("xor", "lhs rhs")
@@ -393,8 +389,7 @@ class Xor(Logical):
         """Return 0, the pattern with no bit set."""
         return 0
 
-    def compute(self, lhs: Array, rhs: Array) -> Array:
-        return lhs ^ rhs
+    compute = np.bitwise_xor
 
 
 class Patterned(Elementwise):

@@ -43,7 +43,7 @@ class Elementwise(Operation):
     """Element types of the operands."""
 
     compute: ClassVar[Callable[..., Any]]
-    """A method: the result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
+    """A method or ufunc: the result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Return one flop per element, or 0 for a transcendental function, which is counted separately."""

@@ -45,8 +45,7 @@ class SquareRoot(Transcendental):
     roundoff: ClassVar[Roundoff] = Roundoff.ONCE
     complex_roundoff: ClassVar[Roundoff | None] = Roundoff.FUNCTION
 
-    def compute(self, operand: Array) -> Array:
-        return np.sqrt(operand)
+    compute = np.sqrt
 
 
 @operation("rsqrt", "operand")
@@ -68,8 +67,7 @@ class CubeRoot(Transcendental):
 
     accepts: ClassVar[frozenset[ElementType]] = FLOATING
 
-    def compute(self, operand: Array) -> Array:
-        return np.cbrt(operand)
+    compute = np.cbrt
 
 
 @operation("exponential", "operand")
@@ -78,8 +76,7 @@ class Exponential(Transcendental):
 
     never_negative_zero: ClassVar[bool] = True
 
-    def compute(self, operand: Array) -> Array:
-        return np.exp(operand)
+    compute = np.exp
 
 
 @operation("exponential-minus-one", "operand")
@@ -106,8 +103,7 @@ class ExponentialBase2(Transcendental):
 class Logarithm(Transcendental):
     """The natural logarithm."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.log(operand)
+    compute = np.log
 
 
 @operation("log-plus-one", "operand")
@@ -155,8 +151,7 @@ class Sine(Transcendental):
 
     propagate = oscillating
 
-    def compute(self, operand: Array) -> Array:
-        return np.sin(operand)
+    compute = np.sin
 
 
 @operation("cosine", "operand")
@@ -165,80 +160,70 @@ class Cosine(Transcendental):
 
     propagate = oscillating
 
-    def compute(self, operand: Array) -> Array:
-        return np.cos(operand)
+    compute = np.cos
 
 
 @operation("tan", "operand")
 class Tangent(Transcendental):
     """The tangent of an angle in radians."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.tan(operand)
+    compute = np.tan
 
 
 @operation("asin", "operand")
 class ArcSine(Transcendental):
     """The angle whose sine the operand is."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.arcsin(operand)
+    compute = np.arcsin
 
 
 @operation("acos", "operand")
 class ArcCosine(Transcendental):
     """The angle whose cosine the operand is."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.arccos(operand)
+    compute = np.arccos
 
 
 @operation("sinh", "operand")
 class HyperbolicSine(Transcendental):
     """The hyperbolic sine."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.sinh(operand)
+    compute = np.sinh
 
 
 @operation("cosh", "operand")
 class HyperbolicCosine(Transcendental):
     """The hyperbolic cosine."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.cosh(operand)
+    compute = np.cosh
 
 
 @operation("tanh", "operand")
 class HyperbolicTangent(Transcendental):
     """The hyperbolic tangent."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.tanh(operand)
+    compute = np.tanh
 
 
 @operation("asinh", "operand")
 class InverseHyperbolicSine(Transcendental):
     """The number whose hyperbolic sine the operand is."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.arcsinh(operand)
+    compute = np.arcsinh
 
 
 @operation("acosh", "operand")
 class InverseHyperbolicCosine(Transcendental):
     """The non-negative number whose hyperbolic cosine the operand is; NaN below 1."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.arccosh(operand)
+    compute = np.arccosh
 
 
 @operation("atanh", "operand")
 class InverseHyperbolicTangent(Transcendental):
     """The number whose hyperbolic tangent the operand is; NaN outside [-1, 1]."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.arctanh(operand)
+    compute = np.arctanh
 
 
 @operation("erf", "operand")

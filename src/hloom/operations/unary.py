@@ -44,8 +44,7 @@ class Negate(Elementwise):
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     propagate = added
 
-    def compute(self, operand: Array) -> Array:
-        return -operand
+    compute = np.negative
 
 
 @operation("sign", "operand")
@@ -73,8 +72,7 @@ class Sign(Elementwise):
 class Not(Logical):
     """The negation of a pred; all bits flipped of an integer."""
 
-    def compute(self, operand: Array) -> Array:
-        return ~operand
+    compute = np.invert
 
 
 class Rounding(Elementwise):
@@ -94,16 +92,14 @@ class Rounding(Elementwise):
 class Floor(Rounding):
     """Rounds towards negative infinity to an integral value."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.floor(operand)
+    compute = np.floor
 
 
 @operation("ceil", "operand")
 class Ceil(Rounding):
     """Rounds towards positive infinity to an integral value."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.ceil(operand)
+    compute = np.ceil
 
 
 @operation("round-nearest-afz", "operand")
@@ -121,8 +117,7 @@ class RoundNearestAfz(Rounding):
 class RoundNearestEven(Rounding):
     """Rounds to the nearest integral value, halves to the even one."""
 
-    def compute(self, operand: Array) -> Array:
-        return np.rint(operand)
+    compute = np.rint
 
 
 @operation("is-finite", "operand")
@@ -136,8 +131,7 @@ class IsFinite(Rounding):
     def result_type(self, operand: ElementType) -> ElementType:
         return PRED
 
-    def compute(self, operand: Array) -> Array:
-        return np.isfinite(operand)
+    compute = np.isfinite
 
 
 class ComplexPart(Elementwise):
