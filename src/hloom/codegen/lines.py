@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I64, Function, Value
-from hloom.codegen.loops import outer_loops, vector_lanes, vector_loop
+from hloom.codegen.llvm import Value
+from hloom.codegen.loops import loop_nest, outer_loops, vector_lanes
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 
@@ -62,23 +62,14 @@ class Lines:
 
     def walk(self, e: Elements, begin: Value, end: Value, body: Callable[[Place], None]) -> None:
         """Run ``body`` for every line, or every group of neighbouring lines; the outermost loop is given."""
-        f: Function = e.function
         variables = self.variables
         loops = [v for v in variables if v is not None and v.extent != 1]
-        lane = loops.pop() if self.lanes else None
 
         def place(at: Index) -> Indices:
             return tuple(at if v is None else Index.of(v) for v in variables)
 
-        def group(low: Value, high: Value) -> None:
-            assert lane is not None
-            vector_loop(e, lane, low, high, lambda: body(place), exact=lane.trips % self.lanes == 0)
-
-        if lane is not None and not loops:
-            group(begin, end)
+        if self.lanes:
+            loop_nest(e, loops, begin, end, lambda: body(place))
             return
-        with outer_loops(f, loops, begin, end), e.scope():
-            if lane is None:
-                body(place)
-            else:
-                group(f.constant(I64, 0), f.constant(I64, lane.trips))
+        with outer_loops(e.function, loops, begin, end), e.scope():
+            body(place)

@@ -31,12 +31,8 @@ _SMALL_POWER: Final = 100.0
 """Below it, powers with integral exponents are products."""
 
 
-def exponential(z: Pair) -> Pair:
-    """Return e^z = e^x cos y + i e^x sin y."""
-    return in_doubles(_exponential, z)
-
-
 def _exponential(z: Pair, *, single: bool) -> Pair:
+    """Return e^z = e^x cos y + i e^x sin y."""
     r = Reals(z[0])
     x, y = z
     fraction, multiple = exponential_as_sum(r, r.at_least(r.at_most(x, LARGEST[single]), -LARGEST[single]))
@@ -52,6 +48,9 @@ def _exponential(z: Pair, *, single: bool) -> Pair:
     return real, y.compare("oeq", 0.0).select(y, imag)
 
 
+exponential = in_doubles(_exponential)
+
+
 def scaled_product(r: Reals, a: Pair, b: Pair, n: Value) -> Value:
     """Return a b 2^n for a about 1 and |b| <= 1; b is scaled up first if n is positive.
 
@@ -63,12 +62,9 @@ def scaled_product(r: Reals, a: Pair, b: Pair, n: Value) -> Value:
     return r.scale_far(product_of_sums(r, a, (b[0] * factor, b[1] * factor)), n - ahead)
 
 
-def exponential_minus_one(z: Pair) -> Pair:
+@in_doubles
+def exponential_minus_one(z: Pair, *, single: bool) -> Pair:
     """Return e^z - 1, with real part expm1(x) cos y - 2 sin²(y / 2) and imaginary part e^x sin y."""
-    return in_doubles(_exponential_minus_one, z)
-
-
-def _exponential_minus_one(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
     grown = real_exponential.exponential_minus_one(x)
@@ -83,13 +79,12 @@ def _exponential_minus_one(z: Pair, *, single: bool) -> Pair:
     return y.compare("oeq", 0.0).select(grown, real), imag
 
 
-def logistic(z: Pair) -> Pair:
-    """Return 1 / (1 + e^-z), as e^z / (e^z + 1) if the real part of z is negative."""
-    return in_doubles(_logistic, z)
+@in_doubles
+def logistic(z: Pair, *, single: bool) -> Pair:
+    """Return 1 / (1 + e^-z), as e^z / (e^z + 1) if the real part of z is negative.
 
-
-def _logistic(z: Pair, *, single: bool) -> Pair:
-    """Divide by 1 + e^z = expm1(x) cos y + 2 cos²(y / 2) + i e^x sin y (x <= 0), exact near its zeros."""
+    Divide by 1 + e^z = expm1(x) cos y + 2 cos²(y / 2) + i e^x sin y (x <= 0), exact near its zeros.
+    """
     r = Reals(z[0])
     negative = z[0].compare("olt", 0.0)
     x = -r.absolute(z[0])
@@ -119,13 +114,12 @@ def logarithm_base_2(z: Pair) -> Pair:
     return real * (1 / math.log(2)), imag * (1 / math.log(2))
 
 
-def logarithm(z: Pair) -> Pair:
-    """Return the logarithm log |z| + i arg z."""
-    return in_doubles(_logarithm, z)
-
-
 def _logarithm(z: Pair, *, single: bool) -> Pair:
+    """Return log |z| + i arg z."""
     return log_modulus(Reals(z[0]), z, single=single), arc_tangent(z[1], z[0])
+
+
+logarithm = in_doubles(_logarithm)
 
 
 def log_modulus(r: Reals, z: Pair, *, single: bool) -> Value:
@@ -157,12 +151,9 @@ def _halved_range(r: Reals, z: Pair) -> tuple[Pair, Value]:
     return (z[0] * factor, z[1] * factor), shift
 
 
-def logarithm_plus_one(z: Pair) -> Pair:
+@in_doubles
+def logarithm_plus_one(z: Pair, *, single: bool) -> Pair:
     """Return log(1 + z); for |1 + z| near 1 the real part is log1p(2x + x² + y²) / 2."""
-    return in_doubles(_logarithm_plus_one, z)
-
-
-def _logarithm_plus_one(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
     moved = x + 1.0
@@ -183,12 +174,9 @@ def _logarithm_plus_one(z: Pair, *, single: bool) -> Pair:
 # -- powers
 
 
-def power(base: Pair, exponent: Pair) -> Pair:
+@in_doubles
+def power(base: Pair, exponent: Pair, *, single: bool) -> Pair:
     """Return exp(exponent * log(base)); products for small integral exponents, the real power for reals."""
-    return in_doubles(_power, base, exponent)
-
-
-def _power(base: Pair, exponent: Pair, *, single: bool) -> Pair:
     r = Reals(base[0])
     log = _logarithm(base, single=single)
     power = _exponential(multiply(exponent, log), single=single)

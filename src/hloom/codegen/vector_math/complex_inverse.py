@@ -42,12 +42,9 @@ def _roots(r: Reals, z: Pair) -> tuple[Pair, Pair]:
     return square_root((1.0 - x, -y)), square_root((x + 1.0, y))
 
 
-def arc_sine(z: Pair) -> Pair:
+@in_doubles
+def arc_sine(z: Pair, *, single: bool) -> Pair:
     """Return atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
-    return in_doubles(_arc_sine, z)
-
-
-def _arc_sine(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     (x, y), endless = _replaced(r, z)
     minus, plus = _roots(r, (x, y))
@@ -67,12 +64,9 @@ def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
     return real, (x_undefined & is_infinite(r, y)).select(y, imag)
 
 
-def arc_cosine(z: Pair) -> Pair:
+@in_doubles
+def arc_cosine(z: Pair, *, single: bool) -> Pair:
     """Return 2 atan(Re(sqrt(1 - z)) / Re(sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
-    return in_doubles(_arc_cosine, z)
-
-
-def _arc_cosine(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     (x, y), endless = _replaced(r, z)
     minus, plus = _roots(r, (x, y))
@@ -98,12 +92,9 @@ def inverse_hyperbolic_cosine(z: Pair) -> Pair:
     return r.absolute(imag), r.copysign(real, z[1])
 
 
-def inverse_hyperbolic_tangent(z: Pair) -> Pair:
+@in_doubles
+def inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
     """log1p(4x / ((1 - x)² + y²)) / 4 + i atan2(2y, (1 - x) (1 + x) - y²) / 2."""
-    return in_doubles(_inverse_hyperbolic_tangent, z)
-
-
-def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
     size, height = r.absolute(x), r.absolute(y)
@@ -139,16 +130,13 @@ def _atanh_modulus(r: Reals, size: Value, less: Value, height: Value, *, single:
     return r.fma(logarithm_plus_one(argument), factor, next_to_pole.select(r.constant(50.0 * _LOG_2), 0.0))
 
 
-def inverse_tangent(y: Pair, x: Pair) -> Pair:
+@in_doubles
+def inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
     """Return -i log((x + y i) / sqrt(x² + y²)); the real angle if both are real.
 
     With p = x + y i and m = x - y i it is (arg p - arg m) / 2 + k π - i log(|p| / |m|) / 2, where k is 1 or
     -1 if arg p + arg m is beyond the branch cut of the root of p m, else 0.
     """
-    return in_doubles(_inverse_tangent, y, x)
-
-
-def _inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
     r = Reals(x[0])
     original = y, x
     if not single:

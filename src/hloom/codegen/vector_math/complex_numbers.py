@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Final
 
 from hloom.codegen.llvm import F32, F64, I1, Operand, Value
@@ -17,15 +18,21 @@ _FAR: Final = 2.0**500
 """Numbers beyond this, and below its reciprocal, are scaled before they are squared."""
 
 
-def in_doubles(function: Callable[..., Pair], *operands: Pair) -> Pair:
-    """Apply ``function(*operands, single=...)`` to pairs of f64; the result has the operands' type.
+def in_doubles(function: Callable[..., Pair]) -> Callable[..., Pair]:
+    """Decorate a function of pairs of f64 so that it takes f32 too; its result has the operands' type.
 
-    ``single`` states that operands are f32 numbers, whose products neither overflow nor underflow in f64.
+    The function's argument ``single`` says that operands are f32 numbers, whose products neither overflow nor
+    underflow in f64.
     """
-    if operands[0][0].type.scalar is F64:
-        return function(*operands, single=False)
-    real, imag = function(*(widened(z) for z in operands), single=True)
-    return real.cast("fptrunc", F32), imag.cast("fptrunc", F32)
+
+    @wraps(function)
+    def evaluated(*operands: Pair) -> Pair:
+        if operands[0][0].type.scalar is F64:
+            return function(*operands, single=False)
+        real, imag = function(*map(widened, operands), single=True)
+        return real.cast("fptrunc", F32), imag.cast("fptrunc", F32)
+
+    return evaluated
 
 
 def widened(z: Pair) -> Pair:
@@ -57,12 +64,9 @@ def multiply(a: Pair, b: Pair) -> Pair:
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
-def divide(a: Pair, b: Pair) -> Pair:
+@in_doubles
+def divide(numerator: Pair, denominator: Pair, *, single: bool) -> Pair:
     """Return (ac + bd) / (c² + d²) + (bc - ad) / (c² + d²) i; if that is NaN, the value of Annex G.5.1."""
-    return in_doubles(_divide, a, b)
-
-
-def _divide(numerator: Pair, denominator: Pair, *, single: bool) -> Pair:
     r = Reals(numerator[0])
     if single:
         quotient = _plain_quotient(numerator, denominator)
@@ -198,12 +202,9 @@ def _root_as_sum(r: Reals, x: Pair) -> Pair:
     return root, x[0].compare("oeq", 0.0).select(0.0, short)
 
 
-def sign(z: Pair) -> Pair:
+@in_doubles
+def sign(z: Pair, *, single: bool) -> Pair:
     """Return z / |z|; 0 for 0, and NaN in both parts if one is NaN."""
-    return in_doubles(_sign, z)
-
-
-def _sign(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     scaled = z if single else _moderate(r, z)[0]
     size = _exact_modulus(r, scaled)
@@ -216,12 +217,9 @@ def _sign(z: Pair, *, single: bool) -> Pair:
 # -- roots
 
 
-def square_root(z: Pair) -> Pair:
+@in_doubles
+def square_root(z: Pair, *, single: bool) -> Pair:
     """Return the root whose real part is not negative."""
-    return in_doubles(_square_root, z)
-
-
-def _square_root(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     scaled, factor = (z, None) if single else _moderate(r, z)
     t, _ = _half_angle(r, scaled)
@@ -258,12 +256,9 @@ def _endless_root(r: Reals, z: Pair, root: Pair) -> Pair:
     return choose(is_infinite(r, y), (math.inf, y), root)
 
 
-def reciprocal_square_root(z: Pair) -> Pair:
+@in_doubles
+def reciprocal_square_root(z: Pair, *, single: bool) -> Pair:
     """Return the conjugate of the root divided by the modulus; 0 at infinity, infinity at 0."""
-    return in_doubles(_reciprocal_square_root, z)
-
-
-def _reciprocal_square_root(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     scaled, factor = (z, None) if single else _moderate(r, z)
     t, size = _half_angle(r, scaled)

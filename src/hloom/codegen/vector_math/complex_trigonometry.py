@@ -18,16 +18,6 @@ _FLAT: Final = 22.0
 """From it on, tanh is 1 in f64."""
 
 
-def cosh(z: Pair) -> Pair:
-    """Return the hyperbolic cosine, cosh x cos y + i sinh x sin y."""
-    return in_doubles(_cosh, z)
-
-
-def sinh(z: Pair) -> Pair:
-    """Return the hyperbolic sine, sinh x cos y + i cosh x sin y."""
-    return in_doubles(_sinh, z)
-
-
 def cosine(z: Pair) -> Pair:
     """Return the cosine, cosh(i z)."""
     return cosh((-z[1], z[0]))
@@ -42,7 +32,9 @@ def sine(z: Pair) -> Pair:
     return imag, is_finite(r, z[0]).select(-real, endless)
 
 
-def _cosh(z: Pair, *, single: bool) -> Pair:
+@in_doubles
+def cosh(z: Pair, *, single: bool) -> Pair:
+    """Return the hyperbolic cosine, cosh x cos y + i sinh x sin y."""
     r = Reals(z[0])
     hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0], single=single)
     circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
@@ -54,7 +46,9 @@ def _cosh(z: Pair, *, single: bool) -> Pair:
     return real, (z[0].compare("oeq", 0.0) & endless).select(0.0, imag)
 
 
-def _sinh(z: Pair, *, single: bool) -> Pair:
+@in_doubles
+def sinh(z: Pair, *, single: bool) -> Pair:
+    """Return the hyperbolic sine, sinh x cos y + i cosh x sin y."""
     r = Reals(z[0])
     hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0], single=single)
     circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
@@ -100,18 +94,15 @@ def signed_zero(r: Reals, zero: Value, factor: Value) -> Value:
     return product.compare("uno", product).select(zero, product)
 
 
-def tanh(z: Pair) -> Pair:
-    """Return (sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)."""
-    return in_doubles(_tanh, z)
-
-
 def tangent(z: Pair) -> Pair:
     """Return -i tanh(i z)."""
     real, imag = tanh((-z[1], z[0]))
     return imag, -real
 
 
-def _tanh(z: Pair, *, single: bool) -> Pair:
+@in_doubles
+def tanh(z: Pair, *, single: bool) -> Pair:
+    """Return (sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)."""
     r = Reals(z[0])
     x, y = z
     # bounded, so that no scaling is needed

@@ -14,6 +14,7 @@ from typing import Final
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import masked_store
+from hloom.codegen.llvm.structured import choose
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
@@ -174,17 +175,12 @@ class _Bits:
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
         """Store the lanes below a limit."""
         f = self.f
-        full, remainder, after = f.new_block(), f.new_block(), f.new_block()
-        f.branch(limit.compare("sge", vector.type.lanes), full, remainder)
-        f.start(full)
-        f.store(vector, pointer)
-        f.jump(after)
-        f.start(remainder)
-        lanes = vector.type.lanes
-        numbers = f.constant(I64.vector(lanes), list(range(lanes)))
-        masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
-        f.jump(after)
-        f.start(after)
+        with choose(f, limit.compare("sge", vector.type.lanes)) as choice:
+            f.store(vector, pointer)
+            choice.otherwise()
+            lanes = vector.type.lanes
+            numbers = f.constant(I64.vector(lanes), list(range(lanes)))
+            masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
 
     def words(self, number: Value) -> list[Value]:
         """Return the words of LANES counters from a number on."""

@@ -25,7 +25,8 @@ from hloom.codegen.lane_algebra import (
 )
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store
-from hloom.codegen.loops import LoopKernel, lanes_text, vector_loop
+from hloom.codegen.llvm.structured import choose
+from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -69,12 +70,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
     e = Elements(function, lanes, {})
     variable = Variable(batch, "b")
     factorization = _Small(e, i, n, batch, Index.of(variable))
-    if lanes:
-        vector_loop(e, variable, begin, end, factorization.run, exact=batch % lanes == 0)
-    else:
-        with function.loop(begin, end) as loop, e.scope():
-            variable.value = loop.index
-            factorization.run()
+    loop_nest(e, [variable], begin, end, factorization.run)
     function.finish()
     return LoopKernel(name, batch, max(lanes, 1), batch * n * n * n, lanes_text(lanes))
 
@@ -206,17 +202,12 @@ class _Large:
         if remainder:
             self.block(self.f.constant(I64, full_rows), remainder)
         last = self.f.load(self.type, self.at(self.u, self.n - 1, self.n - 1))
-        failed, good, after = self.f.new_block(), self.f.new_block(), self.f.new_block()
-        self.f.branch(last.compare("uno", 0.0), failed, good)
-        self.f.start(failed)
-        with self.f.loop(0, self.n * self.n) as loop:
-            nan = self.f.constant(self.type, math.nan)
-            self.f.store(nan, self.f.offset(self.u, loop.index, self.type))
-        self.f.jump(after)
-        self.f.start(good)
-        self.tiles(self.u, self.u, self.lower, zeroed=True)
-        self.f.jump(after)
-        self.f.start(after)
+        with choose(self.f, last.compare("uno", 0.0)) as failed:
+            with self.f.loop(0, self.n * self.n) as loop:
+                nan = self.f.constant(self.type, math.nan)
+                self.f.store(nan, self.f.offset(self.u, loop.index, self.type))
+            failed.otherwise()
+            self.tiles(self.u, self.u, self.lower, zeroed=True)
 
     # -- triangles
 

@@ -18,9 +18,9 @@ from hloom.codegen.loops import (
     LoopKernel,
     begin_kernel,
     lanes_text,
+    loop_nest,
     outer_loops,
     vector_lanes,
-    vector_loop,
     work_for_each,
 )
 from hloom.codegen.target import has_avx512
@@ -144,17 +144,9 @@ class _Kernel:
 
     def window(self, starts: dict[int, Value]) -> None:
         """Emit all elements of one window."""
-        f, e, lane = self.f, self.elements, self.lane
-        zero = f.constant(I64, 0)
-        with outer_loops(f, self.inner, zero, _limit(f, self.inner)), e.scope():
-            if lane is not None and e.lanes:
-                high, exact = f.constant(I64, lane.trips), lane.trips % e.lanes == 0
-                vector_loop(e, lane, zero, high, lambda: self.body.run(starts), exact=exact)
-            elif lane is not None:
-                with outer_loops(f, [lane], zero, _limit(f, [lane])), e.scope():
-                    self.body.run(starts)
-            else:
-                self.body.run(starts)
+        loops = self.inner if self.lane is None else [*self.inner, self.lane]
+        zero, limit = self.f.constant(I64, 0), _limit(self.f, loops)
+        loop_nest(self.elements, loops, zero, limit, lambda: self.body.run(starts))
 
     # -- partitioned among threads
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from hloom.codegen.elements import View
 from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import fill_bytes
+from hloom.codegen.llvm.structured import choose
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.kernels.sorting.radix_sort import SortRecord
 from hloom.cpu.kernels.sorting.row_sort import KeySort, RowByKeys, emit_rows, length, slot_bytes
@@ -49,15 +50,10 @@ def emit_long_sort(program: ProgramEmitter, i: HloInstruction, plan: KeySort, re
     if plan.alone is None:
         sort.passes()
         return
-    records, alone, after = f.new_block(), f.new_block(), f.new_block()
-    f.branch(sort.differs(), records, alone)
-    f.start(records)
-    emit_rows(program, i, replace(plan, alone=None), pointers)
-    f.jump(after)
-    f.start(alone)
-    sort.passes()
-    f.jump(after)
-    f.start(after)
+    with choose(f, sort.differs()) as choice:
+        emit_rows(program, i, replace(plan, alone=None), pointers)
+        choice.otherwise()
+        sort.passes()
 
 
 Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]

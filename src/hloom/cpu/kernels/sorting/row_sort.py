@@ -17,7 +17,8 @@ from typing import Final
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
-from hloom.codegen.loops import LoopKernel, vector_loop
+from hloom.codegen.llvm.structured import choose
+from hloom.codegen.loops import LoopKernel, loop_nest
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.sorting.radix_sort import SortRecord, radix_sort
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
@@ -195,15 +196,10 @@ class RowByKeys:
         keys = self.plan.alone
         of_keys = (stack, stack) if self.plan.alone_by_network else areas
         differs = self.fill_alone(keys, of_keys[0])
-        records, alone, after = self.f.new_block(), self.f.new_block(), self.f.new_block()
-        self.f.branch(differs, records, alone)
-        self.f.start(records)
-        self.by_records(areas)
-        self.f.jump(after)
-        self.f.start(alone)
-        self.write_alone(keys, self.sorted(keys, of_keys, self.plan.alone_by_network)[0])
-        self.f.jump(after)
-        self.f.start(after)
+        with choose(self.f, differs) as choice:
+            self.by_records(areas)
+            choice.otherwise()
+            self.write_alone(keys, self.sorted(keys, of_keys, self.plan.alone_by_network)[0])
 
     def row_indices(self, row: Value) -> list[Index]:
         """Return the multi-index of the row, with 0 in the sorted dimension."""
@@ -223,13 +219,7 @@ class RowByKeys:
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
         """Run ``body(place)`` for the elements, or vectors, of the row from ``low`` to ``high``."""
         variable = Variable(self.n, "s")
-        if e.lanes:
-            exact = self.n % e.lanes == 0
-            vector_loop(e, variable, self.low, self.high, lambda: body(Index.of(variable)), exact=exact)
-            return
-        with self.f.loop(self.low, self.high) as loop, e.scope():
-            variable.value = loop.index
-            body(Index.of(variable))
+        loop_nest(e, [variable], self.low, self.high, lambda: body(Index.of(variable)))
 
     def area(self, pointer: Value, kind: Type) -> View:
         """Return scratch memory as an array of unsigned integers."""
