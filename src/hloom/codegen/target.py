@@ -173,8 +173,8 @@ def host() -> Target:
     described = first_processor(_CPUINFO)
     flags = frozenset((described.get("flags") or described.get("Features") or "").split())
     letters = {_letters(flag) for flag in flags}
-    known = _KNOWN_FEATURES[architecture]
-    features = frozenset(name for name in known if _letters(_LINUX_NAMES.get(name, name)) in letters)
+    names = _KNOWN_FEATURES[architecture]
+    features = frozenset(name for name in names if _letters(_LINUX_NAMES.get(name, name)) in letters)
     model = "|".join(f"{k}={v}" for k, v in sorted(described.items()) if k in _MODEL_KEYS)
     flags_digest = hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest()[:16]
     return Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")

@@ -492,10 +492,10 @@ class ProgramEmitter:
         if is_parallel(kernel):
             function.pack_parameters(len(function.parameters) - 2)
         key = Structure(function)
-        known = self._kernels.get(key)
-        if known is not None:
+        existing = self._kernels.get(key)
+        if existing is not None:
             function.discard()
-            return replace(kernel, name=known.name)
+            return replace(kernel, name=existing.name)
         self._kernels[key] = kernel
         if self._loops and kernel.work <= INLINED_WORK and function.size <= INLINED_SIZE:
             function.attributes = (*function.attributes, ALWAYS_INLINE)

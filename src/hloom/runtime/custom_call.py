@@ -82,10 +82,10 @@ def _python(name: str, function: Callable[..., object]) -> Target:
     except (TypeError, ValueError):
         parameters = {}
     named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    wanted = [key for key in _EXTRAS if key in parameters and parameters[key].kind in named]
+    extra_names = [key for key in _EXTRAS if key in parameters and parameters[key].kind in named]
 
     def target(instruction: HloInstruction, operands: Sequence[Value]) -> object:
-        extras = {key: _EXTRAS[key](instruction) for key in wanted}
+        extras = {key: _EXTRAS[key](instruction) for key in extra_names}
         try:
             return function(*operands, **extras)
         except Exception as error:

@@ -95,15 +95,15 @@ class DynamicStackMemory(Instruction):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Argument(Instruction):
-    """An argument of a function; after `Function.pack_parameters`, its load from an array at ``place``."""
+    """An argument of a function; after `Function.pack_parameters`, its load from an array at ``address``."""
 
     attributes: tuple[Attribute, ...] = ()
-    place: Value | None = None
+    address: Value | None = None
     opcode: str = field(default="load", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
-        return () if self.place is None else (self.place.key,)
+        return () if self.address is None else (self.address.key,)
 
     def line(self) -> str:
-        assert self.place is not None
-        return f"  {self.name} = load {self.type.text}, ptr {self.place.name}, align {self.type.size}"
+        assert self.address is not None
+        return f"  {self.name} = load {self.type.text}, ptr {self.address.name}, align {self.type.size}"

@@ -339,10 +339,10 @@ class Function:
         packed, array = self.parameters[:count], Argument(self, PTR)
         loads: list[Instruction] = []
         for number, parameter in enumerate(packed):
-            parameter.place = array
+            parameter.address = array
             if number:
-                parameter.place = Offset(self, PTR, PTR, array, self.constant(I64, number))
-                loads.append(parameter.place)
+                parameter.address = Offset(self, PTR, PTR, array, self.constant(I64, number))
+                loads.append(parameter.address)
             loads.append(parameter)
         self.parameters = [array, *self.parameters[count:]]
         self.blocks[0].instructions[:0] = loads

@@ -90,18 +90,18 @@ def _reduce_large(r: Reals, x: Value) -> tuple[Value, Value, Value]:
     d = Reals(wide)
     size = d.absolute(wide)
     integer, row = _integer_part(d, size, r.precision)
-    high, low, whole = (_long_turn if r.is_double else _short_turn)(d, integer, row)
+    high, low, quarters = (_long_turn if r.is_double else _short_turn)(d, integer, row)
     # inf - inf is NaN
     high = high + (size - size)
     shifter = 1.5 * 2.0**d.mantissa_bits
-    quadrant = d.bits(whole + shifter) - d.pattern_of(shifter)
+    quadrant = d.bits(quarters + shifter) - d.pattern_of(shifter)
     negative = wide.compare("olt", 0.0)
     quadrant = negative.select(-quadrant, quadrant)
-    rest, short = (negative.select(-part, part) for part in _times_half_pi(d, high, low))
+    remainder, short = (negative.select(-part, part) for part in _times_half_pi(d, high, low))
     if r.is_double:
-        return rest, short, quadrant
-    single = rest.cast("fptrunc", F32)
-    short = (rest - single.cast("fpext", F64)) + short
+        return remainder, short, quadrant
+    single = remainder.cast("fptrunc", F32)
+    short = (remainder - single.cast("fpext", F64)) + short
     return single, short.cast("fptrunc", F32), quadrant.cast("trunc", I32)
 
 

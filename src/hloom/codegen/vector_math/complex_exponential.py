@@ -202,9 +202,9 @@ def _small_power(r: Reals, base: Pair, exponent: Value) -> Pair:
     one, zero = r.constant(1.0), r.constant(0.0)
     used = any_lane(count.compare("ugt", 0)).cast("zext", I64) * _SQUARED_ROUNDS
     with f.loop(0, used, 1, [one, zero, *base, count]) as loop:
-        real, imag, x, y, rest = loop.values
-        taken = (rest & 1).compare("ne", 0)
-        product = choose(taken, multiply((real, imag), (x, y)), (real, imag))
-        loop.next(*product, *multiply((x, y), (x, y)), rest.logical_shift_right(1))
+        real, imag, x, y, digits = loop.values
+        is_odd = (digits & 1).compare("ne", 0)
+        product = choose(is_odd, multiply((real, imag), (x, y)), (real, imag))
+        loop.next(*product, *multiply((x, y), (x, y)), digits.logical_shift_right(1))
     real, imag = loop.values[:2]
     return choose(exponent.compare("olt", 0.0), divide((one, zero), (real, imag)), (real, imag))

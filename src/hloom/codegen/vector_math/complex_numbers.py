@@ -115,8 +115,8 @@ def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pa
 def _defined_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair, undefined: Value) -> Pair:
     """Return the quotient by 0, of infinity by a finite number, and of a finite number by infinity."""
     (a, b), (c, d) = numerator, denominator
-    known = a.compare("ord", a) | b.compare("ord", b)
-    by_zero = undefined & known & c.compare("oeq", 0.0) & d.compare("oeq", 0.0)
+    has_number = a.compare("ord", a) | b.compare("ord", b)
+    by_zero = undefined & has_number & c.compare("oeq", 0.0) & d.compare("oeq", 0.0)
     above = undefined & is_infinite(r, a, b) & is_finite(r, c) & is_finite(r, d)
     below = undefined & is_infinite(r, c, d) & is_finite(r, a) & is_finite(r, b)
     p, q = _unit_of_infinity(r, a), _unit_of_infinity(r, b)

@@ -60,22 +60,22 @@ def _arc_parts(r: Reals, size: Value) -> tuple[Value, Value, Value]:
 def arc_sine(x: Value) -> Value:
     """Return asin(x), for large |x| as π/2 - 2 asin(sqrt((1 - |x|) / 2)); NaN beyond 1."""
     r = Reals(x)
-    sine, rest, large = _arc_parts(r, r.absolute(x))
+    sine, error, large = _arc_parts(r, r.absolute(x))
     high, low = (part / 2 for part in _PI[r.is_double])
-    turned = (high - (sine + sine)) + (low - (rest + rest))
-    return r.copysign(large.select(turned, sine + rest), x)
+    turned = (high - (sine + sine)) + (low - (error + error))
+    return r.copysign(large.select(turned, sine + error), x)
 
 
 def arc_cosine(x: Value) -> Value:
     """Return acos(x): π/2 - asin(x), 2 asin(sqrt((1 - |x|) / 2)), or π minus that; NaN beyond 1."""
     r = Reals(x)
-    sine, rest, large = _arc_parts(r, r.absolute(x))
+    sine, error, large = _arc_parts(r, r.absolute(x))
     high, low = _PI[r.is_double]
     negative = x.compare("olt", 0.0)
     # base - u - v for base, u, v that depend on the case
-    doubled_sine, doubled_rest = large.select(sine + sine, sine), large.select(rest + rest, rest)
+    doubled_sine, doubled_error = large.select(sine + sine, sine), large.select(error + error, error)
     flips = ~(negative ^ large)
-    u, v = flips.select(doubled_sine, -doubled_sine), flips.select(doubled_rest, -doubled_rest)
+    u, v = flips.select(doubled_sine, -doubled_sine), flips.select(doubled_error, -doubled_error)
     base_high = large.select(negative.select(r.constant(high), 0.0), high / 2)
     base_low = large.select(negative.select(r.constant(low), 0.0), low / 2)
     return (base_high - u) + (base_low - v)

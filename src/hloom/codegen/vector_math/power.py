@@ -56,8 +56,8 @@ def _power_of_singles(size: Value, exponent: Value) -> Value:
     logarithm = r.fma(s, r.polynomial(s * s, _LOG2), scaled * (1 / EXPONENT_UNIT[True]))
     product = r.at_least(r.at_most(exponent * logarithm, 140.0), -160.0)
     multiple, n = r.nearest_multiple(product, 1.0)
-    rest = product - multiple
-    fraction = r.fma(rest, r.polynomial(rest, _EXP2), 1.0)
+    remainder = product - multiple
+    fraction = r.fma(remainder, r.polynomial(remainder, _EXP2), 1.0)
     return r.scale_normal(fraction, n)
 
 

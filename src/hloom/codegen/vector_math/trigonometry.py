@@ -80,8 +80,8 @@ def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, shift: int) -> 
 
 
 def _in_quadrant(r: Reals, sine_part: Value, cosine_part: Value, quadrant: Value, shift: int) -> Value:
-    place = quadrant + shift if shift else quadrant
-    return flipped_in_upper_half(r, odd_quadrant(place).select(cosine_part, sine_part), place)
+    shifted = quadrant + shift if shift else quadrant
+    return flipped_in_upper_half(r, odd_quadrant(shifted).select(cosine_part, sine_part), shifted)
 
 
 def _rough_kernels(r: Reals, rest: Value) -> Pair:

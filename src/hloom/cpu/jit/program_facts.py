@@ -51,7 +51,7 @@ class ProgramFacts:
     def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
         """Return the facts; None if one is missing, superfluous, or of another type."""
         try:
-            made = ProgramFacts(
+            parsed = ProgramFacts(
                 signature=_of(str, facts["signature"]),
                 temp_bytes=_size(facts["temp_bytes"]),
                 argument_bytes=tuple(map(_size, _list(facts["argument_bytes"]))),
@@ -65,7 +65,7 @@ class ProgramFacts:
             )
         except (KeyError, TypeError):
             return None
-        return made if len(facts) == len(fields(ProgramFacts)) else None
+        return parsed if len(facts) == len(fields(ProgramFacts)) else None
 
 
 def signature_of(module: HloModule) -> str:

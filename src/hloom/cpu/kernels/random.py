@@ -63,22 +63,22 @@ class WordLayout:
 def layout_of(i: HloInstruction) -> WordLayout:
     """Return the layout of an instruction's words."""
     output = i.shape.tuple_shapes[1]
-    kept = output.element_type.bits
+    random_bits = output.element_type.bits
     sizes = output.dimensions
-    bits, stored, count = 64 if kept == 64 else 32, max(8, kept), math.prod(sizes)
+    bits, stored, count = 64 if random_bits == 64 else 32, max(8, random_bits), math.prod(sizes)
     if operation_of(i, RngBitGenerator).algorithm != "rng_three_fry":
         words = 128 // bits
-        return WordLayout(False, bits, stored, kept, 1, -(-count // words), words, count, 1)
+        return WordLayout(False, bits, stored, random_bits, 1, -(-count // words), words, count, 1)
     if bits == 64 or not sizes:
-        return WordLayout(True, bits, stored, kept, 1, count, 1, count, 1)
+        return WordLayout(True, bits, stored, random_bits, 1, count, 1, count, 1)
     even = [axis for axis, size in enumerate(sizes) if size % 2 == 0]
     axis = even[0] if even else sizes.index(max(sizes))
     half, inner, outer = (sizes[axis] + 1) // 2, math.prod(sizes[axis + 1 :]), math.prod(sizes[:axis])
     if inner != 1:
-        return WordLayout(True, bits, stored, kept, outer * half, inner, 2, sizes[axis], inner)
+        return WordLayout(True, bits, stored, random_bits, outer * half, inner, 2, sizes[axis], inner)
     if sizes[axis] % 2 == 0:
-        return WordLayout(True, bits, stored, kept, 1, outer * half, 2, count, 1)
-    return WordLayout(True, bits, stored, kept, outer, half, 2, sizes[axis], 1)
+        return WordLayout(True, bits, stored, random_bits, 1, outer * half, 2, count, 1)
+    return WordLayout(True, bits, stored, random_bits, outer, half, 2, sizes[axis], 1)
 
 
 @KERNELS.register("rng-bit-generator")

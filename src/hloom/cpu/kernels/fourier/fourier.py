@@ -187,10 +187,18 @@ def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
 
 
 class _Transform:
-    """Emit the parts common to all kernels: twiddle tables and passes."""
+    """Emit the parts common to all kernels: twiddle tables, scratch memory and passes.
 
-    def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
+    Attributes:
+        lanes, wide: of a vector.
+        unit, apart: an element of scratch memory has its imaginary part ``apart`` units after the real part.
+    """
+
+    def __init__(
+        self, module: Module, function: Function, axis: AxisTransform, lanes: int, unit: Type, apart: int
+    ) -> None:
         self.module, self.f, self.axis = module, function, axis
+        self.lanes, self.wide, self.unit, self.apart = lanes, axis.part.vector(lanes), unit, apart
         self.source, self.target, self.space, self.begin, self.end = function.parameters
         self.part, self.n = axis.part, axis.length
 
@@ -219,6 +227,26 @@ class _Transform:
         """Exchange the parts of an operand element if the transform is inverse."""
         return (pair[1], pair[0]) if self.axis.inverse else pair
 
+    def reader(self, area: Value) -> Load:
+        """Return the accessor that loads a vector of real parts and one of imaginary parts from scratch."""
+
+        def load(index: Value) -> Pair:
+            address = self.f.offset(area, index * 2, self.unit)
+            real = self.f.load(self.wide, address)
+            return real, self.f.load(self.wide, self.f.offset(address, self.apart, self.unit))
+
+        return load
+
+    def writer(self, area: Value) -> Store:
+        """Return the accessor that stores to scratch memory."""
+
+        def store(index: Value, pair: Pair) -> None:
+            address = self.f.offset(area, index * 2, self.unit)
+            self.f.store(pair[0], address)
+            self.f.store(pair[1], self.f.offset(address, self.apart, self.unit))
+
+        return store
+
     def vertical_pass(self, n: int, s: int, radix: int, step: int, load: Load, store: Store) -> None:
         """Emit a pass over vector elements: loops over p and over q in increments of ``step``."""
         f, m = self.f, n // radix
@@ -246,13 +274,12 @@ class _SideBySide(_Transform):
     """Emit transforms with one transform per lane: neighbouring columns, or rows, which are gathered."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
-        super().__init__(module, function, axis)
-        self.lanes = _lanes(axis)
+        lanes = _lanes(axis)
+        super().__init__(module, function, axis, lanes, axis.part.vector(lanes), 1)
         self.rows = axis.inner == 1
         factors = radices(self.n)
         assert factors is not None
         self.radices = factors
-        self.wide = self.part.vector(self.lanes)
         count = max(0, min(2, len(factors) - 1))
         if not _slot_bytes(axis):
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
@@ -302,29 +329,6 @@ class _SideBySide(_Transform):
             if not last:
                 load = self.reader(self.areas[number % 2])
             n, s = n // radix, s * radix
-
-    # -- scratch memory
-
-    def reader(self, area: Value) -> Load:
-        """Return the accessor that loads from scratch memory."""
-
-        def load(index: Value) -> Pair:
-            address = self.f.offset(area, index * 2, self.wide)
-            return self.f.load(self.wide, address), self.f.load(
-                self.wide, self.f.offset(address, 1, self.wide)
-            )
-
-        return load
-
-    def writer(self, area: Value) -> Store:
-        """Return the accessor that stores to scratch memory."""
-
-        def store(index: Value, pair: Pair) -> None:
-            address = self.f.offset(area, index * 2, self.wide)
-            self.f.store(pair[0], address)
-            self.f.store(pair[1], self.f.offset(address, 1, self.wide))
-
-        return store
 
     # -- operand and result
 
@@ -401,9 +405,7 @@ class _Within(_Transform):
     """Emit one transform at a time, with lanes along it: the first radix is the vector length."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
-        super().__init__(module, function, axis)
-        self.lanes = axis.lanes
-        self.wide = self.part.vector(self.lanes)
+        super().__init__(module, function, axis, axis.lanes, axis.part, axis.lanes)
         factors = radices(self.n, self.lanes)
         assert factors is not None
         self.radices = factors
@@ -456,25 +458,6 @@ class _Within(_Transform):
             store = self.writer(self.areas[0])
             for j in range(lanes):
                 store((loop.index + j) * lanes, (real[j], imaginary[j]))
-
-    def reader(self, area: Value) -> Load:
-        """Return the accessor that loads alternating vectors of real and imaginary parts from scratch."""
-
-        def load(index: Value) -> Pair:
-            address = self.at(area, index * 2)
-            return self.f.load(self.wide, address), self.f.load(self.wide, self.at(address, self.lanes))
-
-        return load
-
-    def writer(self, area: Value) -> Store:
-        """Return the accessor that stores to scratch memory."""
-
-        def store(index: Value, pair: Pair) -> None:
-            address = self.at(area, index * 2)
-            self.f.store(pair[0], address)
-            self.f.store(pair[1], self.at(address, self.lanes))
-
-        return store
 
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
         """Load the elements from ``index + ahead`` on; ``ahead`` is a multiple of the remaining length."""

@@ -51,16 +51,16 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
     """Return the inputs from which an operand is computed."""
-    found: dict[HloInstruction, None] = {}
+    sources: dict[HloInstruction, None] = {}
     waiting, seen = [operand], {operand}
     while waiting:
         instruction = waiting.pop()
         if instruction in inputs:
-            found[instruction] = None
+            sources[instruction] = None
             continue
         waiting += [o for o in instruction.operands if o not in seen]
         seen.update(instruction.operands)
-    return list(found)
+    return list(sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,9 +141,9 @@ def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) 
     places = rows.places()
 
     def body() -> None:
-        made = [root_values(e, parts.roots, position) for position in places]
+        elements = [root_values(e, parts.roots, position) for position in places]
         for number, target in enumerate(arrays[len(inputs) :]):
-            values = [values[number] for values in made]
+            values = [values[number] for values in elements]
             columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
             if not target.element_type.is_complex:
                 columns = [to_storage(column, target.element_type) for column in columns]

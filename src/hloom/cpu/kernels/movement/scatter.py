@@ -174,7 +174,7 @@ class _Kernel:
         """Emit chunks of indices: compact those in the range, and apply their updates."""
         f = self.f
         last = self.batch[-1]
-        kept = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
+        start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
         numbers = f.allocate(I32, CHUNK + LANES)
         limit = f.constant(I64, last.trips)
         others = self.batch[:-1]
@@ -184,11 +184,12 @@ class _Kernel:
             f.loop(0, last.trips, CHUNK) as chunk,
         ):
             top = f.intrinsic("smin", chunk.index + CHUNK, limit)
-            found = self.keep(chunk.index, top, kept, numbers)
-            with f.loop(0, found) as own, self.elements.scope():
-                last.value = self.kept_number(numbers, own.index)
+            count = self.keep(chunk.index, top, start_areas, numbers)
+            with f.loop(0, count) as loop, self.elements.scope():
+                last.value = self.kept_number(numbers, loop.index)
                 starts = {
-                    d: self.kept_number(place, own.index) for d, place in zip(self.indexed, kept, strict=True)
+                    d: self.kept_number(area, loop.index)
+                    for d, area in zip(self.indexed, start_areas, strict=True)
                 }
                 self.window(starts)
             last.value = None
@@ -214,9 +215,9 @@ class _Kernel:
         count = (self.end - self.begin).cast("trunc", I32).splat(lanes)
         with f.loop(low, high, lanes, [f.constant(I64, 0)]) as loop, e.scope():
             wide.value = loop.index
-            left = (high - loop.index).cast("trunc", I32).splat(lanes)
+            remaining = (high - loop.index).cast("trunc", I32).splat(lanes)
             exact = last.trips % lanes == 0
-            with e.masked(None if exact else steps.compare("ult", left)):
+            with e.masked(None if exact else steps.compare("ult", remaining)):
                 starts, inside = body.wide_starts()
                 cell: Value | None = None
                 for d in self.indexed:
@@ -227,11 +228,11 @@ class _Kernel:
                 if e.mask is not None:
                     mine = mine & e.lane_mask()
             number = loop.index.cast("trunc", I32).splat(lanes) + steps
-            for place, vector in [
+            for area, vector in [
                 *((p, starts[d]) for d, p in zip(self.indexed, kept, strict=True)),
                 (numbers, number),
             ]:
-                f.store(compress(vector, mine), f.offset(place, loop.values[0], I32))
+                f.store(compress(vector, mine), f.offset(area, loop.values[0], I32))
             bits = mine.bitcast(make_type(f"i{lanes}"))
             loop.next(loop.values[0] + f.intrinsic("ctpop", bits).cast("zext", I64))
         return loop.values[0]
@@ -273,18 +274,18 @@ class _Body:
 
     def starts(self) -> dict[int, Value]:
         """Return the start given by an index vector component in each operand dimension, not clamped."""
-        found: dict[int, Value] = {}
+        starts: dict[int, Value] = {}
         for dimension, value, signed in self.components():
             wide = value if value.type is I64 else value.cast("sext" if signed else "zext", I64)
             if value.type is I64 and not signed:  # the upper half of u64 is out of bounds, not negative
                 wide = self.e.function.intrinsic("umin", value, self.e.function.constant(I64, 1 << 62))
-            found[dimension] = wide
-        return found
+            starts[dimension] = wide
+        return starts
 
     def wide_starts(self) -> tuple[dict[int, Value], Value]:
         """Return the starts of a vector of windows as i32, and the in-bounds mask; others are undefined."""
         e = self.e
-        found: dict[int, Value] = {}
+        starts: dict[int, Value] = {}
         inside = e.function.constant(I1.vector(e.lanes), 1)
         for dimension, value, signed in self.components():
             start = e.wide(value)
@@ -292,8 +293,8 @@ class _Body:
                 start = start.cast("sext" if signed else "zext", I32)
             size = self.i.operands[0].shape.dimensions[dimension]
             inside = inside & start.compare("ult", size)
-            found[dimension] = start if start.type.scalar is I32 else start.cast("trunc", I32)
-        return found, inside
+            starts[dimension] = start if start.type.scalar is I32 else start.cast("trunc", I32)
+        return starts, inside
 
     def inside(self, starts: dict[int, Value]) -> Value | None:
         """Return the condition that a window lies inside the operand in whole; None if it always does."""
@@ -319,7 +320,7 @@ class _Body:
         batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
         windows = operation.update_window_dims
         window = iter([self.variables[d] for d in windows])
-        place: list[Index] = []
+        indices: list[Index] = []
         for d, size in enumerate(dimensions):
             index = Index(0)
             if d in operation.input_batching_dims:
@@ -331,16 +332,16 @@ class _Body:
                 index = Index.of(next(window))
             if d in starts:
                 index = index + self.e.opaque(starts[d], size - sizes[d] + 1)
-            place.append(index)
-        return tuple(place)
+            indices.append(index)
+        return tuple(indices)
 
     def run(self, starts: dict[int, Value]) -> None:
         """Combine and store."""
-        e, place = self.e, self.place(starts)
+        e, position = self.e, self.place(starts)
         here = tuple(Index.of(v) for v in self.variables)
         updates = self.i.operands[self.count + 1 :]
-        old: list[Element] = [e.load(result, place) for result in self.results]
+        old: list[Element] = [e.load(result, position) for result in self.results]
         new = [e.element(update, here) for update in updates]
-        made = e.apply(self.i.called_computations[0], [*old, *new])
-        for result, value in zip(self.results, made, strict=True):
-            e.store(result, place, value)
+        combined = e.apply(self.i.called_computations[0], [*old, *new])
+        for result, value in zip(self.results, combined, strict=True):
+            e.store(result, position, value)

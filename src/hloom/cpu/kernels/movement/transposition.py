@@ -89,15 +89,15 @@ def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
     types = [v.shape.element_type for v in (*parts.inputs, *members) if v.shape.is_array]
     if lane.trips < LEAST_TRIPS or any(storage_bytes(t) > 8 for t in types):
         return None
-    found: set[Variable] = set()
+    contiguous: set[Variable] = set()
     for access in accesses_of(parts.inputs, parts.roots, space.indices).linear:
         terms = dict(access.terms)
         if terms.get(lane, 0) in (0, 1):
             continue
-        found.update(v for v in others if terms.get(v) == 1 and v.trips >= LEAST_TRIPS)
-    if len(found) != 1:
+        contiguous.update(v for v in others if terms.get(v) == 1 and v.trips >= LEAST_TRIPS)
+    if len(contiguous) != 1:
         return None
-    (across,) = found
+    (across,) = contiguous
     size = 8 if max(map(storage_bytes, types)) > 4 or min(lane.trips, across.trips) < 16 else 16
     return TransposeTiling(across, lane, size)
 
@@ -208,17 +208,17 @@ class _TiledKernel:
         if not variables:
             self.innermost(tiled)
             return
-        first, *rest = variables
+        first, *inner = variables
         zero = self.f.constant(I64, 0)
-        limit = self.f.constant(I64, rest[0].trips) if rest else zero
+        limit = self.f.constant(I64, inner[0].trips) if inner else zero
         if first is not self.tiling.across:
-            self.loop(first, low, high, 1, lambda: self.nest(rest, zero, limit, tiled))
+            self.loop(first, low, high, 1, lambda: self.nest(inner, zero, limit, tiled))
             return
         size = self.tiling.size
-        whole = low + ((high - low) & -size)
-        self.loop(first, low, whole, size, lambda: self.nest(rest, zero, limit, True))
+        tiled_end = low + ((high - low) & -size)
+        self.loop(first, low, tiled_end, size, lambda: self.nest(inner, zero, limit, True))
         if first.trips % size:
-            self.loop(first, whole, high, 1, lambda: self.nest(rest, zero, limit, False))
+            self.loop(first, tiled_end, high, 1, lambda: self.nest(inner, zero, limit, False))
 
     def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
         """Emit a loop over a variable."""
@@ -234,13 +234,13 @@ class _TiledKernel:
         if not tiled:
             vector_loop(self.e, lane, low, high, self.body, exact=lane.trips % size == 0)
             return
-        whole = lane.trips // size * size
+        tiled_end = lane.trips // size * size
         lane.is_lane = True
-        self.loop(lane, low, self.f.constant(I64, whole), size, self.tile)
-        if whole < lane.trips:
+        self.loop(lane, low, self.f.constant(I64, tiled_end), size, self.tile)
+        if tiled_end < lane.trips:
             start = self.tiling.across.value
             assert isinstance(start, Value)
-            last = self.f.constant(I64, whole)
+            last = self.f.constant(I64, tiled_end)
             with self.f.loop(start, start + size) as rows, self.e.scope():
                 self.tiling.across.value = rows.index
                 vector_loop(self.e, lane, last, high, self.body, exact=False)

@@ -62,7 +62,7 @@ def emit_row_reduction(
     results = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
     kept_sizes = results[0].dimensions
     sizes = operation_of(root, Reduce).reduced_sizes(root.operands[0].shape)
-    kept, reduced = _planned(inputs, root, kept_sizes, sizes)
+    outer, reduced = _planned(inputs, root, kept_sizes, sizes)
     combiner = root.called_computations[0]
     plain = half == 1 and neutral_element(combiner, results[0].element_type) is not None
     order = Grouping.FREE if plain else grouping(combiner)
@@ -82,15 +82,15 @@ def emit_row_reduction(
         lanes *= 2
     scalars = Elements(function, 0, views)
     vectors = Elements(function, lanes, views)
-    with outer_loops(function, kept.variables, begin, end), scalars.scope(), vectors.scope():
+    with outer_loops(function, outer.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
-            values = RowReduction(scalars, vectors, root, kept.indices, reduced, position).run()
+            values = RowReduction(scalars, vectors, root, outer.indices, reduced, position).run()
         else:
-            values = OrderedReduction(scalars, vectors, root, kept.indices, reduced, order).run()
+            values = OrderedReduction(scalars, vectors, root, outer.indices, reduced, order).run()
         for target, value in zip(arrays[len(inputs) :], values, strict=True):
-            scalars.store(target, kept.indices, value)
+            scalars.store(target, outer.indices, value)
     function.finish()
-    trips = kept.variables[0].trips if kept.variables else 1
+    trips = outer.variables[0].trips if outer.variables else 1
     work = math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members))
     return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows" + ("" if in_lanes else ", in order"))
 
@@ -114,14 +114,14 @@ def _planned(
     inputs: Sequence[HloInstruction], root: HloInstruction, kept_sizes: Sequence[int], sizes: Sequence[int]
 ) -> tuple[Space, Space]:
     """Return the loops over the results and over the reduced dimensions."""
-    kept, reduced = split_space(kept_sizes, []), split_space(sizes, [])
+    outer, reduced = split_space(kept_sizes, []), split_space(sizes, [])
     accesses = Accesses(inputs)
-    source = operation_of(root, Reduce).operand_indices(kept.indices, reduced.indices)
+    source = operation_of(root, Reduce).operand_indices(outer.indices, reduced.indices)
     for operand in root.operands[: len(root.operands) // 2]:
         accesses.element(operand, source)
-    written = linearize(kept.indices, kept_sizes)
+    written = linearize(outer.indices, kept_sizes)
     return (
-        merge_loops(kept, [*accesses.linear, written], accesses.pinned),
+        merge_loops(outer, [*accesses.linear, written], accesses.pinned),
         merge_loops(reduced, accesses.linear, accesses.pinned),
     )
 
@@ -189,8 +189,8 @@ class RowReduction(ReductionEmitter):
             numbers = self.function.constant(I32.vector(lanes), list(range(lanes)))
             inside = numbers.compare("ult", lane.trips - vector_trips)
             with self.vectors.scope(), self.vectors.masked(inside):
-                more = self._combined(sums)
-            sums = [self.vectors.choose(inside, m, old) for m, old in zip(more, sums, strict=True)]
+                last_sums = self._combined(sums)
+            sums = [self.vectors.choose(inside, m, old) for m, old in zip(last_sums, sums, strict=True)]
         lane.is_lane = False
         return sums
 

@@ -177,15 +177,15 @@ class _Rows:
                 (value,) = self.reduce(reduction)
                 for elements in (self.scalars, self.vectors):
                     elements.know(reduction, self.kept, value)
-            whole: list[tuple[HloInstruction, View]] = []
+            full_rows: list[tuple[HloInstruction, View]] = []
             for root, target in zip(roots, targets, strict=True):
                 if is_whole_row(root, self.plan.rows, self.plan.length):
-                    whole.append((root, target))
+                    full_rows.append((root, target))
                 else:
-                    place = _place(root, self.kept, self.plan.lane, self.plan.length)
-                    self.scalars.store(target, place, self.scalars.element(root, place))
-            if whole:
-                self.sweep(lambda: self.store(whole))
+                    index = _place(root, self.kept, self.plan.lane, self.plan.length)
+                    self.scalars.store(target, index, self.scalars.element(root, index))
+            if full_rows:
+                self.sweep(lambda: self.store(full_rows))
 
     def reduce(self, reduction: HloInstruction) -> list[Element]:
         """Emit one reduction of the row; keep its operand if it is used again and costly to recompute."""
@@ -220,6 +220,6 @@ class _Rows:
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
         """Store a vector of each result."""
         indices = (*self.kept, Index.of(self.plan.lane))
-        made = [self.vectors.element(root, indices) for root, _ in whole]
-        for (_, target), value in zip(whole, made, strict=True):
+        values = [self.vectors.element(root, indices) for root, _ in whole]
+        for (_, target), value in zip(whole, values, strict=True):
             self.vectors.store(target, indices, value)

@@ -127,10 +127,10 @@ class _LongSort:
         """Return a flag that is true if some element cannot be recovered from its key."""
         f, space = self.f, self.pointers[-1]
         flags = [f.load(I32, self.flag(f, space, number)) for number in range(PIECES)]
-        found = flags[0]
+        either = flags[0]
         for flag in flags[1:]:
-            found = found | flag
-        return found.compare("ne", 0)
+            either = either | flag
+        return either.compare("ne", 0)
 
     def passes(self) -> None:
         """Sort by each digit, then store the result."""

@@ -161,8 +161,8 @@ class _Row:
         f = self.f
         scalar = Elements(f, 0, {})
         with f.loop(0, f.intrinsic("ctpop", bits), 1, [bits]) as loop:
-            (left,) = loop.values
-            number = start + f.intrinsic("cttz", left, f.constant(I1, 1))
+            (remaining,) = loop.values
+            number = start + f.intrinsic("cttz", remaining, f.constant(I1, 1))
             integer = self.integer(scalar, scalar.opaque(number, self.n))
             with f.when(integer.compare("ult", f.load(I32, bound))):
                 at = f.load(I64, filled)
@@ -173,7 +173,7 @@ class _Row:
                     self.sort()
                     f.store(self.bound(), bound)
                     f.store(f.constant(I64, self.k), filled)
-            loop.next(left & (left - 1))
+            loop.next(remaining & (remaining - 1))
 
     def write(self) -> None:
         """Store the first k records as values and numbers."""

@@ -117,10 +117,10 @@ class _Pool:
         ends = minor.positions - (last - first)
         if last - first < self.vectors.lanes or ends > MOST_SINGLE:
             lane = Variable(minor.positions, "p")
-            place, taps = [*at, Index.of(lane)], range(minor.taps)
+            index, taps = [*at, Index.of(lane)], range(minor.taps)
             low, high = f.constant(I64, 0), f.constant(I64, minor.positions)
             exact = minor.positions % self.vectors.lanes == 0
-            body = partial(self._position, self.vectors, place, taps)
+            body = partial(self._position, self.vectors, index, taps)
             vector_loop(self.vectors, lane, low, high, body, exact=exact)
             return
         self._vectors(at, first, last)

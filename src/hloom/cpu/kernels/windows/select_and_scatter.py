@@ -247,21 +247,21 @@ class _Windows:
             places: list[Index] = []
             inside: Value | None = None
             for p, v, d, size in zip(at, variables, self.window, self.operand.dimensions, strict=True):
-                place, condition = window_element(self.e, p, Index.of(v), d, size)
-                places.append(place)
+                position, condition = window_element(self.e, p, Index.of(v), d, size)
+                places.append(position)
                 inside = self.e.both(inside, condition)
             number = self.e.index_value(linearize([Index.of(v) for v in variables], sizes))
             return tuple(places), inside, number.cast("trunc", I32)
 
         def select(state: list[Element]) -> list[Element]:
-            place, inside, number = here()
-            return self._challenge(state, place, inside, number, first=False)
+            position, inside, number = here()
+            return self._challenge(state, position, inside, number, first=False)
 
-        found = nested_reduction(self.e, looped, self._none(), select)
+        selected = nested_reduction(self.e, looped, self._none(), select)
 
         def scatter(_: list[Element]) -> list[Element]:
-            place, inside, number = here()
-            self._put(place, inside, number, found, value)
+            position, inside, number = here()
+            self._put(position, inside, number, selected, value)
             return []
 
         nested_reduction(self.e, looped, [], scatter)
@@ -282,9 +282,9 @@ class _Windows:
         candidate = as_type(loaded, self.operand.element_type, self.select_type)
         if first:
             return [e.wide(number), spread(e, candidate)]
-        (kept,) = e.apply(self.select, [state[1], candidate])
-        assert isinstance(kept, Value) and isinstance(state[0], Value)
-        take = state[0].compare("eq", -1) | e.wide(~kept)
+        (keeps_old,) = e.apply(self.select, [state[1], candidate])
+        assert isinstance(keeps_old, Value) and isinstance(state[0], Value)
+        take = state[0].compare("eq", -1) | e.wide(~keeps_old)
         if inside is not None:
             take = e.conjunction(inside, take)
         return [e.choose(take, number, state[0]), spread(e, e.choose(take, candidate, state[1]))]

@@ -57,10 +57,10 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
     """Run a host call, by its number and the addresses of its operands and results."""
     function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
-        own, fiber = context["host"], context["fiber"]
-        with f.when(~(is_null(own) | is_null(fiber))):
+        host, fiber = context["host"], context["fiber"]
+        with f.when(~(is_null(host) | is_null(fiber))):
             f.return_value(fiber_host(f, fiber, number, addresses))
-        function.set(is_null(own).select(function.get(), own))
+        function.set(is_null(host).select(function.get(), host))
     return call_python(f, function.get(), number, addresses.cast("ptrtoint", I64))
 
 
