@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class Inspection:
-    """The forms of a program between its module and its machine code.
-
-    A program from the cache has none of them; each is made when it is asked for.
-    """
+    """The forms of a program between module and machine code; of a cached program, computed on demand."""
 
     def __init__(
         self, module: HloModule, optimized: HloModule | None = None, program: NativeProgram | None = None
@@ -63,7 +60,7 @@ class Inspection:
 
     @property
     def timed(self) -> TimedProgram:
-        """The program that measures its instructions; several threads may ask for it."""
+        """The program that measures its instructions. Thread-safe."""
         from hloom.cpu.timed_program import TimedProgram
 
         with self._compiling:
@@ -73,7 +70,7 @@ class Inspection:
 
     @property
     def recorded(self) -> RecordedProgram:
-        """The program that records its instructions; several threads may ask for it."""
+        """The program that records its instructions. Thread-safe."""
         from hloom.cpu.timed_program import RecordedProgram
 
         with self._compiling:

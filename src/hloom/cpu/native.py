@@ -1,7 +1,7 @@
-"""Native programs: modules that are found in the cache or compiled, and loaded.
+"""Native programs: modules compiled, or found in the cache, and loaded.
 
-The modules that compilation alone needs (passes, emitters, LLVM) are imported where they are used, so that a
-program from the cache starts without them.
+Imports that only compilation needs (passes, emitters, LLVM) are local to functions, so that cached programs
+start without them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class NativeExecutable:
         module: the program in static form: arrays of dynamic size have their bounds, and sizes beside them.
         loaded: the code in memory.
         caller: calls it with arrays.
-        inspection: what the compiler made of it.
-        key: of the program in the cache; empty if there is no cache.
-        from_cache: it was compiled by an earlier process, or earlier in this one.
-        compile_profile: where the time of compiling went.
-        dump: writes files about it, if they are wanted.
+        inspection: its optimized module, IR and assembly.
+        key: cache key; empty without a cache.
+        from_cache: whether it was compiled before.
+        compile_profile: times of the phases of compilation.
+        dump: writer of its dumps, if enabled.
     """
 
     source: HloModule

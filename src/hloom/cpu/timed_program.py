@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hloom.devices.world import VirtualDevice
 
 _RECORDS: Final = 1 << 16
-"""Records of a run for which there is room."""
+"""Capacity of a recording."""
 
 
 class TimedProgram:

@@ -1,7 +1,7 @@
 """TCP connections between all processes, served by one thread.
 
 A frame is a header of fixed size and a payload. Payloads of native code are received into its memory, and
-sent from it if they are large. A process whose connection ends is lost: what it has not sent never comes.
+sent from it if they are large. A process whose connection ends is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 
 class FrameKind(IntEnum):
-    """Kinds of frames: an encoded value, bytes of native code, a mark, a value to gather, a farewell."""
+    """Kinds of frames: encoded value, bytes of native code, arrival at a barrier, value to gather, end."""
 
     MESSAGE = 0
     DATA = 1
@@ -28,21 +28,21 @@ class FrameKind(IntEnum):
 
 
 COMPLETE, MISMATCH, LOST = 1, 2, 3
-"""States of a request, a word of native code; 0 while it is under way, LOST plus a rank if that is lost."""
+"""States of a request word: 0 while it is pending, LOST plus the rank of a lost process."""
 MOST_BYTES: Final = (1 << 30) + 64
 """Largest payload."""
 _HEADER: Final = struct.Struct("<BQIIQ")
 """Kind, program, run, tag, bytes of the payload."""
 _COPIED_BYTES: Final = 1 << 16
-"""Payloads up to this size are sent together with their header, from a copy."""
+"""Size up to which payloads are copied behind their header and sent with it."""
 _READS: Final = 16
-"""Reads of one connection before the others have their turn."""
+"""Consecutive reads of one connection, at most."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 4), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 4))
-"""A machine that does not answer for 8 s is lost; the kernel answers for a process that is stopped."""
+"""A machine that does not answer for 8 s is lost; the kernel answers for stopped processes."""
 
 
 class Envelope(NamedTuple):
-    """Where a payload of native code belongs: the other process, program, run and tag."""
+    """Key of a payload of native code: the other process, program, run and tag."""
 
     rank: int
     program: int
@@ -51,7 +51,7 @@ class Envelope(NamedTuple):
 
 
 class Receiver(NamedTuple):
-    """Memory for a payload, and the address of the request's word."""
+    """Memory for a payload, and the address of its request word."""
 
     address: int
     size: int
@@ -59,7 +59,7 @@ class Receiver(NamedTuple):
 
 
 class _Incoming:
-    """A payload that arrives; into the memory of a receiver, or into its own until there is one."""
+    """A payload being received, into the memory of a receiver or, before one is posted, into its own."""
 
     def __init__(self, kind: int, envelope: Envelope, size: int, receiver: Receiver | None) -> None:
         self.kind, self.envelope, self.size, self.filled = kind, envelope, size, 0
@@ -71,7 +71,7 @@ class _Incoming:
             self.view = _memory(receiver.address, size)
 
     def release(self) -> None:
-        """Receive into memory of its own, not the receiver's."""
+        """Switch to own memory, because the receiver's must not be used."""
         if self.own is None:
             self.own = bytearray(self.size)
             self.view = memoryview(self.own)
@@ -79,7 +79,7 @@ class _Incoming:
 
 
 class _Outgoing:
-    """Bytes to send; ``request`` is the address of a word of native code, or 0."""
+    """Bytes to send, with the address of a request word, or 0."""
 
     def __init__(self, program: int, view: memoryview, request: int = 0) -> None:
         self.program, self.view, self.request = program, view, request
@@ -106,12 +106,12 @@ class Connections:
         sockets: a connected socket for each other process.
 
     Attributes:
-        lock: guards everything; notified when a frame for Python has arrived, or a process is lost.
-        runs: the number of the present run of each program.
-        messages: encoded values that arrived for a program.
+        lock: guards all state; notified when a frame for Python arrives or a process is lost.
+        runs: number of the current run of each program.
+        messages: received encoded values, by program.
         gathered: encoded values to gather, by program and number, then by rank.
-        marks: ranks that have reached the barrier of a program's run.
-        has_lost: a connection has ended without a farewell.
+        marks: ranks that have reached the barrier of a run, by program and run.
+        has_lost: whether a connection ended without an END frame.
     """
 
     def __init__(self, rank: int, hosts: Sequence[str], sockets: Mapping[int, socket.socket]) -> None:
@@ -138,7 +138,7 @@ class Connections:
         self._thread.start()
 
     def close(self) -> None:
-        """End all connections; further messages report that the other processes are lost."""
+        """Close all connections; later messages report the other processes as lost."""
         with self.lock:
             for link in self._links.values():
                 if not link.loss:
@@ -147,7 +147,7 @@ class Connections:
         self._thread.join()
 
     def loss(self, rank: int) -> str:
-        """Return why a process is lost; empty if it is not."""
+        """Return why a process is lost, or the empty string."""
         return self._links[rank].loss if rank in self._links else ""
 
     # -- frames; callers hold the lock in all of these
@@ -158,12 +158,12 @@ class Connections:
         self._send(self._links[rank], [_Outgoing(program, memoryview(header + payload))])
 
     def leave(self) -> None:
-        """Tell all others that this process ends."""
+        """Announce the end of this process."""
         for rank in self._links:
             self.send(rank, FrameKind.END, 0, 0)
 
     def send_memory(self, envelope: Envelope, address: int, size: int, request: int) -> None:
-        """Send memory of native code, and complete a request when the memory is no longer needed."""
+        """Send memory of native code; complete the request once the memory may be reused."""
         link = self._links[envelope.rank]
         if link.loss:
             _set(request, LOST + envelope.rank)
@@ -198,7 +198,7 @@ class Connections:
             self._posted[envelope].append(receiver)
 
     def cancel(self, program: int) -> None:
-        """Use the memory of a program no more: its run has failed."""
+        """Stop using the memory of a program whose run has failed."""
         for envelope in [envelope for envelope in self._posted if envelope.program == program]:
             del self._posted[envelope]
         for link in self._links.values():
@@ -209,7 +209,7 @@ class Connections:
                     part.view, part.request = memoryview(bytes(part.view)), 0
 
     def forget_early(self, program: int) -> None:
-        """Drop what has arrived for runs before the present one."""
+        """Drop frames of runs before the current one."""
         run = self.runs[program]
         for envelope in [p for p in self._early if p.program == program and p.run < run]:
             del self._early[envelope]
@@ -224,7 +224,7 @@ class Connections:
             self._flush(link)
 
     def _flush(self, link: _Link) -> None:
-        """Send what the connection takes."""
+        """Send as much as the connection accepts."""
         while link.out:
             part = link.out[0]
             try:
@@ -289,7 +289,7 @@ class Connections:
         return not link.loss
 
     def _open(self, link: _Link) -> None:
-        """Read a header, and find memory for the payload."""
+        """Decode a header, and choose memory for the payload."""
         kind, program, run, tag, size = _HEADER.unpack(link.header)
         link.header.clear()
         if kind > max(FrameKind) or size > MOST_BYTES:
@@ -310,7 +310,7 @@ class Connections:
             self._early[envelope].append(link.incoming)
 
     def _take(self, incoming: _Incoming) -> None:
-        """Take a frame that has arrived."""
+        """Deliver a complete frame."""
         envelope = incoming.envelope
         if incoming.kind == FrameKind.DATA:
             _deliver(incoming)
@@ -326,7 +326,7 @@ class Connections:
         self.lock.notify_all()
 
     def _lose(self, link: _Link, reason: str) -> None:
-        """Give a process up: nothing is sent to it or received from it any more."""
+        """Mark a process as lost, and fail its requests."""
         link.loss = reason
         self.has_lost |= not link.has_left
         self._selector.unregister(link.socket)
@@ -346,7 +346,7 @@ class Connections:
 
 
 def _deliver(incoming: _Incoming) -> None:
-    """Complete the request of a payload if it has one."""
+    """Complete the request of a payload, if a receiver is posted."""
     receiver = incoming.receiver
     if receiver is None:
         return

@@ -318,7 +318,7 @@ class Executable(Displayed):
             return instance.world.run(work)
 
     def abandon(self, error: BaseException) -> None:
-        """Let this run fail in other processes, because this one cannot start it."""
+        """Fail this run in the other processes: this one cannot start it."""
         if not self._one_by_one:
             self._world.abandon(error)
 
@@ -356,9 +356,9 @@ class Executable(Displayed):
         return self.gang()
 
     def gang(self, stop: ctypes.c_uint64 | None = None, host: Host | None = None) -> GangProgram | None:
-        """Return the devices as one thread runs them, all of this process; None if that is not possible.
+        """Return the gang of the devices, run by one thread; None if that is not possible.
 
-        A nonzero ``stop`` ends runs early; ``host`` answers calls of the host.
+        A nonzero ``stop`` ends a run; ``host`` answers host calls.
         """
         if len(self._programs) < 2 or self._world.peers is not None:
             return None
@@ -446,8 +446,8 @@ class Executable(Displayed):
             arguments: those of the only device, as for a call: ``profile(x, y)``; of several devices one list
                 with those of each, as for `run`: ``profile([[x0, y0], [x1, y1]])``.
 
-        The program runs twice, the first time to warm up. For each collective the time of waiting for other
-        devices is told apart. Of several devices (those of this process) the lines are means; the
+        The program runs twice, the first time to warm up. Collectives also have the time of waiting for other
+        devices. Of several devices (those of this process) the lines are means; the
         attribute ``devices`` of the result has the profile of each. Raises EvaluationError for arguments that
         do not fit.
         """

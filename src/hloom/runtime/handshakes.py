@@ -1,7 +1,7 @@
-"""The start of connections between processes: who listens, who connects, and proof of a common secret.
+"""Connection setup between processes, with mutual authentication by a common secret.
 
-A process listens on the network interface by which it reaches the coordinator: on one machine that is the
-loopback. Both sides of a connection prove that they know the secret before either reads anything else.
+A process listens on the network interface through which it reaches the coordinator, on one machine the
+loopback. Both sides of a connection prove knowledge of the secret before either reads anything else.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _NONCE_BYTES: Final = 32
 _RANK_BYTES: Final = 4
 _PROOF_BYTES: Final = hashlib.sha256().digest_size
 _PATIENCE: Final = 10.0
-"""Seconds for a handshake; a stranger that says nothing is left alone after these."""
+"""Seconds for a handshake; then the connection is dropped."""
 
 Address = tuple[str, int]
 
 
 def listen(coordinator: str) -> socket.socket:
-    """Return a socket that listens where this process reaches the coordinator, ``host:port``."""
+    """Return a listening socket on the interface through which this process reaches ``host:port``."""
     host, _, port = coordinator.rpartition(":")
     family, kind, protocol, _, target = socket.getaddrinfo(
         host.strip("[]") or "localhost", int(port), type=socket.SOCK_DGRAM

@@ -7,8 +7,8 @@
     exe = hloom.compile(module, num_partitions=8, processes=mpi.world())
     results = exe.run(arguments)            # those of this process's devices: exe.devices
 
-Devices are divided into blocks, in order: process 0 has the first ones. All processes compile the same
-programs in the same order, and run them the same number of times. ``mpirun -n 4 hloom run FILE`` runs a file.
+Each process has a block of consecutive devices, process 0 the first. All processes compile the same programs
+in the same order, and run them equally often. ``mpirun -n 4 hloom run FILE`` runs a file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Programs of processes that are connected by TCP and were started by MPI: native code communicates over MPI.
+"""Messages of native code over MPI, between processes that MPI started and TCP connects.
 
-Python's messages stay on TCP, which reports a lost process and drops what a failed run has left behind. A
-program has a communicator of its own, made at its first run, and another one after a run that failed.
+Python's messages use TCP, which reports lost processes and drops messages of failed runs. Each program has
+its own communicator, created at its first run, and again after a failed run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Messages of a program between processes over TCP; see `hloom.devices.transport.Transport`.
 
-All devices run one program, so that each process knows without asking what the others compile. A program is
-known by a number that all processes compute alike, and its messages carry the number of its run: what a
-failed run has left behind is dropped, and later runs work.
+All devices run one program, so that processes need not ask each other what they compile. Processes number
+their programs alike, and messages carry the numbers of program and run: messages left over from a failed run
+are dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hloom.runtime.message_codec import decode, encode
 _MOST_TAGS: Final = 1 << 31
 _INT32, _INT64, _POINTER = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 _FUNCTION: Final = ctypes.CFUNCTYPE(_INT32, _POINTER, _INT32, _INT64, _INT32, _INT32, _INT64, _POINTER)
-"""The form of MPI_Isend and MPI_Irecv, with handles of 64 bits."""
+"""The type of MPI_Isend and MPI_Irecv, with 64-bit handles."""
 _transports: Final[dict[int, SocketTransport]] = {}
-"""Transports by the handles that native code has for them."""
+"""Transports by the handles that native code uses."""
 _handles: Final = itertools.count(1)
 
 

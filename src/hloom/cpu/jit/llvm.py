@@ -137,7 +137,7 @@ class _Library:
         raise AttributeError(name)
 
     def text_of(self, name: str) -> str:
-        """Return the string of a getter."""
+        """Return the string that a function of LLVM yields."""
         out = c_char_p()
         getattr(self, name)(byref(out))
         return (out.value or b"").decode()

@@ -82,7 +82,7 @@ def _of(kind: type[T], value: object) -> T:
 
 
 def _size(value: object) -> int:
-    """Return a number of JSON that must be an integer that is not negative; raises TypeError."""
+    """Check that a JSON value is a nonnegative integer, and return it; raises TypeError."""
     if isinstance(value, bool) or _of(int, value) < 0:
         raise TypeError
     return _of(int, value)
@@ -97,7 +97,7 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _list(value: object) -> list[object]:
-    """Return a value of JSON that must be an array; raises TypeError."""
+    """Check that a JSON value is an array, and return it; raises TypeError."""
     if not _is_list(value):
         raise TypeError
     return value

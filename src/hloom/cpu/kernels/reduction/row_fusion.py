@@ -205,7 +205,7 @@ class _Rows:
         return sums
 
     def aside(self, operand: HloInstruction, size: int) -> View:
-        """Return scratch memory for one row of a value."""
+        """Allocate scratch memory for one row of a value."""
         pointer = self.function.allocate(I8, size + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
         return View(pointer, operand.shape.element_type, operand.shape.dimensions, strides)

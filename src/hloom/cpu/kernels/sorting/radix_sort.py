@@ -65,7 +65,7 @@ def radix_sort(module: Module, record: SortRecord, count: int) -> str:
 
 
 class _Sort:
-    """Emit the function."""
+    """Emit the function of a radix sort."""
 
     def __init__(self, module: Module, name: str, record: SortRecord, digits: list[tuple[int, int]]) -> None:
         self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)
