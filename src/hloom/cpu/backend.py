@@ -17,7 +17,7 @@ from hloom.cpu.runtime.context import Context
 from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Value
+from hloom.ir.operation import Array, Value
 from hloom.passes.expand.dynamic_form import actual, enclosed
 from hloom.passes.expand.refine_shapes import is_unbounded
 from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Host, Program
@@ -188,9 +188,7 @@ class CompiledDeviceProgram(DeviceProgram):
 
     def run(self, arguments: Sequence[Value]) -> Value:
         leaves = self._native.caller.run(self._leaves(arguments), self._host, self._context)
-        result = joined(self._result, iter(leaves))
-        if self._source is not None:
-            result = actual(result, self._source.root.shape)
+        result = self._value(leaves)
         if self._native.dump is not None and self._native.dump.snapshots:
             self._native.dump.executed(arguments, result)
         return result
@@ -202,10 +200,12 @@ class CompiledDeviceProgram(DeviceProgram):
     def record(self, arguments: Sequence[Value]) -> tuple[Value, Recording]:
         recorded, caller = self._native.inspection.recorded, self._native.caller
         leaves, recording = recorded.record(caller, self._leaves(arguments), self._host, self._device)
+        return self._value(leaves), recording
+
+    def _value(self, leaves: Sequence[Array]) -> Value:
+        """Return the result that native code has left in arrays."""
         result = joined(self._result, iter(leaves))
-        if self._source is not None:
-            result = actual(result, self._source.root.shape)
-        return result, recording
+        return result if self._source is None else actual(result, self._source.root.shape)
 
     def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray | None]:
         """Return the arrays that native code takes."""

@@ -1,7 +1,7 @@
 """LLVM modules built in memory: types, values with operators, functions made of basic blocks."""
 
 from hloom.codegen.llvm.attributes import ALWAYS_INLINE, Attribute
-from hloom.codegen.llvm.blocks import Block
+from hloom.codegen.llvm.instructions import Block
 from hloom.codegen.llvm.module import Function, Loop, Module
 from hloom.codegen.llvm.printer import print_module
 from hloom.codegen.llvm.structure import Structure

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from hloom.codegen.llvm.attributes import Attribute, attributes_text
-from hloom.codegen.llvm.blocks import Block
-from hloom.codegen.llvm.instructions import Instruction
+from hloom.codegen.llvm.instructions import Block, Instruction
 from hloom.codegen.llvm.types import VOID, Type
 from hloom.codegen.llvm.values import Value
 

@@ -1,4 +1,4 @@
-"""Instructions on values: opcode, operands, other fields, and the line of text.
+"""Basic blocks, and instructions on values: opcode, operands, other fields, and the line of text.
 
 Lines use the names that `hloom.codegen.llvm.printer` assigns to values and blocks.
 """
@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from hloom.codegen.llvm.values import Value
 
@@ -176,3 +177,30 @@ class ShuffleVector(Instruction):
         kind = self.first.type.text
         vectors = f"{kind} {self.first.name}, {kind} {self.second.name}"
         return f"  {self.name} = shufflevector {vectors}, {_lanes_text(self.lanes)}"
+
+
+TERMINATORS: Final = frozenset(("br", "switch", "ret", "unreachable"))
+"""Opcodes of the terminators."""
+
+
+class Block:
+    """A basic block.
+
+    Attributes:
+        instructions: the last one is a terminator.
+        name: label in LLVM's text; assigned by the printer.
+        key: number in the function; assigned by `Structure`.
+    """
+
+    __slots__ = ("instructions", "key", "name")
+
+    key: int
+    name: str
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the last instruction is a terminator."""
+        return bool(self.instructions) and self.instructions[-1].opcode in TERMINATORS

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
 
 from hloom.codegen.llvm.attributes import Attribute
-from hloom.codegen.llvm.blocks import Block
 from hloom.codegen.llvm.control_flow import Branch, CallInstruction, IndirectCall, Jump, Phi, Return, Switch
 from hloom.codegen.llvm.declarations import Declaration, GlobalConstant, GlobalVariable
 from hloom.codegen.llvm.instructions import (
     BinaryInstruction,
+    Block,
     CompareInstruction,
     Extract,
     FlaggedBinary,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from hloom.codegen.llvm.blocks import Block
+from hloom.codegen.llvm.instructions import Block
 from hloom.codegen.llvm.module import Function
 from hloom.codegen.llvm.types import PTR, Type
 from hloom.codegen.llvm.values import Operand, Value

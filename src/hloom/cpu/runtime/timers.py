@@ -48,6 +48,10 @@ class Timer:
         self.names.append(name)
         start = self._now()
         yield
+        self._measured(number, start)
+
+    def _measured(self, number: int, start: Value) -> None:
+        """Add the time since the start of an instruction to the table."""
         timing = self._timings().nested("instructions", number)
         _add(timing, "nanoseconds", self._now() - start)
         _add(timing, "runs", 1)
@@ -79,22 +83,14 @@ class Recorder(Timer):
 
     def finish(self) -> None:
         assert self._start is not None
-        self._record(_WHOLE_RUN, self._start)
-
-    @contextmanager
-    def measure(self, name: str) -> Generator[None]:
-        number = len(self.names)
-        self.names.append(name)
-        start = self._now()
-        yield
-        self._record(number, start)
+        self._measured(_WHOLE_RUN, self._start)
 
     @contextmanager
     def waiting(self) -> Generator[None]:
         """Emit nothing: waiting has no record."""
         yield
 
-    def _record(self, number: int, start: Value) -> None:
+    def _measured(self, number: int, start: Value) -> None:
         end = self._now()
         recording = Fields(RECORDING, self._table())
         count, room = recording["count"], recording["room"]
