@@ -69,7 +69,7 @@ class Lines:
             return tuple(at if v is None else Index.of(v) for v in variables)
 
         if self.lanes:
-            loop_nest(e, loops, begin, end, lambda: body(place))
+            loop_nest(e, loops, lambda: body(place), begin, end)
             return
         with outer_loops(e.function, loops, begin, end), e.scope():
             body(place)

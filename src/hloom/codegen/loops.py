@@ -16,7 +16,7 @@ from typing import Final
 from hloom.analysis.cost import instruction_cost
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Operand, Value
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
@@ -62,18 +62,16 @@ def vector_lanes(instructions: Sequence[HloInstruction], trips: int, vector_byte
 
 @contextmanager
 def outer_loops(
-    function: Function, variables: Sequence[Variable], begin: Value, end: Value
+    function: Function, variables: Sequence[Variable], begin: Operand = 0, end: Operand | None = None
 ) -> Generator[None]:
-    """Emit loops over variables; the first from ``begin`` to ``end``, the others over their extents."""
+    """Emit nested loops over variables; ``begin`` and ``end`` may bound the first one."""
     if not variables:
         yield
         return
     first, *inner = variables
-    with function.loop(begin, end) as loop:
+    with function.loop(begin, first.trips if end is None else end) as loop:
         first.value = loop.index
-        zero = function.constant(I64, 0)
-        limit = function.constant(I64, inner[0].trips) if inner else zero
-        with outer_loops(function, inner, zero, limit):
+        with outer_loops(function, inner):
             yield
         first.value = None
 
@@ -114,28 +112,26 @@ def begin_kernel(
 def loop_nest(
     elements: Elements,
     variables: Sequence[Variable],
-    begin: Value,
-    end: Value,
     body: Callable[[], None],
+    begin: Operand = 0,
+    end: Operand | None = None,
     steady: Sequence[tuple[HloInstruction, Indices]] = (),
 ) -> None:
-    """Emit ``body`` in nested loops, the first one from ``begin`` to ``end``.
+    """Emit ``body`` in nested loops over variables; ``begin`` and ``end`` may bound the first one.
 
     The innermost loop runs over vectors if ``elements`` has lanes; the steady elements are emitted before it.
     """
-    function = elements.function
     if not variables:
         body()
         return
     *outer, innermost = variables
     if not outer:
-        _innermost(elements, innermost, begin, end, body)
+        _innermost(elements, innermost, begin, innermost.trips if end is None else end, body)
         return
-    with outer_loops(function, outer, begin, end), elements.scope():
+    with outer_loops(elements.function, outer, begin, end), elements.scope():
         for instruction, indices in steady:
             elements.element(instruction, indices)
-        low, high = function.constant(I64, 0), function.constant(I64, innermost.trips)
-        _innermost(elements, innermost, low, high, body)
+        _innermost(elements, innermost, 0, innermost.trips, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +181,7 @@ def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space
         if scalar.shape.rank == 0:
             elements.element(scalar, ())
     steady = steady_elements(inputs, roots, space) if len(space.variables) > 1 else ()
-    loop_nest(elements, space.variables, begin, end, body, steady)
+    loop_nest(elements, space.variables, body, begin, end, steady)
     function.finish()
     work = count * work_for_each(members)
     work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
@@ -247,9 +243,12 @@ def root_values(
     return [elements.element(root, tuple(indices)) for root in roots]
 
 
-def _innermost(elements: Elements, lane: Variable, low: Value, high: Value, body: Callable[[], None]) -> None:
+def _innermost(
+    elements: Elements, lane: Variable, low: Operand, high: Operand, body: Callable[[], None]
+) -> None:
     if elements.lanes:
-        vector_loop(elements, lane, low, high, body, exact=lane.trips % elements.lanes == 0)
+        first, limit = (elements.function.operand(I64, bound) for bound in (low, high))
+        vector_loop(elements, lane, first, limit, body, exact=lane.trips % elements.lanes == 0)
         return
     with elements.function.loop(low, high) as loop, elements.scope():
         lane.value = loop.index

@@ -25,8 +25,7 @@ def emit_pack_depth(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
     view = View(source, convolution.w_type, (UNKNOWN_EXTENT,))
     with f.loop(begin, end) as loop:
         group.value = loop.index
-        limit = f.constant(I64, taps[0].trips if taps else 0)
-        with outer_loops(f, taps, f.constant(I64, 0), limit):
+        with outer_loops(f, taps):
             position = Index.of(group) * sum(axis.w_position for axis in phase.axes)
             offset = Index.of(group) * (group_elements * size)
             for variable, n in zip(taps, tap_axes(phase), strict=True):

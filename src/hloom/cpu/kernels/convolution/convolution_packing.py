@@ -31,8 +31,7 @@ def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel
         base = f.offset(source, group * (group_stride * storage_bytes(convolution.w_type)))
         out = f.offset(target, loop.index * (panel_elements * size))
         taps = [Variable(phase.axes[n].taps, "t") for n in tap_axes(phase)]
-        limit = f.constant(I64, taps[0].trips if taps else 0)
-        with outer_loops(f, taps, f.constant(I64, 0), limit):
+        with outer_loops(f, taps):
             position = Index(0)
             offset = Index(0)
             for variable, n in zip(taps, tap_axes(phase), strict=True):
@@ -93,8 +92,7 @@ def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) ->
         low, high = f.constant(I64, start), f.constant(I64, stop)
         vector_loop(e, row, low, high, body, exact=(stop - start) % lanes == 0)
 
-    limits = (begin, end) if outer else (f.constant(I64, 0), f.constant(I64, 1))
-    with outer_loops(f, outer, *limits), e.scope():
+    with outer_loops(f, outer, begin, end), e.scope():
         inside: Value | None = None
         for variable, (size, low, high) in zip(outer, dimensions, strict=False):
             if low or high:

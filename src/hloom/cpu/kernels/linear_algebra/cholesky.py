@@ -70,7 +70,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
     e = Elements(function, lanes, {})
     variable = Variable(batch, "b")
     factorization = _Small(e, i, n, batch, Index.of(variable))
-    loop_nest(e, [variable], begin, end, factorization.run)
+    loop_nest(e, [variable], factorization.run, begin, end)
     function.finish()
     return LoopKernel(name, batch, max(lanes, 1), batch * n * n * n, lanes_text(lanes))
 

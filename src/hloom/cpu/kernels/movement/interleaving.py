@@ -151,7 +151,7 @@ def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) 
             _store(e, target, first * (len(columns) // len(places)), columns)
 
     loops = (*rows.outer, rows.row)
-    loop_nest(e, loops, begin, end, body)
+    loop_nest(e, loops, body, begin, end)
     f.finish()
     work = math.prod(results[0].dimensions) * max(1, len(parts.members))
     return nest_kernel(name, loops, rows.lanes, work, f"{rows.lanes} rows at a time")

@@ -12,7 +12,7 @@ from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I1, I32, I64, Function, Module, Value, make_type
+from hloom.codegen.llvm import I1, I32, I64, Module, Value, make_type
 from hloom.codegen.llvm.memory import compress
 from hloom.codegen.loops import (
     LoopKernel,
@@ -101,12 +101,11 @@ class _Kernel:
         if self.shares():
             return self.emit_shared()
         by_batch = bool(self.operation.input_batching_dims) and self._first_is_batching()
-        zero, outer = self.f.constant(I64, 0), self.outer
-        low, high = zero, _limit(self.f, outer)
+        loops = self.outer
+        begin, end = (self.begin, self.end) if by_batch else (0, None)
         if by_batch:
-            low, high = self.begin, self.end
-            outer = [self.batch[0], *(v for v in outer if v is not self.batch[0])]
-        with outer_loops(self.f, outer, low, high), self.elements.scope():
+            loops = [self.batch[0], *(v for v in loops if v is not self.batch[0])]
+        with outer_loops(self.f, loops, begin, end), self.elements.scope():
             starts = self.body.starts()
             inside = self.body.inside(starts)
             if inside is None:
@@ -145,8 +144,7 @@ class _Kernel:
     def window(self, starts: dict[int, Value]) -> None:
         """Emit all elements of one window."""
         loops = self.inner if self.lane is None else [*self.inner, self.lane]
-        zero, limit = self.f.constant(I64, 0), _limit(self.f, loops)
-        loop_nest(self.elements, loops, zero, limit, lambda: self.body.run(starts))
+        loop_nest(self.elements, loops, lambda: self.body.run(starts))
 
     # -- partitioned among threads
 
@@ -177,12 +175,8 @@ class _Kernel:
         start_areas = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
         numbers = f.allocate(I32, CHUNK + LANES)
         limit = f.constant(I64, last.trips)
-        others = self.batch[:-1]
-        with (
-            outer_loops(f, others, f.constant(I64, 0), _limit(f, others)),
-            self.elements.scope(),
-            f.loop(0, last.trips, CHUNK) as chunk,
-        ):
+        outer = outer_loops(f, self.batch[:-1])
+        with outer, self.elements.scope(), f.loop(0, last.trips, CHUNK) as chunk:
             top = f.intrinsic("smin", chunk.index + CHUNK, limit)
             count = self.keep(chunk.index, top, start_areas, numbers)
             with f.loop(0, count) as loop, self.elements.scope():
@@ -236,10 +230,6 @@ class _Kernel:
             bits = mine.bitcast(make_type(f"i{lanes}"))
             loop.next(loop.values[0] + f.intrinsic("ctpop", bits).cast("zext", I64))
         return loop.values[0]
-
-
-def _limit(function: Function, variables: Sequence[Variable]) -> Value:
-    return function.constant(I64, variables[0].trips if variables else 0)
 
 
 def _minor_window(operation: Scatter, rank: int) -> bool:

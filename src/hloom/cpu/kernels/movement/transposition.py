@@ -15,7 +15,14 @@ from typing import Final
 
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, F64, I64, Function, Module, Type, Value
-from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, root_values, vector_loop
+from hloom.codegen.loops import (
+    LoopKernel,
+    begin_kernel,
+    emit_loop_kernel,
+    loop_nest,
+    root_values,
+    vector_loop,
+)
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.ir.affine import Index, Indices, Variable, linearize
@@ -230,17 +237,16 @@ class _TiledKernel:
     def innermost(self, tiled: bool) -> None:
         """Emit the loop over vectors of results."""
         lane, size = self.tiling.lane, self.tiling.size
-        low, high = self.f.constant(I64, 0), self.f.constant(I64, lane.trips)
         if not tiled:
-            vector_loop(self.e, lane, low, high, self.body, exact=lane.trips % size == 0)
+            loop_nest(self.e, [lane], self.body)
             return
         tiled_end = lane.trips // size * size
         lane.is_lane = True
-        self.loop(lane, low, self.f.constant(I64, tiled_end), size, self.tile)
+        last, high = self.f.constant(I64, tiled_end), self.f.constant(I64, lane.trips)
+        self.loop(lane, self.f.constant(I64, 0), last, size, self.tile)
         if tiled_end < lane.trips:
             start = self.tiling.across.value
             assert isinstance(start, Value)
-            last = self.f.constant(I64, tiled_end)
             with self.f.loop(start, start + size) as rows, self.e.scope():
                 self.tiling.across.value = rows.index
                 vector_loop(self.e, lane, last, high, self.body, exact=False)

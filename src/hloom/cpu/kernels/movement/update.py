@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I64, Module
+from hloom.codegen.llvm import Module
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, vector_lanes
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
@@ -65,8 +65,7 @@ def _update_kernel(module: Module, name: str, parts: KernelParts, update: HloIns
         value = elements.element(new, space.indices)
         elements.store(arrays[-1], _moved(space.indices, offsets), value)
 
-    begin, end = function.constant(I64, 0), function.constant(I64, loops[0].trips if loops else 0)
-    loop_nest(elements, loops, begin, end, body)
+    loop_nest(elements, loops, body)
     function.finish()
     return LoopKernel(name, 1, 1, new.shape.element_count)
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from hloom.codegen.combining import neutral_element
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I8, I64, Function, Module
-from hloom.codegen.loops import LoopKernel, begin_kernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.llvm import I8, Function, Module
+from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, outer_loops, vector_lanes
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.kernels.reduction.reduction import RowReduction
@@ -212,10 +212,8 @@ class _Rows:
 
     def sweep(self, body: Callable[[], None]) -> None:
         """Emit a loop along the row."""
-        lane, lanes = self.plan.lane, self.vectors.lanes
-        low, high = self.function.constant(I64, 0), self.function.constant(I64, self.plan.length)
-        vector_loop(self.vectors, lane, low, high, body, exact=self.plan.length % lanes == 0)
-        lane.is_lane = False
+        loop_nest(self.vectors, [self.plan.lane], body)
+        self.plan.lane.is_lane = False
 
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
         """Store a vector of each result."""

@@ -219,7 +219,7 @@ class RowByKeys:
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
         """Run ``body(place)`` for the elements, or vectors, of the row from ``low`` to ``high``."""
         variable = Variable(self.n, "s")
-        loop_nest(e, [variable], self.low, self.high, lambda: body(Index.of(variable)))
+        loop_nest(e, [variable], lambda: body(Index.of(variable)), self.low, self.high)
 
     def area(self, pointer: Value, kind: Type) -> View:
         """Return scratch memory as an array of unsigned integers."""

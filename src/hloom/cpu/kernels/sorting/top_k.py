@@ -13,7 +13,7 @@ from typing import Final
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import LoopKernel, lanes_text, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, loop_nest, vector_loop
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -111,8 +111,7 @@ class _Row:
             integer = self.integer(e, position).cast("zext", I64)
             e.store(self.records, (position,), (integer << 32) | e.wide(e.index_value(position)))
 
-        low, high = self.f.constant(I64, 0), self.f.constant(I64, count)
-        vector_loop(e, variable, low, high, body, exact=count % e.lanes == 0)
+        loop_nest(e, [variable], body)
 
     def pad(self, count: Value) -> None:
         """Pad the buffer with records that sort after all others."""
@@ -189,13 +188,7 @@ class _Row:
             e.store(self.values, (self.row_index(e), position), value)
             e.store(self.numbers, (self.row_index(e), position), record.cast("trunc", I32))
 
-        low, high = self.f.constant(I64, 0), self.f.constant(I64, self.k)
-        if e.lanes:
-            vector_loop(e, variable, low, high, body, exact=self.k % e.lanes == 0)
-            return
-        with self.f.loop(low, high) as loop, e.scope():
-            variable.value = loop.index
-            body()
+        loop_nest(e, [variable], body)
 
 
 def _power(count: int) -> int:

@@ -17,7 +17,7 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I64, Module, Value
-from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, loop_nest, outer_loops, vector_lanes
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import StrideAxis
 from hloom.cpu.kernels.windows.cumulative import may_skip_padding
@@ -85,15 +85,13 @@ class _Pool:
         self.vectors, self.scalars = Elements(self.f, lanes, {}), Elements(self.f, 0, {})
 
     def emit(self) -> LoopKernel:
-        f, begin, end = self.f, self.begin, self.end
+        f = self.f
         outer = [Variable(axis.positions, "p") for axis in self.axes[:-1]]
         loops = [v for v in outer if v.extent != 1]
         types = [v.element_type for v in self.inits]
         loaded = [self.scalars.load(view, ()) for view in self.inits]
         self.start, self.fills = self.combiner.starts(loaded, types), self.combiner.lift(loaded, types)
-        if not loops:
-            begin, end = f.constant(I64, 0), f.constant(I64, 1)
-        with outer_loops(f, loops, begin, end), self.vectors.scope(), self.scalars.scope():
+        with outer_loops(f, loops, self.begin, self.end), self.vectors.scope(), self.scalars.scope():
             self._line([Index.of(v) for v in outer])
         f.finish()
         work = math.prod(axis.positions * axis.taps for axis in self.axes)
@@ -102,7 +100,6 @@ class _Pool:
 
     def _line(self, at: list[Index]) -> None:
         """Emit all positions along the minor dimension: interior vectors, and both ends."""
-        f = self.f
         self.ranges: list[tuple[Value | int, Value | int]] = []
         self.whole: Value | None = None
         for axis, index in zip(self.axes, at, strict=False):
@@ -118,10 +115,7 @@ class _Pool:
         if last - first < self.vectors.lanes or ends > MOST_SINGLE:
             lane = Variable(minor.positions, "p")
             index, taps = [*at, Index.of(lane)], range(minor.taps)
-            low, high = f.constant(I64, 0), f.constant(I64, minor.positions)
-            exact = minor.positions % self.vectors.lanes == 0
-            body = partial(self._position, self.vectors, index, taps)
-            vector_loop(self.vectors, lane, low, high, body, exact=exact)
+            loop_nest(self.vectors, [lane], partial(self._position, self.vectors, index, taps))
             return
         self._vectors(at, first, last)
         for position in (*range(first), *range(last, minor.positions)):

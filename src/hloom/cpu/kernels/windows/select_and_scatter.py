@@ -20,7 +20,7 @@ from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
 from hloom.codegen.elements import NEAR, Elements
 from hloom.codegen.llvm import I32, I64, Module, Value
-from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, begin_kernel, lanes_text, loop_nest, outer_loops, vector_lanes
 from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable, linearize
@@ -93,7 +93,7 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     result = replace(target, dimensions=(count,))
     if lanes:
         body = partial(elements.store, result, (Index.of(lane),), value)
-        vector_loop(elements, lane, begin, end, body, exact=count % lanes == 0)
+        loop_nest(elements, [lane], body, begin, end)
     else:
         elements.store(result, (Index(0),), value)
     f.finish()
@@ -138,13 +138,11 @@ class _Windows:
 
     def emit(self) -> LoopKernel:
         f, e, lane = self.f, self.e, self.lane
-        begin, end = self.begin, self.end
         loops = [v for v in self.positions if v.extent != 1 and v is not lane]
         shared = next((v for v, d in zip(self.positions, self.window) if v in loops and apart(d)), None)
+        begin, end = (self.begin, self.end) if shared is not None else (0, None)
         if shared is not None:
             loops = [shared, *(v for v in loops if v is not shared)]
-        elif loops:
-            begin, end = f.constant(I64, 0), f.constant(I64, loops[0].trips)
         initial = e.load(self.initial, ())
         (start,) = self.scatter.starts([initial], [self.initial.element_type])
         self.start = as_type(start, self.scatter.accumulators[0], self.result.element_type)
@@ -154,8 +152,7 @@ class _Windows:
             elif self.side_by_side:
                 self._vectors(lane)
             else:
-                zero, limit = f.constant(I64, 0), f.constant(I64, lane.trips)
-                vector_loop(e, lane, zero, limit, self._position, exact=lane.trips % e.lanes == 0)
+                loop_nest(e, [lane], self._position)
         f.finish()
         work = math.prod(self.source.dimensions) * math.prod(d.size for d in self.window)
         trips = shared.trips if shared is not None else 1
