@@ -56,7 +56,7 @@ class Combiner:
 
     @property
     def free(self) -> bool:
-        """Return true if values may be combined in any order."""
+        """Return whether values may be combined in any order."""
         return grouping(self.computation) is Grouping.FREE
 
     @property

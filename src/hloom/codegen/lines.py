@@ -27,7 +27,7 @@ class Lines:
     Attributes:
         sizes: dimensions; that of the axis is of no importance.
         axis: the axis.
-        lanes: neighbouring lines that are walked together; 0: one line at a time.
+        lanes: neighboring lines that are walked together; 0: one line at a time.
     """
 
     sizes: tuple[int, ...]
@@ -61,7 +61,7 @@ class Lines:
         return (sizes[0], self.lanes if len(sizes) == 1 and self.lanes else 1) if sizes else (1, 1)
 
     def walk(self, e: Elements, begin: Value, end: Value, body: Callable[[Place], None]) -> None:
-        """Run ``body`` for every line, or every group of neighbouring lines; the outermost loop is given."""
+        """Run ``body`` for every line, or every group of neighboring lines; the outermost loop is given."""
         variables = self.variables
         loops = [v for v in variables if v is not None and v.extent != 1]
 

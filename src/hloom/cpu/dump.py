@@ -86,7 +86,7 @@ class Dump:
 
     @property
     def snapshots(self) -> bool:
-        """Return true if every run is recorded."""
+        """Return whether every run is recorded."""
         return self._options.dump_hlo_snapshots
 
     def after_pass(self, item: Pass, module: HloModule) -> None:

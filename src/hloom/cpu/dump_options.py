@@ -60,11 +60,11 @@ class DumpOptions:
 
     @property
     def as_text(self) -> bool:
-        """Return true if programs are written as text."""
+        """Return whether programs are written as text."""
         return self.dump_hlo_as_text or not (self.dump_hlo_as_proto or self.dump_hlo_snapshots)
 
     def wants_pass(self, pipeline: str, after: str, before: str) -> bool:
-        """Return true if the program is dumped between two passes of a pipeline."""
+        """Return whether the program is dumped between two passes of a pipeline."""
         if not self.dump_hlo_pass_re and not self.dump_hlo_pipeline_re:
             return False
         of_pass = any(re.search(self.dump_hlo_pass_re, name) for name in (after, before))

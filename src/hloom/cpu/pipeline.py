@@ -64,12 +64,12 @@ from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 
 
 def is_product(dot: HloInstruction) -> bool:
-    """Return true if a dot becomes a matrix product."""
+    """Return whether a dot becomes a matrix product."""
     return product_of(dot) is not None
 
 
 def ends_in_more(product: HloInstruction) -> bool:
-    """Return true if a dot or a convolution has a kernel with an elementwise epilogue."""
+    """Return whether a dot or a convolution has a kernel with an elementwise epilogue."""
     return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
 
 

@@ -313,7 +313,7 @@ class ProgramEmitter:
         return self.function.constant(PTR, 0) if buffer is None else self._pointer(buffer.find())
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Return true if two arrays share their bytes."""
+        """Return whether two arrays share their bytes."""
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
@@ -539,7 +539,7 @@ class ProgramEmitter:
 
 
 def is_parallel(kernel: LoopKernel) -> bool:
-    """Return true if the threads of the pool share a kernel's range."""
+    """Return whether the threads of the pool share a kernel's range."""
     return kernel.work >= SHARED_WORK and kernel.trips > kernel.grain
 
 

@@ -242,5 +242,5 @@ def library() -> Any:
 
 
 def launched() -> bool:
-    """Return true if an MPI launcher started this process."""
+    """Return whether an MPI launcher started this process."""
     return any(name in os.environ for name in _LAUNCHED)

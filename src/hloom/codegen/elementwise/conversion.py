@@ -190,7 +190,7 @@ def _stochastic_convert(c: LoweringContext, a: Value, random: Value) -> Element:
     source, target = c.operand_types[0], c.result_type
     x = a.cast("fpext", F64)
     r = Reals(x)
-    near, far = _neighbours(r, r.absolute(x), target)
+    near, far = _neighbors(r, r.absolute(x), target)
     inexact = r.absolute(x).compare("olt", math.inf) & far.compare("one", near)
     fraction = (r.absolute(x) - near) / (far - near) * 2.0**source.bits
     threshold = inexact.select(fraction, 0.0).cast("fptoui", I64)
@@ -201,7 +201,7 @@ def _stochastic_convert(c: LoweringContext, a: Value, random: Value) -> Element:
     return convert(r.copysign(up.select(far, near), x), et.F64, target)
 
 
-def _neighbours(r: Reals, size: Value, target: ElementType) -> tuple[Value, Value]:
+def _neighbors(r: Reals, size: Value, target: ElementType) -> tuple[Value, Value]:
     """Return the neighbors in a type of positive f64 numbers: the largest one not above, and the next."""
     if target.is_integer:
         near = r.truncate(size)

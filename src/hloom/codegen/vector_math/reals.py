@@ -103,7 +103,7 @@ class Reals:
         return 2.0**-200 if self.is_double else 2.0**-30
 
     def matters(self, x: Value) -> Value:
-        """Return true if |x| is at least `negligible`, or NaN."""
+        """Return whether |x| is at least `negligible`, or NaN."""
         return self.absolute(x).compare("uge", self.negligible)
 
     def size_that_matters(self, x: Value) -> Value:

@@ -227,7 +227,7 @@ class CodeCache:
 
 
 def _is_safe(status: os.stat_result, kind: int) -> bool:
-    """Return true if a file is of a kind, belongs to the effective user, and cannot be written by others."""
+    """Return whether a file is of a kind, belongs to the effective user, and cannot be written by others."""
     mode = status.st_mode
     return stat.S_IFMT(mode) == kind and status.st_uid == os.geteuid() and not mode & _OTHERS_WRITE
 

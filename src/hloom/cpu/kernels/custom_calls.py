@@ -72,7 +72,7 @@ def _has_attributes(i: HloInstruction) -> bool:
 
 
 def _is_plain(shape: Shape) -> bool:
-    """Return true if an array is static and row-major, with whole bytes per element."""
+    """Return whether an array is static and row-major, with whole bytes per element."""
     if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
         return False
     return shape.layout is None or shape.layout == Layout.default(shape.rank)

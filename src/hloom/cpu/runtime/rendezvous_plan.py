@@ -272,7 +272,7 @@ def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]
 
 
 def _fits(i: HloInstruction, count: int) -> bool:
-    """Return true if the shapes are those of a group of ``count`` devices."""
+    """Return whether the shapes are those of a group of ``count`` devices."""
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=False)]
     match i.operation:

@@ -95,7 +95,7 @@ def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
 
 
 def can_end_in_more(i: HloInstruction) -> bool:
-    """Return true if elementwise operations on a convolution can be its epilogue.
+    """Return whether elementwise operations on a convolution can be its epilogue.
 
     They cannot if sums are stored to memory before they are complete. This is decided for the widest vectors:
     passes do not know the target.

@@ -1,7 +1,7 @@
-"""Depthwise and other convolutions in small groups: lanes are output features of neighbouring groups.
+"""Depthwise and other convolutions in small groups: lanes are output features of neighboring groups.
 
 The base is loaded in vectors instead of being broadcast. Where taps are consecutive along a row of positions,
-neighbouring positions share their loads: the loop over all taps of the row is unrolled completely.
+neighboring positions share their loads: the loop over all taps of the row is unrolled completely.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class StrideAxis:
 
     Attributes:
         positions, taps: number of either.
-        x_position, x_tap: elements of the base between neighbours.
-        w_position, w_tap: elements of the kernel between neighbours.
+        x_position, x_tap: elements of the base between neighbors.
+        w_position, w_tap: elements of the kernel between neighbors.
         step, dilation, low, size: coefficients of the base index.
         targets: (dimension, size) of the result that the positions enumerate, major first.
         scale, offset: the result index is position * scale + offset.
@@ -67,7 +67,7 @@ class StrideAxis:
 
     @property
     def bounded(self) -> bool:
-        """Return true if some taps are outside the base."""
+        """Return whether some taps are outside the base."""
         return self.taps > 0 and self.whole != (0, self.positions)
 
     def _inside(self, position: int, tap: int) -> bool:
@@ -247,7 +247,7 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
 def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:
     """Return a convolution in small groups with lanes across groups; None if its strides do not allow that.
 
-    Either groups have one output feature and are adjacent in the base, or the features of neighbouring groups
+    Either groups have one output feature and are adjacent in the base, or the features of neighboring groups
     are contiguous and a few vector loads cover those of all lanes.
     """
     c = convolution
@@ -340,8 +340,8 @@ def _merged(axes: Sequence[StrideAxis]) -> tuple[StrideAxis, ...]:
         inner = merged[-1] if merged else None
         if inner is not None and _mergeable(axis) and _mergeable(inner):
             follows = axis.x_position == inner.x_position * inner.positions
-            neighbours = axis.targets[-1][0] + 1 == inner.targets[0][0]
-            if follows and neighbours:
+            neighbors = axis.targets[-1][0] + 1 == inner.targets[0][0]
+            if follows and neighbors:
                 positions, targets = axis.positions * inner.positions, (*axis.targets, *inner.targets)
                 single = replace(inner, step=0, dilation=0, low=0, size=1, padded=False)
                 merged[-1] = replace(single, positions=positions, targets=targets)

@@ -216,7 +216,7 @@ def row_axis(phase: StridePhase) -> int:
 
 
 def has_few_borders(axis: StrideAxis) -> bool:
-    """Return true if border tiles are specialized; otherwise the rows of one have taps of their own."""
+    """Return whether border tiles are specialized; otherwise the rows of one have taps of their own."""
     return border_pieces(axis) <= BORDERS
 
 
@@ -230,7 +230,7 @@ def border_pieces(axis: StrideAxis) -> int:
 
 
 def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
-    """Return true if the base must be copied, to convert its type or because border positions dominate."""
+    """Return whether the base must be copied, to convert its type or because border positions dominate."""
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)

@@ -1,6 +1,6 @@
 """fft: Stockham passes with lanes across transforms, or along a single one.
 
-Lanes are neighbouring columns, or rows that are gathered. A pass of radix r maps the elements at
+Lanes are neighboring columns, or rows that are gathered. A pass of radix r maps the elements at
 q + s (p + m k), for all k < r, to those at q + s (r p + k), where n = r m is the length left and s is the
 product of the radices of the earlier passes. The output of the last pass is in natural order. An inverse
 transform is the forward one with the real and imaginary parts exchanged in operand and result.
@@ -66,7 +66,7 @@ class AxisTransform:
 
     @property
     def within(self) -> bool:
-        """Return true if lanes run along the transform itself."""
+        """Return whether lanes run along the transform itself."""
         return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
 
     @property
@@ -271,7 +271,7 @@ class _Transform:
 
 
 class _SideBySide(_Transform):
-    """Emit transforms with one transform per lane: neighbouring columns, or rows, which are gathered."""
+    """Emit transforms with one transform per lane: neighboring columns, or rows, which are gathered."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         lanes = _lanes(axis)

@@ -118,7 +118,7 @@ class _Kernel:
         return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
 
     def _order_matters(self) -> bool:
-        """Return true if going through one window after the other is not the row-major order of the updates.
+        """Return whether going through one window after the other is not the row-major order of the updates.
 
         Windows that start at different places along a dimension may overlap in it. If that dimension of the
         updates stands before one of the batch, the updates of one place alternate between windows.
@@ -154,7 +154,7 @@ class _Kernel:
         return math.prod(self.operands[0].shape.dimensions[d] for d in self.indexed)
 
     def shares(self) -> bool:
-        """Return true if threads may partition the operand: no window spans two start positions."""
+        """Return whether threads may partition the operand: no window spans two start positions."""
         operation = self.operation
         batch = [v.trips for v in self.batch]
         return (
@@ -233,7 +233,7 @@ class _Kernel:
 
 
 def _minor_window(operation: Scatter, rank: int) -> bool:
-    """Return true if windows extend along the minor dimension of the operand."""
+    """Return whether windows extend along the minor dimension of the operand."""
     return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)
 
 

@@ -1,6 +1,6 @@
 """Reductions along rows by combiners that are associative but not commutative, such as that of an argmax.
 
-A block of a row is reduced in a tree: the even and odd lanes of two vectors are neighbours in the row, and
+A block of a row is reduced in a tree: the even and odd lanes of two vectors are neighbors in the row, and
 combining them leaves one vector, in order. The block's value is then combined into the accumulator. Where the
 combiner is not associative for NaN, a block that holds a NaN is reduced element by element instead.
 """
@@ -138,7 +138,7 @@ class OrderedReduction(ReductionEmitter):
         return self._one_by_one(lane, base, end, sums)
 
     def _tree(self, parts: list[list[Element]]) -> list[Element]:
-        """Combine the elements of vectors, neighbours first; the values are scalars."""
+        """Combine the elements of vectors, neighbors first; the values are scalars."""
         lanes = self.vectors.lanes
         while len(parts) > 1 or lanes > 1:
             if len(parts) == 1:

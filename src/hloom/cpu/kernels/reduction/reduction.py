@@ -27,7 +27,7 @@ from hloom.plan.space import Space, merge_loops, split_space
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
-    """Return true if the operand's minor dimension is reduced, so that lanes should run along it."""
+    """Return whether the operand's minor dimension is reduced, so that lanes should run along it."""
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
         return False

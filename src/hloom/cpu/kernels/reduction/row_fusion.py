@@ -128,7 +128,7 @@ def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> 
 
 
 def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool:
-    """Return true if a result has a value per element of the rows, not one per row."""
+    """Return whether a result has a value per element of the rows, not one per row."""
     return root.shape.element_count == math.prod(rows) * length
 
 

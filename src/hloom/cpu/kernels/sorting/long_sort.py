@@ -29,7 +29,7 @@ WORDS: Final = PIECES * BINS * 4 + 64
 
 
 def shares_row(i: HloInstruction, plan: KeySort) -> bool:
-    """Return true if a sort has one row, long enough to be shared among threads."""
+    """Return whether a sort has one row, long enough to be shared among threads."""
     n = length(i)
     alone = i.operands[0].shape.element_count == n and n >= LEAST
     return alone and (plan.alone is not None or not plan.record.beside)

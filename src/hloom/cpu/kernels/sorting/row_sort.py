@@ -114,7 +114,7 @@ def slot_bytes(plan: KeySort, n: int) -> int:
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
-    """Return true if an operand is an iota along a dimension, which is cheaper to compute than to load."""
+    """Return whether an operand is an iota along a dimension, which is cheaper to compute than to load."""
     match operand.operation:
         case Iota(iota_dimension=along):
             return along == dimension

@@ -56,7 +56,7 @@ class SortKey:
 
     @property
     def choice(self) -> bool:
-        """Return true if the key is a parameter of the comparator unchanged, or a constant in its place."""
+        """Return whether the key is a parameter of the comparator unchanged, or a constant in its place."""
         steps = self.computation.instructions
         return len(self.computation.parameters) == 1 and all(
             s.opcode in ("parameter", "constant", "select", "compare") for s in steps
@@ -89,7 +89,7 @@ def restored(key: Value, kind: ElementType) -> Value:
 
 
 def _held_wide(kind: ElementType) -> bool:
-    """Return true if floats of a type are ordered through their f32 values."""
+    """Return whether floats of a type are ordered through their f32 values."""
     return kind.bits < 16
 
 
@@ -150,7 +150,7 @@ class _Recognition:
         return SortKey(self.key(first), kind, total, descending)
 
     def is_equality(self, equal: HloInstruction, first: HloInstruction) -> bool:
-        """Return true if ``equal`` holds exactly where the keys that ``first`` compares are equal."""
+        """Return whether ``equal`` holds exactly where the keys that ``first`` compares are equal."""
         if not isinstance(equal.operation, Compare) or equal.operation.direction != "EQ":
             return False
         if equal.operation.comparison_type != operation_of(first, Compare).comparison_type:
@@ -195,7 +195,7 @@ def _alternatives(root: HloInstruction) -> list[tuple[HloInstruction, HloInstruc
 
 
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
-    """Return true if ``a`` depends only on elements of one side (0: the first), ``b`` on the other's."""
+    """Return whether ``a`` depends only on elements of one side (0: the first), ``b`` on the other's."""
 
     def at_end(a: HloInstruction, b: HloInstruction) -> bool:
         here, there = parameter_number(a), parameter_number(b)
@@ -205,14 +205,14 @@ def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
 
 
 def _same(a: HloInstruction, b: HloInstruction) -> bool:
-    """Return true if two expressions are structurally equal."""
+    """Return whether two expressions are structurally equal."""
     return _corresponding(a, b, lambda a, b: a is b)
 
 
 def _corresponding(
     a: HloInstruction, b: HloInstruction, at_end: Callable[[HloInstruction, HloInstruction], bool]
 ) -> bool:
-    """Return true if two expressions are structurally equal, with parameters related by ``at_end``."""
+    """Return whether two expressions are structurally equal, with parameters related by ``at_end``."""
     seen: set[tuple[HloInstruction, HloInstruction]] = set()
     waiting = [(a, b)]
     while waiting:

@@ -1,6 +1,6 @@
 """Cumulative windows: a reduce-window whose windows all begin, or all end, outside the base is a scan.
 
-Cumulative sums, products and maxima have this form. Neighbouring lines are scanned with one line per lane; a
+Cumulative sums, products and maxima have this form. Neighboring lines are scanned with one line per lane; a
 line along the lanes is scanned within registers, several vectors per iteration.
 """
 
@@ -166,7 +166,7 @@ class _Scan(ABC):
         self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
         self.combiner = Combiner(i.called_computations[0])
         self.first_is_low = scan.backward == scan.flipped
-        """Return true if new elements are combined last, so that scans can start from initial values."""
+        """Return whether new elements are combined last, so that scans can start from initial values."""
         self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
@@ -205,7 +205,7 @@ class _Scan(ABC):
 
 
 class _StepByStep(_Scan):
-    """Scan one element per iteration; lanes are neighbouring lines."""
+    """Scan one element per iteration; lanes are neighboring lines."""
 
     def line(self, place: Place) -> None:
         """Emit the results before the first element, with an element each, after the last element."""

@@ -33,7 +33,7 @@ WRITTEN_OUT: Final = 32
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Return whether windows may skip the padding, and neighbouring windows fill vectors."""
+    """Return whether windows may skip the padding, and neighboring windows fill vectors."""
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     shape = i.operands[0].shape

@@ -1,4 +1,4 @@
-"""Scans with an elementwise step: one loop along the axis, with neighbouring lines in the lanes.
+"""Scans with an elementwise step: one loop along the axis, with neighboring lines in the lanes.
 
 The carries of a step stay in registers. Scans with other steps are loops of whole operations; see
 `hloom.passes.expand.scan_expander`.
@@ -54,7 +54,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Walk:
-    """Emit one line, or a vector of neighbouring lines."""
+    """Emit one line, or a vector of neighboring lines."""
 
     def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
         self.e, self.parts = e, parts

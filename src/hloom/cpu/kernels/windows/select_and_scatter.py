@@ -1,7 +1,7 @@
 """Select-and-scatter, the gradient of max pooling: windows in order, lanes along a dimension without windows.
 
 Windows that do not overlap combine with initial values only, so that nothing is read back; if they cover the
-array, it is not filled first. Where windows are adjacent along the minor dimension, lanes are neighbouring
+array, it is not filled first. Where windows are adjacent along the minor dimension, lanes are neighboring
 windows. Threads share the dimensions along which windows are disjoint.
 """
 
@@ -56,18 +56,18 @@ def _window(i: HloInstruction) -> list[WindowDimension]:
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Return true if windows are single elements along a dimension, at distinct places inside the operand."""
+    """Return whether windows are single elements along a dimension, at distinct places inside the operand."""
     plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
     return plain and windows <= size
 
 
 def apart(d: WindowDimension) -> bool:
-    """Return true if windows do not overlap along a dimension."""
+    """Return whether windows do not overlap along a dimension."""
     return d.stride >= d.dilated_size and d.base_dilation == 1
 
 
 def _covered(i: HloInstruction) -> bool:
-    """Return true if every element is stored by exactly one window."""
+    """Return whether every element is stored by exactly one window."""
     return all(
         apart(d)
         and d.window_dilation == 1
@@ -127,7 +127,7 @@ class _Windows:
         return self.positions[-1] if self.side_by_side or alone else None
 
     def _is_side_by_side(self) -> bool:
-        """Return true if windows are contiguous along the minor dimension."""
+        """Return whether windows are contiguous along the minor dimension."""
         if not self.window or self.result.element_type.is_complex:
             return False
         d, positions = self.window[-1], self.positions[-1].extent
