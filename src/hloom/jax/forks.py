@@ -1,4 +1,4 @@
-"""Children of a fork, which have only the thread that forked."""
+"""Forks: a child process has only the thread that forked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.jaxlib import private
 
 @cache
 def install() -> None:
-    """Register a hook: a fork waits for code that loads; children forget locks and workers."""
+    """Register fork hooks: the parent waits until native code is loaded, children reset locks and workers."""
     os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=_begin)
 
 
@@ -25,6 +25,6 @@ def _begin() -> None:
         for device in client.devices:
             # No lock is held, the queue is empty, and the next long program starts a new thread.
             ctypes.memset(device.record.location("worker"), 0, WORKER.size)
-    # Destructors that join threads deadlock after a fork: those of jaxlib's clients and of its thread pool.
+    # jaxlib's clients and thread pool join threads when destroyed, which deadlocks after a fork.
     for owner in (*private.backends().values(), private.thread_pool()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

@@ -8,7 +8,7 @@ from hloom.jaxlib import private
 
 
 def install(platform: str) -> None:
-    """Register JAX's lowerings for cpu under another platform's name, and allow donation there."""
+    """Register JAX's cpu lowerings for another platform, and allow buffer donation there."""
     for home in private.HOMES_OF_LOWERINGS:
         home()
     if platform not in private.platforms_with_donation():
@@ -23,9 +23,9 @@ def install(platform: str) -> None:
 
 
 class _CpuLike:
-    """A proxy of a client that gives ``cpu`` as its platform."""
+    """A proxy of a client whose platform is ``cpu``."""
 
-    _made: ClassVar[dict[int, _CpuLike]] = {}
+    _proxies: ClassVar[dict[int, _CpuLike]] = {}
     platform = "cpu"
 
     def __init__(self, client: object) -> None:
@@ -36,12 +36,12 @@ class _CpuLike:
 
     @staticmethod
     def of(client: object) -> _CpuLike:
-        """Return the proxy of a client."""
-        return _CpuLike._made.setdefault(id(client), _CpuLike(client))
+        """Return the one proxy of a client."""
+        return _CpuLike._proxies.setdefault(id(client), _CpuLike(client))
 
 
 def _as_cpu(rule: Any, platform: str) -> Any:
-    """Return a rule that lowers for cpu where JAX passes a platform."""
+    """Return a lowering rule that runs ``rule`` as if for cpu when JAX lowers for ``platform`` alone."""
 
     def lower(context: Any, *arguments: Any, **parameters: Any) -> Any:
         module = context.module_context

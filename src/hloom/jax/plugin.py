@@ -1,6 +1,6 @@
-"""The entry point ``jax_plugins``, and registration by hand.
+"""Registration with JAX: the entry point ``jax_plugins``, and `register`.
 
-Installing hloom changes nothing in JAX until you select it: by the name ``hloom`` among JAX's platforms
+An installed hloom changes nothing in JAX until it is selected: by the platform name ``hloom``
 (``JAX_PLATFORMS`` or ``jax.config.jax_platforms``), by ``HLOOM_AS_CPU=1``, or by `register`.
 """
 
@@ -18,13 +18,13 @@ from hloom.jaxlib import private
 
 PLATFORM: Final = "hloom"
 _PRIORITY: Final = -100
-"""Below all of JAX's own platforms: hloom is the default only if it is asked for."""
+"""Below all of JAX's own platforms: hloom is the default only if it is selected."""
 
 
 def initialize() -> None:
-    """Register hloom with JAX if selected. JAX calls this when it discovers platforms.
+    """Register hloom if it is selected; JAX calls this entry point when it discovers platforms.
 
-    For a version of JAX or a system that hloom cannot serve, warn and leave JAX its other platforms.
+    On an unsupported version of JAX or system, warn and leave JAX its other platforms.
     """
     jax: object = import_module("jax")
     selected = (jax.config.jax_platforms or "").split(",")
@@ -44,14 +44,14 @@ def initialize() -> None:
 
 
 def register(*, as_cpu: bool = False) -> None:
-    """Make hloom a platform of JAX, before JAX's first computation.
+    """Register hloom as a platform of JAX, before JAX's first computation.
 
     Args:
-        as_cpu: take the name ``cpu``, in the place of JAX's own: programs that ask for ``cpu`` run on hloom.
+        as_cpu: replace JAX's platform ``cpu`` instead of adding the platform ``hloom``.
 
-    Raises HloError by the rule ``jax.version`` for a JAX that is older than the plug-in supports, by
-    ``jax.private`` for one that lacks a private name that the plug-in uses, by ``jax.initialized`` if JAX has
-    begun to use its platforms, and by ``cpu.platform`` if native code cannot run on this system.
+    Raises HloError with the rule ``jax.version`` if JAX is too old, ``jax.private`` if it lacks a private
+    name that the plug-in uses, ``jax.initialized`` if it has initialized the platform already, and
+    ``cpu.platform`` if native code cannot run on this system.
     """
     require_native_platform()
     private.check()
@@ -64,7 +64,7 @@ def register(*, as_cpu: bool = False) -> None:
     with collector_paused_for_imports():
         from hloom.jax.pjrt.native import begin_native
 
-        if begin_native():  # an empty cache has no programs either: import the compiler meanwhile
+        if begin_native():  # the code cache is empty, so programs are compiled too: import the compiler now
             import_module("hloom.cpu.jit.compilation")
         from hloom.jax import forks, lowerings, table
         from hloom.jax.calls import foreign_functions
@@ -85,7 +85,7 @@ def register(*, as_cpu: bool = False) -> None:
         make_topology=None,
         c_api=capsule,
     )
-    handover.install(own_client.version(), compiler.KnownPrograms())
+    handover.install(own_client.version(), compiler.ProgramCache())
     foreign_functions.install(name)
     forks.install()
     if not as_cpu:

@@ -1,4 +1,4 @@
-"""The table of PJRT's functions: native code where it exists, Python functions elsewhere."""
+"""The table of PJRT functions: native code where it exists, Python functions elsewhere."""
 
 from __future__ import annotations
 
@@ -23,64 +23,58 @@ from hloom.jax.programs.profiler import profiler_extension
 from hloom.jax.programs.profiler import release as release_profiler
 
 _LATER_FUNCTIONS: Final = 64
-"""Functions beyond the size that the table states: callers of later versions that call one get an error."""
+"""Entries beyond the table's stated size, for callers of later versions: they return an error."""
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
 class Table:
-    """``PJRT_Api``: the functions, in the interface's order.
-
-    Attributes:
-        address: of the table.
-    """
+    """``PJRT_Api``: the struct with all PJRT functions, in the interface's order, at `address`."""
 
     def __init__(self, version: int, extension: int) -> None:
-        """Build the table for a minor version of the interface, with the address of its first extension."""
+        """Fill the table for a minor version; ``extension`` is the address of the first extension."""
         self._api = abi.API.allocate(len(abi.FUNCTIONS) + _LATER_FUNCTIONS, extension=extension)
         self.address = self._api.address
         self._api["struct_size"] = self._api.location("functions", len(abi.FUNCTIONS)) - self.address
         version_record = self._api.nested("version")
         version_record["struct_size"] = version_record.struct.size
         version_record["major"], version_record["minor"] = abi.MAJOR_VERSION, version
-        self._callbacks: dict[str, Any] = {}
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS):
-            self._api.store("functions", number, symbols.get(f"PJRT_{name}") or self._python(name))
-        self._later = callback_of(_refuse_later, abi.HEAD.ctypes_class)
-        self._set_later(ctypes.cast(self._later, ctypes.c_void_p).value or 0)
-
-    def _python(self, name: str) -> int:
-        self._callbacks[name] = callback(implementation(name), name)
-        return ctypes.cast(self._callbacks[name], ctypes.c_void_p).value or 0
+            function = symbols.get(f"PJRT_{name}") or callback(implementation(name), name)
+            self._api.store("functions", number, function)
+        self._set_later(callback_of(_refuse_later, abi.HEAD.ctypes_class))
 
     def _set_later(self, function: int) -> None:
         for number in range(_LATER_FUNCTIONS):
             self._api.store("functions", len(abi.FUNCTIONS) + number, function)
 
     def release(self) -> None:
-        """Replace Python functions by native ones that do nothing: call this before the interpreter ends."""
+        """Replace the Python functions by native stubs, before the interpreter ends.
+
+        Destructors succeed and do nothing; the others return FAILED_PRECONDITION.
+        """
         stop()
         native().call("pjrt_set_sweeper", None)
         symbols = native().symbols
+        nothing, gone = symbols["pjrt_nothing"], symbols["pjrt_gone"]
         for number, name in enumerate(abi.FUNCTIONS):
-            if name in self._callbacks:
-                ends = name.endswith(("_Destroy", "_Delete"))
-                self._api.store("functions", number, symbols["pjrt_nothing" if ends else "pjrt_gone"])
-        gone = symbols["pjrt_gone"]
+            if f"PJRT_{name}" not in symbols:
+                is_destructor = name.endswith(("_Destroy", "_Delete"))
+                self._api.store("functions", number, nothing if is_destructor else gone)
         release_profiler()
         self._set_later(gone)
         native().call("pjrt_set_transfers", gone, gone)
-        native().call("pjrt_set_execute", gone, gone, symbols["pjrt_nothing"])
+        native().call("pjrt_set_execute", gone, gone, nothing)
 
 
 def _refuse_later(_: object) -> None:
-    """Refuse a function that was added to the interface after this table."""
+    """Refuse a PJRT function of a later version."""
     version = f"{abi.MAJOR_VERSION}.{abi.MINOR_VERSION}"
     raise PjrtError(UNIMPLEMENTED, f"hloom implements PJRT's interface up to version {version}")
 
 
 def capsule(table: Table) -> Any:
-    """Return the table as JAX takes it."""
+    """Return the PyCapsule of the table, as JAX's plug-in loader takes it."""
     make = ctypes.pythonapi.PyCapsule_New
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -89,10 +83,10 @@ def capsule(table: Table) -> Any:
 
 @cache
 def table() -> Table:
-    """Return the table; the first call creates it."""
+    """Return this process's table; the first call creates it."""
     install_transfers()
     install_execution()
-    extensions = custom_partitioner_extension(profiler_extension(layouts_extension()), callback_of)
+    extensions = custom_partitioner_extension(profiler_extension(layouts_extension()))
     table = Table(abi.CLAIMED_VERSION, extensions)
     atexit.register(table.release)
     return table

@@ -1,1 +1,1 @@
-"""What hloom uses of JAX and jaxlib beyond their public interfaces."""
+"""Private interfaces of JAX and jaxlib that hloom uses."""

@@ -1,7 +1,7 @@
-"""Private names of JAX and jaxlib: this file alone names them, and `check` tells whether all are there.
+"""Private names of JAX and jaxlib, which only this file mentions; `check` tests that all exist.
 
-A `Private` is imported when it is called, so nothing here loads JAX. Registration checks every name that the
-plug-in uses, and the parameters of functions that it wraps or calls, before it changes anything in JAX.
+Calling a `Private` imports it, so this module does not load JAX. Before registration changes anything in JAX,
+it checks every name that the plug-in uses, and the parameters of the functions that it wraps or calls.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Any, ClassVar, Final
 from hloom.errors import HloError
 
 TESTED: Final = ("0.10.2", "0.12.0.1")
-"""Versions of JAX that all tests ran with, the oldest first."""
+"""Versions of JAX with which all tests pass, the oldest first."""
 
 
 class Private:
     """A private name of JAX or jaxlib.
 
     Attributes:
-        module, path: the module, and the attributes that lead from it to the value.
-        parameters: parameters that the function, or the constructor of the class, must have.
+        module: the name of its module.
+        path: dotted attribute names that lead from the module to the value; empty for the module itself.
+        parameters: names of parameters that the function or constructor must have.
     """
 
     plugin: ClassVar[list[Private]] = []
@@ -40,9 +41,9 @@ class Private:
             Private.plugin.append(self)
 
     def __call__(self) -> Any:
-        """Return the value.
+        """Import and return the value.
 
-        Raises ImportError where JAX is not installed, and HloError by the rule ``jax.private`` if the
+        Raises ImportError if JAX is not installed, and HloError with the rule ``jax.private`` if the
         installed version has no such name.
         """
         try:
@@ -53,12 +54,12 @@ class Private:
             raise HloError(_refusal([f"no {self}"]), rule="jax.private") from error
 
     def set(self, value: object) -> None:
-        """Replace the value."""
+        """Replace the value in its module or class."""
         *owners, name = self._names
         setattr(reduce(getattr, owners, import_module(self.module)), name, value)
 
     def complaint(self) -> str:
-        """Return what the installed version lacks; empty if it has the name with its parameters."""
+        """Describe what the installed version lacks; empty if it has the name and the parameters."""
         try:
             value = self()
         except HloError:
@@ -78,7 +79,10 @@ class Private:
 
 
 def check() -> None:
-    """Refuse a version of JAX that is too old (``jax.version``) or lacks a private name (``jax.private``)."""
+    """Check the installed JAX.
+
+    Raises HloError with the rule ``jax.version`` if it is too old, ``jax.private`` if it lacks a name.
+    """
     jax: object = import_module("jax")
     numbers = tuple(map(int, re.findall(r"\d+", jax.__version__)[:3]))
     if numbers < tuple(map(int, TESTED[0].split("."))):
@@ -160,7 +164,7 @@ CALLBACK_PRIMITIVES: Final = (
     Private("jax._src.callback", "io_callback_p"),
     Private("jax._src.buffer_callback", "buffer_callback_p"),
 )
-"""Primitives whose only lowering asks for the platform."""
+"""Primitives with a single lowering rule, which tests the platform's name."""
 
 # -- compilation
 compile_and_load: Final = Private(

@@ -1,1 +1,1 @@
-"""Functions of the user that programs call: Python callbacks, C functions, partitioners of custom calls."""
+"""User functions that programs call: Python callbacks, C functions, partitioners of custom calls."""

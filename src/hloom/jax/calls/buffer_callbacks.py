@@ -1,4 +1,4 @@
-"""JAX's ``buffer_callback``: Python functions that write their results into the buffers that they get."""
+"""JAX's ``buffer_callback``: Python functions that write their results into buffers passed to them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hloom.jaxlib import private
 from hloom.operations.custom_call import CustomCall
 
 
-class Buffer:
-    """An operand or a result as the function gets it; it has the attributes of JAX's ``Buffer``."""
+class CallbackBuffer:
+    """An operand (read-only) or result (writeable) of a callback, with the interface of JAX's ``Buffer``."""
 
     def __init__(self, array: Array, *, writeable: bool) -> None:
         self._memory = array
@@ -24,29 +24,25 @@ class Buffer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions."""
         return self._array.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the elements."""
         return self._array.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
         return self._array.ndim
 
     @property
     def writeable(self) -> bool:
-        """True for a result, false for an operand."""
         return self._array.flags.writeable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self._array, dtype, copy=copy)
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Return a capsule; before version 1.0, capsules cannot say that an operand is only read."""
+        """Return a DLPack capsule; before DLPack 1.0 it cannot mark an operand read-only."""
         is_versioned = (keywords.get("max_version") or (0, 0)) >= (1, 0)
         return (self._array if is_versioned else self._memory).__dlpack__(**keywords)
 
@@ -55,22 +51,21 @@ class Buffer:
 
 
 class ExecutionContext:
-    """The execution that calls the function; it has the attributes of JAX's ``ExecutionContext``."""
+    """The execution that runs a callback, with the interface of JAX's ``ExecutionContext``."""
 
     @property
     def stage(self) -> Any:
-        """The stage, which is that of execution."""
         return private.execution_stage()
 
     @property
     def stream(self) -> int:
-        """Raise JAX's error for processors that have no streams."""
+        """Raise the error that JAX raises on CPUs: there is no GPU stream."""
         error: Any = import_module("jax").errors.JaxRuntimeError
         raise error("UNIMPLEMENTED: XLA FFI GPU context is not available: hloom computes on the CPU")
 
 
 def fill(function: Callable[..., object], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-    """Call the function; return the results that it has written, aliased ones in their operands' memory."""
+    """Call a function on buffers; return its results. A result aliased to an operand shares its memory."""
     operation = instruction.operation
     assert isinstance(operation, CustomCall)
     shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
@@ -78,7 +73,7 @@ def fill(function: Callable[..., object], instruction: HloInstruction, operands:
     results = [np.zeros(shape.dimensions, shape.element_type.numpy_dtype) for shape in shapes]
     for output, number, _ in operation.output_to_operand_aliasing:
         results[output[0] if output else 0] = sources[number]
-    read = [Buffer(source, writeable=False) for source in sources]
-    written = [Buffer(result, writeable=True) for result in results]
-    function(ExecutionContext(), *read, *written)
+    inputs = [CallbackBuffer(source, writeable=False) for source in sources]
+    outputs = [CallbackBuffer(result, writeable=True) for result in results]
+    function(ExecutionContext(), *inputs, *outputs)
     return tuple(results) if instruction.shape.is_tuple else results[0]

@@ -1,7 +1,7 @@
-"""Calls of Python functions by programs: pure_callback, io_callback, debug.print, buffer_callback.
+"""Python callbacks of programs: pure_callback, io_callback, debug.print, buffer_callback.
 
-JAX lowers them to custom calls with an index into the functions that it passes to the compiler; see
-`hloom.jax.compilation.handover`.
+JAX lowers each to a custom call with an index into the functions that it passes to the compiler beside the
+module; see `hloom.jax.compilation.handover`.
 """
 
 from __future__ import annotations
@@ -23,30 +23,33 @@ if TYPE_CHECKING:
     from hloom.shape.shape import Shape
 
 TILEWISE_TARGET: Final = "xla_ffi_partitioned_python_cpu_callback"
-"""Each device calls the function with its tiles."""
+"""A callback that each device calls on its own tiles of sharded operands."""
 CALLBACK_TARGETS: Final = ("xla_ffi_python_cpu_callback", TILEWISE_TARGET)
 BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
 _RECYCLED_BYTES: Final = 1 << 17
-"""Size from which copies of operands are in recycled memory."""
+"""Size from which copies of operands use recycled memory."""
 _bound: Final[dict[HloInstruction, Any]] = {}
-"""Functions by the custom calls of compiled programs."""
+"""The Python function of each callback's custom call."""
 
 
 def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[HloInstruction]:
-    """Bind the functions to the custom calls of a program that call them; return those calls."""
+    """Bind a program's Python functions to the custom calls of its callbacks; return those calls."""
+    targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
+    callbacks = [call for call in calls if getattr(call.operation, "custom_call_target", "") in targets]
+    for call in callbacks:
+        _bound[call] = _function_at(call, functions)
+    return callbacks
+
+
+def _function_at(call: HloInstruction, functions: Sequence[Any]) -> Any:
+    """Return the function whose index the call's configuration states."""
     from hloom.operations.ffi_attributes import parse_attributes
 
-    targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
-    found: list[HloInstruction] = []
-    for call in calls:
-        if getattr(call.operation, "custom_call_target", "") in targets:
-            _bound[call] = functions[int(parse_attributes(call.backend_config)["index"])]
-            found.append(call)
-    return found
+    return functions[int(parse_attributes(call.backend_config)["index"])]
 
 
 def unbind(calls: Sequence[HloInstruction]) -> None:
-    """Forget the functions of calls."""
+    """Remove the functions bound to custom calls."""
     for call in calls:
         _bound.pop(call, None)
 
@@ -60,21 +63,19 @@ def _function_of(instruction: HloInstruction) -> Any:
 
 
 def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Run the function of a custom call on buffers."""
+    """Run a ``buffer_callback``, as the evaluator calls it."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
 def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Run the function of a custom call."""
+    """Run a callback, as the evaluator calls it."""
     function = _function_of(instruction)
-    results: object = function(*[_immutable(operand) for operand in operands])
-    shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
-    given = cast("Sequence[object]", results if isinstance(results, (tuple, list)) else (results,))
+    results = _sequence(function(*[_immutable(operand) for operand in operands]))
     values = [
         np.asarray(value).reshape(shape.dimensions) if shape.is_array else None
-        for shape, value in zip(shapes, given, strict=True)
+        for shape, value in zip(_leaves(instruction.shape), results, strict=True)
     ]
     return tuple(values) if instruction.shape.is_tuple else values[0]
 
@@ -87,13 +88,17 @@ def _immutable(value: Value) -> Array | None:
     return array
 
 
-class HostFunctions:
-    """The functions that a program calls, as native code calls them: without an evaluator.
+def _sequence(results: object) -> Sequence[object]:
+    return cast("Sequence[object]", results if isinstance(results, (tuple, list)) else (results,))
 
-    An exception is kept for `take_error`.
+
+class HostFunctions:
+    """The callbacks of a program, as native code calls them: by number, without an evaluator.
+
+    `take_error` returns the exception of a callback.
 
     Attributes:
-        answers_all: all host calls of the program are of such functions.
+        answers_all: whether every host call of the program is such a callback.
     """
 
     def __init__(self, calls: Sequence[HloInstruction], functions: Sequence[Any]) -> None:
@@ -101,7 +106,7 @@ class HostFunctions:
         self.answers_all = len(self._sites) == len(calls)
 
     def __call__(self, number: int, pointers: int) -> None:
-        """Run a call: its number, and the address of those of its operands and results."""
+        """Run a host call; ``pointers`` is the address of the table of its operands and results."""
         try:
             self._sites[number].run(pointers)
         except BaseException as error:
@@ -110,41 +115,38 @@ class HostFunctions:
 
     @staticmethod
     def answers(call: HloInstruction) -> bool:
-        """Return whether a host call is of such a function, on static arrays and tokens."""
+        """Return whether a host call is a callback on static arrays and tokens."""
         return getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS and all(
             shape.is_token or (shape.is_array and shape.is_static)
-            for shape in (*(o.shape for o in call.operands), *_parts(call.shape))
+            for shape in (*(o.shape for o in call.operands), *_leaves(call.shape))
         )
 
 
 class _Site:
-    """A place in a program that calls a function.
+    """A call site: a custom call of a program with its Python function.
 
-    The function gets copies: it may keep them, and the memory of the operands is used again.
+    The function gets copies of the operands: it may keep them, but their memory is reused.
     """
 
     def __init__(self, call: HloInstruction, functions: Sequence[Any]) -> None:
-        from hloom.operations.ffi_attributes import parse_attributes
-
-        self._function = functions[int(parse_attributes(call.backend_config)["index"])]
+        self._function = _function_at(call, functions)
         self._operands = [_memory(o.shape) for o in call.operands]
-        self._results = [_memory(shape) for shape in _parts(call.shape)]
+        self._results = [_memory(shape) for shape in _leaves(call.shape)]
         self._words = ctypes.c_uint64 * (len(self._operands) + len(self._results))
 
     def run(self, pointers: int) -> None:
-        """Call the function with the operands, and write its results."""
+        """Call the function with the operands whose addresses are in a table, and write its results."""
         addresses = self._words.from_address(pointers)
         count = len(self._operands)
         operands = zip(self._operands, addresses[:count], strict=True)
-        results = self._function(*[memory and memory.copy(address) for memory, address in operands])
-        values = cast("Sequence[object]", results if isinstance(results, (tuple, list)) else (results,))
+        values = _sequence(self._function(*[memory and memory.copy(address) for memory, address in operands]))
         for memory, address, value in zip(self._results, addresses[count:], values, strict=True):
             if memory is not None:
                 memory.write(address, value)
 
 
 class _Memory:
-    """The memory of an operand or result of a call, which mostly has the address of the call before."""
+    """The memory of an operand or result, with a cached view: its address rarely changes between calls."""
 
     def __init__(self, shape: Shape) -> None:
         self._dimensions = shape.dimensions
@@ -163,10 +165,10 @@ class _Memory:
         return view
 
     def copy(self, address: int) -> np.ndarray:
-        """Return a copy that cannot be written to; a large one in recycled memory.
+        """Return a read-only copy of the array at an address.
 
-        The C library returns blocks of megabytes to the system, and getting them again costs more than the
-        copy.
+        Large copies use recycled memory: the C library returns blocks of megabytes to the system, and mapping
+        them again costs more than the copy.
         """
         memory = native().call("pjrt_take", self._bytes) if self._bytes >= _RECYCLED_BYTES else None
         if memory:
@@ -180,7 +182,7 @@ class _Memory:
         return array
 
     def write(self, address: int, value: Any) -> None:
-        """Write the value of a result, which is reshaped."""
+        """Write the value of a result, reshaped, at an address."""
         shape = self._dimensions
         self._view(address)[...] = value if np.shape(value) == shape else np.reshape(value, shape)
 
@@ -190,12 +192,12 @@ def _memory(shape: Shape) -> _Memory | None:
     return _Memory(shape) if shape.is_array else None
 
 
-def _parts(shape: Shape) -> tuple[Shape, ...]:
+def _leaves(shape: Shape) -> tuple[Shape, ...]:
     return shape.tuple_shapes if shape.is_tuple else (shape,)
 
 
 class _Failed(threading.local):
-    """The exception of the function that failed last in a thread."""
+    """The exception of the last callback that failed in a thread."""
 
     error: BaseException | None = None
 
@@ -204,13 +206,13 @@ _failed: Final = _Failed()
 
 
 def take_error() -> BaseException | None:
-    """Return the exception of the function that failed in this thread, once; None if none did."""
+    """Return and clear the exception of the last callback that failed in this thread."""
     error, _failed.error = _failed.error, None
     return error
 
 
 def register_targets() -> None:
-    """Register the custom calls by which programs call the functions."""
+    """Register the custom calls of callbacks with the evaluator and the run time."""
     from hloom.operations.custom_call import TARGETS
 
     TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _call) | {BUFFER_TARGET: _fill})

@@ -1,9 +1,9 @@
-"""PJRT's extension for partitioners of custom calls, and JAX's call ``InspectSharding``.
+"""PJRT's extension for partitioners of custom calls, and JAX's custom call ``InspectSharding``.
 
-Clients register functions in C for a target: ``partition`` takes shapes and shardings of a call, and returns
-a module of StableHLO for one device with the shardings that it wants. Structs are those of openxla/xla:
-``xla/pjrt/c/pjrt_c_api_custom_partitioner_extension.h``, ``xla/python/custom_partition_callback.h`` and
-``xla/python/inspect_sharding.h``.
+The client registers C callbacks for a target: ``partition`` takes the shapes and shardings of a call, and
+returns a StableHLO module for one device with the shardings that it requires. The structs are declared in
+openxla/xla: ``xla/pjrt/c/pjrt_c_api_custom_partitioner_extension.h``,
+``xla/python/custom_partition_callback.h`` and ``xla/python/inspect_sharding.h``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hloom.jax.pjrt import abi
+from hloom.jax.pjrt.api import callback_of
 from hloom.jax.pjrt.errors import INTERNAL, PjrtError
 
 if TYPE_CHECKING:
@@ -24,59 +25,31 @@ if TYPE_CHECKING:
     from hloom.sharding.tiling.tiling import Tiling
 
 _EXTENSION: Final = 2
-"""The extension's number among the types of extensions."""
+"""The number of the extension's type."""
 _TARGETS: Final = (b"CustomSPMDPartitioning", b"InspectSharding")
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
-
-
-class _String(ctypes.Structure):
-    _fields_ = (("data", _POINTER), ("size", _SIZE))
-
-
-class _Value(ctypes.Structure):
-    _fields_ = (("shape", _String), ("has_sharding", ctypes.c_bool), ("sharding", _String))
-
-
-class _PartitionArguments(ctypes.Structure):
-    _fields_ = (
-        ("version", ctypes.c_int64), ("scratch", _POINTER), ("free", _POINTER), ("has_error", ctypes.c_bool),
-        ("code", ctypes.c_int), ("error", _String), ("num_operands", _SIZE), ("operands", _POINTER),
-        ("result", _Value), ("backend_config", _String), ("module", _String), ("operand_shardings", _POINTER),
-        ("result_sharding", _String),
-    )  # fmt: skip
-
-
-class _Callbacks(ctypes.Structure):
-    _fields_ = (
-        ("version", ctypes.c_int64), ("private", _POINTER), ("destroy", _POINTER), ("partition", _POINTER),
-        ("infer", _POINTER), ("propagate", _POINTER), ("side_effects", ctypes.c_bool),
-    )  # fmt: skip
-
-
-class _Registration(ctypes.Structure):
-    _fields_ = (("struct_size", _SIZE), ("name", _POINTER), ("name_size", _SIZE), ("callbacks", _POINTER))
-
-
-class _Inspection(ctypes.Structure):
-    _fields_ = (
-        ("sharding", _POINTER), ("size", _SIZE), ("error", ctypes.c_char_p), ("scratch", _POINTER),
-        ("free", _POINTER),
-    )  # fmt: skip
-
-
+_POINTER: Final = ctypes.c_void_p
+_STRUCTS: Final = abi.structs("""
+String data:p size:z
+Value shape:String has_sharding:b sharding:String
+PartitionArguments version:l scratch:p free:p has_error:b code:i error:String num_operands:z operands:p
+    result:Value backend_config:String module:String operand_shardings:p result_sharding:String
+Callbacks version:l private:p destroy:p partition:p infer:p propagate:p side_effects:b
+Registration struct_size:z name:p name_size:z callbacks:p
+Inspection sharding:p size:z error:p scratch:p free:p
+""")
+_String, _Value, _PartitionArguments, _Callbacks, _Registration, _Inspection = (
+    struct.ctypes_class for struct in _STRUCTS.values()
+)
 _partitioners: Final[dict[str, int]] = {}
-"""The callbacks of targets."""
-_batches: Final[set[str]] = set()
-_held: Final[list[object]] = []
+"""The address of the callbacks of each target."""
+_batch_partitionable: Final[set[str]] = set()
+"""Targets that may be partitioned along batch dimensions without a callback."""
 
 
-def custom_partitioner_extension(following: int, as_c: Callable[..., Any]) -> int:
-    """Return the address of the extension, before another one; ``as_c`` makes C functions of Python's."""
-    functions = [as_c(function, _Registration) for function in (_register, _register_batch)]
-    addresses = [ctypes.cast(function, _POINTER).value or 0 for function in functions]
-    extension = abi.extension(_EXTENSION, following, addresses)
-    _held.extend((functions, extension))
-    return extension.address
+def custom_partitioner_extension(next: int) -> int:
+    """Return the address of the extension; ``next`` is the following one in the list."""
+    functions = [callback_of(function, _Registration) for function in (_register, _register_batch)]
+    return abi.extension(_EXTENSION, next, functions)
 
 
 def _register(args: ctypes.Structure) -> None:
@@ -84,7 +57,7 @@ def _register(args: ctypes.Structure) -> None:
 
 
 def _register_batch(args: ctypes.Structure) -> None:
-    _batches.add(_name(args))
+    _batch_partitionable.add(_name(args))
 
 
 def _name(args: ctypes.Structure) -> str:
@@ -92,17 +65,17 @@ def _name(args: ctypes.Structure) -> str:
 
 
 def calls_back(artifact: bytes) -> bool:
-    """Return whether the compilation of a module calls functions of the client."""
+    """Return whether compiling a StableHLO artifact calls functions of the client."""
     return any(target in artifact for target in _TARGETS)
 
 
 def install(convert: Callable[[bytes], HloModule]) -> None:
-    """Let the partitioner know the targets; ``convert`` reads modules of StableHLO."""
+    """Register the targets with hloom's partitioner; ``convert`` converts a StableHLO artifact to HLO."""
     from hloom.jax.calls.callbacks import TILEWISE_TARGET
     from hloom.sharding.partitioning.custom_calls import BATCH_PARTITIONABLE, CALL_PARTITIONERS, TILEWISE
 
     TILEWISE.add(TILEWISE_TARGET)
-    BATCH_PARTITIONABLE.update(_batches)
+    BATCH_PARTITIONABLE.update(_batch_partitionable)
     CALL_PARTITIONERS.update({name: partial(_partition, at, convert) for name, at in _partitioners.items()})
     CALL_PARTITIONERS["InspectSharding"] = _inspect
 
@@ -114,14 +87,14 @@ def _partition(
     operands: Sequence[ShardedShape],
     results: Sequence[ShardedShape],
 ) -> LocalProgram:
-    """Call a client's partitioner. Raises PjrtError with what it says."""
+    """Call a client's ``partition`` for a custom call. Raises PjrtError with the error that it reports."""
     from hloom.sharding.partitioning.custom_calls import LocalProgram
 
     table = _Callbacks.from_address(callbacks)
-    kept: list[object] = []
-    values = (_Value * max(1, len(operands)))(*(_value([operand], False, kept) for operand in operands))
-    result = _value(results, call.shape.is_tuple, kept)
-    config = _string(call.backend_config.encode("utf-8", "surrogateescape"), kept)
+    strings: list[object] = []
+    values = (_Value * max(1, len(operands)))(*(_value([operand], False, strings) for operand in operands))
+    result = _value(results, call.shape.is_tuple, strings)
+    config = _string(call.backend_config.encode("utf-8", "surrogateescape"), strings)
     args = _PartitionArguments(num_operands=len(operands), operands=ctypes.addressof(values), result=result)
     args.backend_config = config
     ctypes.CFUNCTYPE(None, _POINTER, _POINTER)(table.partition)(callbacks, ctypes.addressof(args))
@@ -144,7 +117,11 @@ def _partition(
 
 
 def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Sequence[ShardedShape]) -> None:
-    """Tell the client the sharding of a value. The call names a C function and its data. Raises PjrtError."""
+    """Pass the sharding of the operand to the C function that the call's configuration names.
+
+    The configuration is two little-endian addresses, of the function and of its data. Raises PjrtError with
+    the error that the function reports.
+    """
     function, data = (
         int.from_bytes(call.backend_config.encode("utf-8", "surrogateescape")[at : at + 8], "little")
         for at in (0, 8)
@@ -154,25 +131,25 @@ def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Se
     args = _Inspection(ctypes.addressof(buffer), len(sharding))
     ctypes.CFUNCTYPE(None, _POINTER, _POINTER)(function)(data, ctypes.addressof(args))
     if args.error:
-        message = args.error.decode("utf-8", "replace")
+        message = ctypes.string_at(args.error).decode("utf-8", "replace")
         if args.free:
             ctypes.CFUNCTYPE(None, _POINTER)(args.free)(ctypes.addressof(args))
         raise PjrtError(INTERNAL, message)
 
 
-def _value(arrays: Sequence[ShardedShape], is_tuple: bool, kept: list[object]) -> _Value:
-    """Return an array or a tuple of arrays with its sharding."""
+def _value(arrays: Sequence[ShardedShape], is_tuple: bool, strings: list[object]) -> Any:
+    """Return the struct of an array or a tuple of arrays with its sharding; ``strings`` owns the memory."""
     from hloom.proto.shape import shape_bytes
     from hloom.shape.shape import Shape
 
     shapes = [shape for shape, _ in arrays]
     shape = Shape.tuple_(shapes) if is_tuple else shapes[0]
     sharding = _serialized([tiling for _, tiling in arrays], is_tuple)
-    return _Value(_string(shape_bytes(shape), kept), True, _string(sharding, kept))
+    return _Value(_string(shape_bytes(shape), strings), True, _string(sharding, strings))
 
 
 def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
-    """Return the OpSharding of an array or a tuple of arrays."""
+    """Return the serialized OpSharding of an array or a tuple of arrays."""
     from hloom.ir.sharding import Sharding
     from hloom.proto.schema.xla_data_pb2 import OpSharding
 
@@ -183,18 +160,18 @@ def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
 
 
 def _tilings(sharding: bytes, shapes: Sequence[Shape], devices: int) -> list[Tiling]:
-    """Return the tilings of an OpSharding of arrays."""
+    """Return the tilings of arrays on a number of devices from a serialized OpSharding."""
     from hloom.ir.sharding import Sharding
     from hloom.proto.schema.xla_data_pb2 import OpSharding
     from hloom.sharding.tiling.tiling import Tiling
 
-    found = Sharding.read(OpSharding.FromString(sharding))
-    parts = found.elements if found.kind == "tuple" else (found,) * len(shapes)
+    message = Sharding.read(OpSharding.FromString(sharding))
+    parts = message.elements if message.kind == "tuple" else (message,) * len(shapes)
     return [Tiling.of(part, shape.rank, devices) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _string(content: bytes, kept: list[object]) -> _String:
-    kept.append(buffer := ctypes.create_string_buffer(content, len(content) + 1))
+def _string(content: bytes, strings: list[object]) -> Any:
+    strings.append(buffer := ctypes.create_string_buffer(content, len(content) + 1))
     return _String(ctypes.addressof(buffer), len(content))
 
 

@@ -1,4 +1,4 @@
-"""C functions that programs of JAX call: those that ``jax.ffi.register_ffi_target`` registers."""
+"""C functions that JAX programs call, registered by ``jax.ffi.register_ffi_target``."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Final, cast
 
 from hloom.jaxlib import private
 
-_OWN: Final = "lapack_"
-"""Beginning of targets that hloom serves itself, although jaxlib registers its functions for them."""
+_BUILT_IN: Final = "lapack_"
+"""Prefix of targets that hloom implements itself; jaxlib's functions for them are ignored."""
 _registering: Final = threading.Lock()
-_waiting: Final[list[tuple[str, Any]]] = []
-"""Targets and functions for the next compilation; registering them loads the compiler's operations."""
-_waiting_types: Final[list[tuple[str, Any]]] = []
-"""Types of states likewise."""
+_pending: Final[list[tuple[str, Any]]] = []
+"""Targets and functions to register at the next compilation, which loads the operations that need them."""
+_pending_types: Final[list[tuple[str, Any]]] = []
+"""Types of call states to register likewise."""
 _staged: Final[set[bytes]] = set()
-"""Targets with more stages than one."""
+"""Targets with several stages (instantiate, prepare, initialize, execute)."""
 
 
 def install(platform: str) -> None:
-    """Let JAX hand over functions and types for a platform; one other than cpu gets those for cpu as well."""
+    """Receive the functions and state types that JAX registers for a platform, and for cpu."""
     private.register_custom_call_handler()(platform, _register)
     private.register_custom_type_handler()(platform, _register_type)
     if platform != "cpu":
@@ -38,9 +38,9 @@ def install(platform: str) -> None:
 
 
 def _register(name: str | bytes, function: object, *_: object) -> None:
-    """Register a function, or the functions of the stages of a call."""
+    """Queue the function of a target, or the functions of its stages."""
     target = name.decode() if isinstance(name, bytes) else name
-    if target.startswith(_OWN):
+    if target.startswith(_BUILT_IN):
         return
     if isinstance(function, Mapping):
         stages = cast("Mapping[str, Any]", function)
@@ -49,11 +49,11 @@ def _register(name: str | bytes, function: object, *_: object) -> None:
         else:
             function = dict(stages)
             _staged.add(target.encode())
-    _waiting.append((target, function))
+    _pending.append((target, function))
 
 
 def _register_type(name: str | bytes, registration: object) -> None:
-    _waiting_types.append((name.decode() if isinstance(name, bytes) else name, registration))
+    _pending_types.append((name.decode() if isinstance(name, bytes) else name, registration))
 
 
 def keeps_state(artifact: bytes) -> bool:
@@ -67,11 +67,11 @@ def register_targets() -> None:
     from hloom.runtime.custom_call import capsule_address, register_custom_call
 
     with _registering:
-        while _waiting_types:
-            name, registration = _waiting_types.pop(0)
-            alone = not isinstance(registration, Mapping)
-            given = {"type_id": registration} if alone else cast("Mapping[str, Any]", registration)
-            addresses = {key: capsule_address(value) for key, value in given.items()}
+        while _pending_types:
+            name, registration = _pending_types.pop(0)
+            is_mapping = isinstance(registration, Mapping)
+            capsules = cast("Mapping[str, Any]", registration) if is_mapping else {"type_id": registration}
+            addresses = {key: capsule_address(value) for key, value in capsules.items()}
             register_type(name, addresses["type_id"], addresses.get("type_info"))
-        while _waiting:
-            register_custom_call(*_waiting.pop(0))
+        while _pending:
+            register_custom_call(*_pending.pop(0))

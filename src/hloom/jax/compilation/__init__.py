@@ -1,1 +1,1 @@
-"""Compilation of JAX's programs, and executables as bytes."""
+"""Compilation of JAX's programs, and serialization of executables."""

@@ -1,8 +1,8 @@
 """Compile options: devices, and XLA's debug options.
 
-``jax.jit(f, compiler_options={"xla_dump_to": "/tmp/dump"})`` passes debug options, which have the names of
-XLA's DebugOptions (``xla/xla.proto``). ``xla_dump_*`` write files about the program; the others are checked
-and have no effect, as most of them have none on XLA:CPU.
+``jax.jit(f, compiler_options={"xla_dump_to": "/tmp/dump"})`` passes debug options by their names in XLA's
+DebugOptions (``xla/xla.proto``). ``xla_dump_*`` options write dumps; the others are type-checked and ignored,
+as XLA:CPU ignores most of them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Options:
     """Compile options.
 
     Attributes:
-        num_replicas, num_partitions: numbers of devices.
-        assignment: a DeviceAssignmentProto; None for the first devices.
-        dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
-        open_parameters: for each parameter whether the partitioner chooses its sharding if none is stated;
+        num_replicas, num_partitions: their product is the number of devices.
+        assignment: a serialized DeviceAssignmentProto; None for the first devices.
+        dump_flags: dump options in the syntax of ``XLA_FLAGS``.
+        open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none;
             empty on one device.
     """
 
@@ -46,7 +46,7 @@ class Options:
 
     @staticmethod
     def parsed(options: bytes) -> Options:
-        """Parse a CompileOptionsProto; raises PjrtError for unknown options."""
+        """Parse a serialized CompileOptionsProto. Raises PjrtError for unknown or mistyped options."""
         parsed = private.parse_compile_options()(options)
         build = parsed.executable_build_options
         assignment = parsed.device_assignment or build.device_assignment
@@ -59,7 +59,7 @@ class Options:
         )
 
     def devices(self, client: Client) -> list[ClientDevice]:
-        """Return the devices of the assignment, replica-major. Raises PjrtError."""
+        """Return the assigned devices in replica-major order. Raises PjrtError if one does not exist."""
         ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
         if self.assignment is not None:
             try:
@@ -73,43 +73,43 @@ class Options:
 
 
 def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:
-    """Return the options by name, in their own types; raises PjrtError for options that XLA refuses."""
+    """Return debug options by name, with values of their types. Raises PjrtError as XLA does."""
     return {name: _checked(name, value) for name, value in overrides}
 
 
 def dump_flags(options: Mapping[str, Option]) -> str:
-    """Return the options about dumps as flags in the form of ``XLA_FLAGS``."""
+    """Return the dump options in the syntax of ``XLA_FLAGS``."""
     dumps = {name: value for name, value in options.items() if name.startswith("xla_dump_")}
     return shlex.join(f"--{name}={value}" for name, value in dumps.items())
 
 
 @cache
 def _types() -> Mapping[str, str]:
-    """Return the type of every option; an enumeration's is followed by its values."""
-    found: dict[str, str] = {}
+    """Return the type of every option; after ``enum`` follow the names of its values."""
+    types: dict[str, str] = {}
     kind = ""
     for line in _NAMES.read_text().splitlines():
         if line.startswith(" "):
-            found.update(dict.fromkeys(line.split(), kind))
+            types.update(dict.fromkeys(line.split(), kind))
         else:
             kind = line.rstrip(":")
-    return found
+    return types
 
 
 def _checked(name: str, value: Option) -> Option:
     kind, *values = _types().get(name, "unknown").split()
     if kind == "unknown":
         raise PjrtError(INVALID_ARGUMENT, f"No such compile option: '{name}'")
-    found = _parsed(kind, value, values) if isinstance(value, str) else _converted(kind, value, values)
-    if found is None:
+    checked = _parsed(kind, value, values) if isinstance(value, str) else _converted(kind, value, values)
+    if checked is None:
         shown = int(value) if isinstance(value, bool) else value
         message = f"While setting option {name}, '{shown}' is not a valid {kind} value."
         raise PjrtError(INVALID_ARGUMENT, message)
-    return found
+    return checked
 
 
 def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
-    """Return the value that a text gives to an option; None if it is no value of the type."""
+    """Parse the text of an option's value; return None if it does not parse as a value of the type."""
     match kind:
         case "string":
             return text
@@ -126,7 +126,7 @@ def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
 
 
 def _converted(kind: str, value: bool | int | float, values: Sequence[str]) -> Option | None:
-    """Return a value of a type of Python in the type of an option; None if it is no value of the type."""
+    """Return a Python value if it is a value of the option's type, else None."""
     match kind, value:
         case "bool", bool():
             return value

@@ -1,9 +1,9 @@
-"""Compilation of JAX's programs: a module of StableHLO with compile options.
+"""Compilation of JAX's programs: a StableHLO module with compile options.
 
-Look a program up by its identity before converting it: in memory, then in hloom's cache on disk. An entry on
-disk holds the program's interface, its form before and after optimization, jaxlib's description of it, and
-the key of its native code, which is the key of the HLO module: programs that differ only in names share code.
-On a miss, jaxlib converts StableHLO to HLO; hloom does the rest.
+A program is looked up by its identity: in memory, then in hloom's cache on disk. A cache entry holds the
+program's interface, its StableHLO and its optimized HLO, jaxlib's description of its results, and the key of
+its native code. That is the key of the HLO module, so programs that differ only in names share code. On a
+miss, jaxlib converts StableHLO to HLO, and hloom compiles it.
 """
 
 from __future__ import annotations
@@ -29,39 +29,40 @@ from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.handles import object_at
-from hloom.jax.programs.compiled import Compiled, Divided, Interface, compile_artifact
+from hloom.jax.programs.compiled import Compiled, DistributedDevices, Interface, compile_artifact
 from hloom.jax.programs.executables import LoadedExecutable
 
-_MOST_KEPT: Final = 4096
-"""Programs that are kept for the case that the same one is compiled again."""
+_MAX_PROGRAMS: Final = 4096
+"""Number of programs cached in memory."""
 _lock: Final = threading.Lock()
-_kept: Final[dict[str, Compiled]] = {}
+_programs: Final[dict[str, Compiled]] = {}
+"""Cached programs by key, the oldest first."""
 
 
-class KnownPrograms:
-    """The programs that were compiled before, as `hloom.jax.compilation.handover` asks for them.
+class ProgramCache:
+    """The cache of compiled programs, as `hloom.jax.compilation.handover` uses it.
 
-    Programs with callbacks or states, and those that are dumped or divided, are none of them.
+    Programs that call Python, hold state, are dumped, or span several processes are not cached.
     """
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
-        """Return jaxlib's description of a program, which is in memory then; None if it is not known."""
+        """Return jaxlib's description of a cached program, loaded into memory; None on a miss."""
         try:
-            asked = Options.parsed(options)
+            parsed = Options.parsed(options)
         except PjrtError:
-            return None  # the compilation refuses the options in the form of JAX
-        compiled = None if asked.dump_flags else _found(_key(identity, asked))
+            return None  # compiling will report the error to JAX
+        compiled = None if parsed.dump_flags else _look_up(_key(identity, parsed))
         if compiled is None:
             return None
-        keep(compiled)
+        cache_program(compiled)
         return compiled.description or None
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Store a program that was just compiled with its description, if native code alone runs it."""
-        asked = Options.parsed(options)
+        """Store a program that was just compiled on disk, with its description, if it runs without Python."""
+        parsed = Options.parsed(options)
         with _lock:
-            compiled = _kept.get(_key(identity, asked))
-        if compiled is None or compiled.description or not compiled.program_key or asked.dump_flags:
+            compiled = _programs.get(_key(identity, parsed))
+        if compiled is None or compiled.description or not compiled.program_key or parsed.dump_flags:
             return
         compiled.description = describe()
         cache = configured_cache()
@@ -71,56 +72,58 @@ class KnownPrograms:
             cache.put(compiled.key, Entry(facts, parts))
 
     def load(self, client: Client, identity: bytes, options: bytes) -> LoadedExecutable:
-        """Return a program whose description was given out. Raises PjrtError."""
-        asked = Options.parsed(options)
-        compiled = _found(_key(identity, asked))
+        """Load a cached program on its devices. Raises PjrtError on a miss."""
+        parsed = Options.parsed(options)
+        compiled = _look_up(_key(identity, parsed))
         if compiled is None:
             message = f"no program was compiled with the identity {identity.decode()}"
             raise PjrtError(INVALID_ARGUMENT, message)
-        devices = asked.devices(client)
+        devices = parsed.devices(client)
         return LoadedExecutable(compiled, devices, client.own(devices), options, ())
 
 
 def compile_program(
     client: Client, artifact: bytes, options: bytes, callbacks: Sequence[object]
 ) -> LoadedExecutable:
-    """Compile a module of StableHLO, or return the one compiled before. Raises PjrtError, HloError."""
-    asked = Options.parsed(options)
-    devices = asked.devices(client)
-    key = _key(identity_of(artifact), asked)
-    # A program with callbacks or states is another one each time; one that is dumped, or whose compilation
-    # calls the client, is compiled anew.
-    known = not (callbacks or asked.dump_flags or calls_back(artifact) or keeps_state(artifact))
-    divided = Divided.of(client, devices)
-    if divided is not None:
+    """Compile a StableHLO artifact, or load it from the cache. Raises PjrtError, HloError."""
+    parsed = Options.parsed(options)
+    devices = parsed.devices(client)
+    key = _key(identity_of(artifact), parsed)
+    # Programs that call Python or hold state differ each time; dumps and calls of the client's partitioners
+    # are effects of compiling.
+    is_cacheable = not (callbacks or parsed.dump_flags or calls_back(artifact) or keeps_state(artifact))
+    distributed = DistributedDevices.of(client, devices)
+    if distributed is not None:
         key = key_of(key, str([device.id for device in devices]))
-    compiled = (_found(key) if known else None) or _compiled(key, artifact, asked, divided)
-    if known:
-        keep(compiled)
+    compiled = _look_up(key) if is_cacheable else None
+    if compiled is None:
+        compiled = _compiled(key, artifact, parsed, distributed)
+    if is_cacheable:
+        cache_program(compiled)
     return LoadedExecutable(compiled, devices, client.own(devices), options, callbacks)
 
 
-def keep(compiled: Compiled) -> None:
-    """Keep a program in memory, so that compiling it again finds it."""
+def cache_program(compiled: Compiled) -> None:
+    """Cache a program in memory; evict the oldest ones if there are too many."""
     with _lock:
-        _kept[compiled.key] = compiled
-        while len(_kept) > _MOST_KEPT:
-            _kept.pop(next(iter(_kept)))
+        _programs[compiled.key] = compiled
+        while len(_programs) > _MAX_PROGRAMS:
+            _programs.pop(next(iter(_programs)))
 
 
-def _key(identity: bytes, asked: Options) -> str:
-    """Return the key of a program with all options that change its code."""
-    placed = f"{asked.num_replicas} {asked.num_partitions} {asked.open_parameters}"
-    return key_of("jax", identity, placed, host().identity)
+def _key(identity: bytes, options: Options) -> str:
+    """Return the key of a program, which covers the options that change its code."""
+    sharding = f"{options.num_replicas} {options.num_partitions} {options.open_parameters}"
+    return key_of("jax", identity, sharding, host().identity)
 
 
-def _found(key: str) -> Compiled | None:
-    """Return a program that this process or another one compiled before."""
+def _look_up(key: str) -> Compiled | None:
+    """Return a program from the cache in memory, else from disk; None on a miss."""
     with _lock:
-        found = _kept.get(key)
+        compiled = _programs.get(key)
     cache = configured_cache()
-    if found is not None or cache is None or "xla_dump" in os.environ.get("XLA_FLAGS", ""):
-        return found
+    if compiled is not None or cache is None or "xla_dump" in os.environ.get("XLA_FLAGS", ""):
+        return compiled
     entry = cache.get(key)
     interface = Interface.from_json(entry.facts.get("interface")) if entry is not None else None
     if entry is None or interface is None or len(entry.parts) != 3:
@@ -135,7 +138,7 @@ def _found(key: str) -> Compiled | None:
 
 @cache
 def _import_compiler() -> None:
-    """Import what only a compilation needs."""
+    """Import the modules that only a compilation needs."""
     with collector_paused_for_imports():
         for name in (
             "cpu.jit.compilation",
@@ -147,17 +150,19 @@ def _import_compiler() -> None:
             import_module(f"hloom.{name}")
 
 
-def _compiled(key: str, artifact: bytes, asked: Options, divided: Divided | None) -> Compiled:
+def _compiled(
+    key: str, artifact: bytes, options: Options, distributed: DistributedDevices | None
+) -> Compiled:
     """Convert and compile a program."""
     _import_compiler()
     with collector_paused():
         program = compile_artifact(
             artifact,
-            asked.num_replicas,
-            asked.num_partitions,
-            asked.dump_flags,
-            asked.open_parameters,
-            divided,
+            options.num_replicas,
+            options.num_partitions,
+            options.dump_flags,
+            options.open_parameters,
+            distributed,
         )
         return Compiled.of(key, artifact, program)
 

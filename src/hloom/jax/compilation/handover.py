@@ -1,12 +1,12 @@
-"""Data that JAX's compiler passes beside a module and for which PJRT's C interface has no field.
+"""What JAX's compiler passes beside a module, for which PJRT's C API has no field.
 
-A wrapper around JAX's ``backend_compile_and_load`` adds attributes to the module on its way to the plug-in: a
-number for the Python functions that it calls, which wait here, or an identity, a digest of the program
-without positions in source files: a program that moved within its file is another artifact, but the same.
+A wrapper around JAX's ``backend_compile_and_load`` marks the module by an attribute: the number under which
+its Python callbacks wait here, or its identity. The identity is a digest without source locations, so that
+a program that moved within its file is found in the cache.
 
-A known program is loaded, not compiled: jaxlib makes no portable artifact of the module, which takes a third
-of the time. The bytes to load are those that jaxlib writes before a serialized executable, which describe its
-results, and the identity in the place of the executable.
+A cached program is loaded instead of compiled, so that jaxlib need not serialize the module, a third of the
+time. jaxlib loads an executable from its description of the results (in the form of its own serialization)
+followed by the executable's bytes; hloom passes the identity in place of the latter.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ _LOCATION: Final = re.compile(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _USE: Final = re.compile(r" loc\(#(loc\d*)\)$", re.MULTILINE)
 _numbers: Final = itertools.count(1)
 _waiting: Final[dict[int, Sequence[Any]]] = {}
-"""Functions of modules that are on their way to the compiler, by number."""
+"""Python callbacks of modules between JAX's compiler and the plug-in, by number."""
 _describing: Final = threading.local()
 
 
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
-    """Return the functions of a module on its way to the compiler."""
-    found = _CALLBACKS_MARK.search(artifact)
-    return _waiting.pop(int(found[1]), ()) if found is not None else ()
+    """Remove and return the Python callbacks of a marked module; none if it has no mark."""
+    match = _CALLBACKS_MARK.search(artifact)
+    return _waiting.pop(int(match[1]), ()) if match is not None else ()
 
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Return a serialized executable and the functions whose mark follows it."""
+    """Return a serialized executable without its mark, and the Python callbacks of the mark."""
     match = _CALLBACKS_AT_END.search(data)
     return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
 
 
 def identity_of(artifact: bytes) -> bytes:
-    """Return the identity of a module, by default that of its bytes."""
-    found = _IDENTITY_MARK.search(artifact)
-    return found[1] if found is not None else hashlib.sha256(artifact).hexdigest().encode()
+    """Return the identity of a marked module, else the digest of its bytes."""
+    match = _IDENTITY_MARK.search(artifact)
+    return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
 def identity_in(data: bytes) -> bytes | None:
-    """Return the identity that stands in the place of a serialized executable; None in other data."""
-    found = _IDENTITY_MARK.fullmatch(data)
-    return None if found is None else found[1]
+    """Return the identity passed in place of a serialized executable; None for other data."""
+    match = _IDENTITY_MARK.fullmatch(data)
+    return None if match is None else match[1]
 
 
 def is_describing() -> bool:
-    """Return whether this thread serializes an executable for its description alone."""
+    """Return whether this thread serializes an executable only for jaxlib's description."""
     return getattr(_describing, "now", False)
 
 
 def _description(executable: Any) -> bytes:
-    """Return what jaxlib writes before the bytes of an executable."""
+    """Return jaxlib's description of an executable's results, which begins its serialized form."""
     _describing.now = True
     try:
         data: bytes = executable.serialize()
@@ -75,19 +75,19 @@ def _description(executable: Any) -> bytes:
 
 
 class Programs(Protocol):
-    """The programs that hloom knows; see `hloom.jax.compilation.compiler.KnownPrograms`."""
+    """The cache of compiled programs, `hloom.jax.compilation.compiler.ProgramCache`."""
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
-        """Return the description of a program; None if it is not known."""
+        """Return jaxlib's description of a cached program; None on a miss."""
         ...
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Keep the description of a program that was just compiled."""
+        """Store a program that was just compiled, with jaxlib's description."""
         ...
 
 
 def install(platform_version: str, programs: Programs) -> None:
-    """Wrap the functions of JAX that compile and that read its cache, for clients of this version."""
+    """Wrap JAX's functions that compile and that read its cache, for clients of this platform version."""
     _wrap_compile(platform_version, programs)
     _wrap_cache(platform_version)
 
@@ -110,7 +110,7 @@ def _wrap_cache(platform_version: str) -> None:
 
 
 class _Loader:
-    """A proxy of a client that loads executables with Python functions."""
+    """A proxy of a client that loads executables with Python callbacks."""
 
     def __init__(self, client: Any, functions: Sequence[Any]) -> None:
         self._client = client
@@ -120,7 +120,7 @@ class _Loader:
         return getattr(self._client, name)
 
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
-        """Load an executable; the mark of the functions follows its bytes."""
+        """Load an executable, with the mark of its callbacks after its bytes."""
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
 
@@ -139,24 +139,24 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
             if host_callbacks:
                 with _attributes(module, {_CALLBACKS: _enqueued(host_callbacks)}):
                     return original(backend, module, executable_devices, options, [])
-            identity, given = _identity(module.operation), options.SerializeAsString()
+            identity, serialized_options = _identity(module.operation), options.SerializeAsString()
             mark = f"hloom-identity-{identity};"
-            description = programs.description(identity.encode(), given)
+            description = programs.description(identity.encode(), serialized_options)
             if description is not None:
                 return backend.deserialize_executable(
                     description + mark.encode(), executable_devices, options
                 )
             with _attributes(module, {_IDENTITY: mark}):
-                made = original(backend, module, executable_devices, options, [])
-            programs.describe(identity.encode(), given, lambda: _description(made))
-            return made
+                executable = original(backend, module, executable_devices, options, [])
+            programs.describe(identity.encode(), serialized_options, lambda: _description(executable))
+            return executable
 
     compile_and_load.hloom = True  # type: ignore[attr-defined]
     private.compile_and_load.set(compile_and_load)
 
 
 def _enqueued(callbacks: Sequence[object]) -> str:
-    """Let the functions of a module wait here; return the mark of their number."""
+    """Store the Python callbacks of a module; return the mark with their number."""
     number = next(_numbers)
     _waiting[number] = list(callbacks)
     return f"hloom-callbacks-{number};"
@@ -164,7 +164,7 @@ def _enqueued(callbacks: Sequence[object]) -> str:
 
 @contextmanager
 def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
-    """Add attributes to a module, and remove them in the end."""
+    """Add string attributes to a module while the context is active."""
     ir = private.ir()
     attributes = module.operation.attributes
     for name, mark in added.items():
@@ -177,7 +177,7 @@ def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
 
 
 def _identity(operation: Any) -> str:
-    """Return a digest of a module and of the names of its operations, without positions in source files."""
+    """Return the digest of a module with the names of its operations, but without source locations."""
     text = operation.get_asm(enable_debug_info=True)
     locations = dict(_LOCATION.findall(text))
     names = [locations[use].partition('"(')[0] for use in _USE.findall(text) if use in locations]

@@ -1,8 +1,8 @@
-"""Executables as bytes: JAX's compilation cache, and ``jax.experimental.serialize_executable``.
+"""Serialized executables, for JAX's compilation cache and ``jax.experimental.serialize_executable``.
 
-The bytes have the form of an entry of hloom's cache, with a digest. They hold the program as JAX gave it, its
-options, its interface and its machine code. The code is loaded if this version of hloom made it for this
-processor; otherwise the program is compiled again.
+The bytes are an entry of hloom's cache with a digest: the StableHLO artifact, the options, the interface and
+the machine code. The code is loaded if this version of hloom compiled it for this processor; otherwise the
+program is compiled again.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from hloom.codegen.target import host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.loaded_program import LoadedProgram
-from hloom.jax.compilation.compiler import KnownPrograms, compile_program, keep
+from hloom.jax.compilation.compiler import ProgramCache, cache_program, compile_program
 from hloom.jax.compilation.handover import identity_in, is_describing, split_callbacks
 from hloom.jax.devices.client import Client
-from hloom.jax.pjrt.api import implements
+from hloom.jax.pjrt.api import implements, permanent_address
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.handles import Handle, Text, object_at
 from hloom.jax.programs.compiled import Compiled, Interface
 from hloom.jax.programs.executables import LoadedExecutable, executable_at
 
 _FORMAT: Final = "jax executable"
-"""The key of the entry."""
+"""The key of the cache entry."""
 
 
 class Serialized(Handle):
-    """The bytes of an executable, alive until the caller has copied them."""
+    """The bytes of a serialized executable; the caller copies them, then calls the deleter."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Serialized(Handle):
 
 
 def serialize(executable: LoadedExecutable) -> bytes:
-    """Return an executable as bytes, without the Python functions that it calls."""
+    """Serialize an executable, without its Python callbacks."""
     compiled = executable.compiled
     cache = configured_cache()
     code = cache.get(compiled.program_key) if cache is not None and compiled.program_key else None
@@ -54,15 +54,15 @@ def serialize(executable: LoadedExecutable) -> bytes:
 
 
 def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
-    """Load an executable; options replace its own if there are any.
+    """Load a serialized executable; nonempty options replace its own.
 
-    Raises PjrtError for other bytes, and for an executable that calls Python functions if none follow it; see
-    `hloom.jax.compilation.handover`.
+    Raises PjrtError for other bytes, and if the executable calls Python but is not followed by the mark of
+    its callbacks (see `hloom.jax.compilation.handover`).
     """
     data, callbacks = split_callbacks(data)
     identity = identity_in(data)
     if identity is not None:
-        return KnownPrograms().load(client, identity, options)
+        return ProgramCache().load(client, identity, options)
     entry = Entry.from_bytes(data, _FORMAT)
     if entry is None or len(entry.parts) < 3:
         message = "these bytes are not an executable that hloom serialized, or they are damaged"
@@ -72,12 +72,12 @@ def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
         message = "this executable calls Python functions, which are not serialized"
         raise PjrtError(UNIMPLEMENTED, message)
     if entry.facts.get("compiler") == _compiler():
-        _keep(entry)
+        _cache(entry)
     return compile_program(client, artifact, options or own_options, callbacks)
 
 
-def _keep(entry: Entry) -> None:
-    """Keep the program of an executable for `compile_program` to find, if its code can be loaded."""
+def _cache(entry: Entry) -> None:
+    """Add the program of a serialized executable to the cache in memory, if its code can be loaded."""
     interface = Interface.from_json(entry.facts.get("interface"))
     code = entry.facts.get("code")
     if interface is None or not isinstance(code, dict):
@@ -88,7 +88,7 @@ def _keep(entry: Entry) -> None:
     except LoadError:
         return
     key, program_key = str(entry.facts.get("key")), str(entry.facts.get("program"))
-    keep(Compiled(key, artifact, interface, native, optimized, program_key))
+    cache_program(Compiled(key, artifact, interface, native, optimized, program_key))
 
 
 def _compiler() -> str:
@@ -98,19 +98,17 @@ def _compiler() -> str:
 @implements("Executable_Serialize")
 def _serialize(args: ctypes.Structure) -> None:
     executable = executable_at(args.executable)
-    made = Serialized(b"" if is_describing() else serialize(executable))
-    made.text.write(args, "serialized_bytes")
-    args.serialized_executable = made.handle
-    args.serialized_executable_deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
+    serialized = Serialized(b"" if is_describing() else serialize(executable))
+    serialized.text.write(args, "serialized_bytes")
+    args.serialized_executable = serialized.handle
+    args.serialized_executable_deleter = _DELETER
 
 
 @implements("Executable_DeserializeAndLoad")
 def _deserialize(args: ctypes.Structure) -> None:
     data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
-    options = b""
-    if args.overridden_serialized_compile_options:
-        given = args.overridden_serialized_compile_options
-        options = ctypes.string_at(given, args.overridden_serialized_compile_options_size)
+    address = args.overridden_serialized_compile_options
+    options = ctypes.string_at(address, args.overridden_serialized_compile_options_size) if address else b""
     args.loaded_executable = load(object_at(args.client, Client), data, options).handle
 
 
@@ -118,4 +116,4 @@ def _delete(handle: int) -> None:
     object_at(handle, Serialized).drop()
 
 
-_deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
+_DELETER: Final = permanent_address(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete))

@@ -1,1 +1,1 @@
-"""The client, its devices and processes, and the transfer of arrays."""
+"""The client, its devices and processes, and transfers of arrays."""

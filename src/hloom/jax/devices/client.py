@@ -1,7 +1,7 @@
 """The client: platform, devices and their memories.
 
-Devices are virtual: all are this machine's processor. Each has three memories, ``device``, ``pinned_host``
-and ``unpinned_host``, which are all the machine's memory.
+All devices are virtual devices on this machine's processor. Each has three memory spaces, ``device``,
+``pinned_host`` and ``unpinned_host``, which are all the machine's memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hloom.jax.devices.processes import Processes, connect
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
-from hloom.jax.pjrt.handles import Handle, Text, Words, object_at
+from hloom.jax.pjrt.handles import CArray, Handle, Text, object_at
 from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
 from hloom.jaxlib import private
@@ -29,12 +29,12 @@ from hloom.lifetime import keep_for_ever
 
 MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
 _STRING, _INTEGER, _INTEGERS, _FLOAT, _BOOLEAN = range(5)
-"""Types of named values."""
+"""PJRT's types of named values."""
 _FLAG: Final = re.compile(r"--?xla_force_host_platform_device_count=(\d+)")
 
 
 class ClientMemory(Handle):
-    """A memory of a device."""
+    """A memory space of a device."""
 
     def __init__(self, device: ClientDevice, number: int) -> None:
         super().__init__(MEMORY)
@@ -42,7 +42,7 @@ class ClientMemory(Handle):
         self.kind = MEMORY_KINDS[number]
         self.set(
             device=device.handle,
-            devices=Words([device.handle]),
+            devices=CArray([device.handle]),
             id=self.id,
             kind_number=number,
             kind=Text(self.kind),
@@ -54,9 +54,9 @@ class ClientDevice(Handle):
     """A virtual device.
 
     Attributes:
-        id: its number among the devices of all processes.
-        process: the number of its process.
-        memories: its memories.
+        id: number among the devices of all processes.
+        process: rank of its process.
+        memories: its memory spaces, in the order of `MEMORY_KINDS`.
     """
 
     def __init__(self, number: int, platform: str, process: int, local_id: int, *, is_own: bool) -> None:
@@ -74,7 +74,7 @@ class ClientDevice(Handle):
         )
         self.set(
             memory=self.memories[0].handle,
-            memories=Words([m.handle for m in self.memories]),
+            memories=CArray([m.handle for m in self.memories]),
             description=self.description.handle,
             local_id=local_id,
             is_own=is_own,
@@ -85,10 +85,10 @@ class Client(Handle):
     """The only client of a platform.
 
     Attributes:
-        processes: the processes, and their messages.
-        devices: those of all processes, by number.
-        own_devices: those of this process.
-        topology: the devices without the client.
+        processes: the processes of the platform, and the transport between them.
+        devices: the devices of all processes, by id.
+        own_devices: the devices of this process.
+        topology: the handle of the topology, which describes the devices.
     """
 
     def __init__(self, platform: str, processes: Processes) -> None:
@@ -106,33 +106,33 @@ class Client(Handle):
             platform=Text(platform),
             version=Text(version()),
             process=processes.rank,
-            devices=Words([d.handle for d in self.devices]),
-            own_devices=Words([d.handle for d in self.own_devices]),
-            memories=Words([m.handle for d in self.own_devices for m in d.memories]),
+            devices=CArray([d.handle for d in self.devices]),
+            own_devices=CArray([d.handle for d in self.own_devices]),
+            memories=CArray([m.handle for d in self.own_devices for m in d.memories]),
             topology=self.topology.handle,
         )
         clients.append(self)
-        keep_for_ever(self)  # its workers' threads use their structs until the process has ended
+        keep_for_ever(self)  # worker threads use its structs until the process ends
 
     def own(self, devices: Sequence[ClientDevice]) -> list[ClientDevice]:
-        """Return those of some devices that are this process's."""
+        """Return the given devices that belong to this process."""
         return [device for device in devices if device.process == self.processes.rank]
 
     def drain(self) -> None:
-        """Wait until no program runs."""
+        """Wait until the queues of all devices are empty and no program runs."""
         for device in self.devices:
             native().call("pjrt_drain", device.handle)
 
 
 def _topology(client: Client) -> Handle:
-    """Return the devices of a client without it."""
+    """Return the topology of a client."""
     text = f"{version()}, {len(client.devices)} devices"
     topology = Handle(TOPOLOGY)
     topology.set(
         client=client.handle,
         text=Text(text),
-        memory_kinds=Words(range(len(MEMORY_KINDS)), ctypes.c_int32),
-        descriptions=Words([d.description.handle for d in client.devices]),
+        memory_kinds=CArray(range(len(MEMORY_KINDS)), ctypes.c_int32),
+        descriptions=CArray([d.description.handle for d in client.devices]),
         fingerprint=int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"),
     )
     return topology
@@ -141,29 +141,29 @@ def _topology(client: Client) -> Handle:
 clients: Final[list[Client]] = []
 """The clients of this process."""
 STOP: Final = ctypes.c_uint64(0)
-"""The word that ends queued programs early; set when the interpreter ends."""
+"""A flag that running and queued programs poll: nonzero ends them early."""
 keep_for_ever(STOP)
 
 
 def stop() -> None:
-    """Stop running and queued programs, because the interpreter ends."""
+    """Stop running and queued programs before the interpreter ends."""
     STOP.value = 1
     for client in clients:
         client.drain()
 
 
 platform_name: str = "hloom"
-"""The platform's name for the next client."""
+"""The platform name of the next client."""
 
 
 def set_platform(name: str) -> None:
-    """Set the name of the platform."""
+    """Set the platform name of the next client."""
     global platform_name
     platform_name = name
 
 
 def version() -> str:
-    """Return the version of the platform."""
+    """Return the platform version, ``hloom`` with its version number."""
     return f"hloom {metadata.version('hloom')}"
 
 
@@ -174,16 +174,21 @@ def device_count() -> int:
     configured = getattr(jax.config, "jax_num_cpu_devices", -1)
     if configured > 0:
         return configured
-    found = _FLAG.search(os.environ.get("XLA_FLAGS", ""))
-    return max(1, int(found[1])) if found else 1
+    match = _FLAG.search(os.environ.get("XLA_FLAGS", ""))
+    return max(1, int(match[1])) if match else 1
 
 
 class NamedValues:
-    """Named values at a fixed address: texts, booleans, numbers, and lists of integers."""
+    """A C array of PJRT_NamedValue: strings, booleans, numbers, and lists of integers.
+
+    Attributes:
+        address: of the first value.
+        size: number of values.
+    """
 
     def __init__(self, values: Mapping[str, str | bool | int | float | Sequence[int]]) -> None:
         kind = abi.struct("NamedValue")
-        self._held: list[object] = []
+        self._strings_and_lists: list[Text | CArray] = []
         self._array = (kind * max(1, len(values)))()
         self.size = len(values)
         self.address = ctypes.addressof(self._array)
@@ -191,7 +196,7 @@ class NamedValues:
             entry.struct_size = ctypes.sizeof(kind)
             key = Text(name)
             key.write(entry, "name")
-            self._held.append(key)
+            self._strings_and_lists.append(key)
             entry.value_size = 1
             match value:
                 case bool():
@@ -203,11 +208,11 @@ class NamedValues:
                 case str():
                     text = Text(value)
                     entry.type, entry.value, entry.value_size = _STRING, text.address, text.size
-                    self._held.append(text)
+                    self._strings_and_lists.append(text)
                 case _:
-                    words = Words(value, ctypes.c_int64)
+                    words = CArray(value, ctypes.c_int64)
                     entry.type, entry.value, entry.value_size = _INTEGERS, words.address, words.size
-                    self._held.append(words)
+                    self._strings_and_lists.append(words)
 
 
 # -- plug-in and client
@@ -215,7 +220,7 @@ class NamedValues:
 
 @cache
 def _plugin_attributes() -> NamedValues:
-    """Return the attributes: modules come in the newest version of StableHLO, which jaxlib reads."""
+    """Return the plug-in's attributes: it accepts every version of StableHLO that jaxlib reads."""
     stablehlo = private.stablehlo()
     newest, oldest = (
         [int(part) for part in version.split(".")]
@@ -238,7 +243,7 @@ def _create(args: ctypes.Structure) -> None:
 
 
 def _integer_options(args: ctypes.Structure) -> dict[str, int]:
-    """Return the options of a new client that are integers, by name."""
+    """Return the integer options of ``PJRT_Client_Create``, by name."""
     kind = abi.struct("NamedValue")
     options = (kind * args.num_options).from_address(args.create_options) if args.num_options else ()
     return {
@@ -251,8 +256,7 @@ def _integer_options(args: ctypes.Structure) -> dict[str, int]:
 @implements("Client_Destroy")
 def _destroy(args: ctypes.Structure) -> None:
     if args.client:
-        client = object_at(args.client, Client)
-        client.drain()
+        object_at(args.client, Client).drain()
 
 
 def _device_of(devices: Sequence[ClientDevice], number: int) -> int:
@@ -282,4 +286,4 @@ def _default_device_assignment(args: ctypes.Structure) -> None:
 
 
 NOTHING: Final = native().symbols["pjrt_nothing"]
-"""Address of a function that does nothing: the deleter of what the plug-in keeps."""
+"""Address of a function that does nothing: the deleter of memory that the plug-in owns."""

@@ -1,8 +1,8 @@
-"""The processes of ``jax.distributed``: how they find each other, and the messages of their programs.
+"""The processes of ``jax.distributed``: their discovery, and the transport between their programs.
 
-JAX gives a new client the number of its process, and functions of its key-value store. Each process publishes
-its number of devices there, where it listens, and its rank if MPI started it. Messages go over TCP; those of
-native code go over MPI if that connects all processes.
+JAX gives a new client the rank of its process, and the functions of its key-value store. There each process
+publishes its number of devices, its listening address, and its MPI rank if MPI started it. Messages go over
+TCP; the data of native collectives go over MPI if it connects all processes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from hloom.runtime.connections import Connections
 
 _SECONDS: Final = 300
-"""Seconds in which all processes must create their clients."""
-_LONGEST: Final = 1 << 16
-"""Bytes of a value in the store."""
-_MOST_DEVICES: Final = 1 << 16
-"""Devices of a process."""
+"""Time limit for all processes to create their clients."""
+_MAX_VALUE_BYTES: Final = 1 << 16
+_MAX_DEVICES: Final = 1 << 16
+"""Limit of the devices of a process."""
 _CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _DELETER: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
@@ -45,7 +44,7 @@ _clients: Final = itertools.count()
 
 
 def _store_error(code: int, message: bytes, size: int) -> int:
-    """Return an error for a function of the store, which frees it no more."""
+    """Return a PJRT error for a function of JAX's store, and record its message."""
     _raised.append(ctypes.string_at(message, size).decode("utf-8", "replace"))
     return native().error(code, _raised[-1])
 
@@ -54,10 +53,10 @@ _STORE_ERROR: Final = _ERROR(_store_error)
 
 
 class KeyValueStore:
-    """JAX's key-value store.
+    """JAX's distributed key-value store.
 
     Args:
-        args: the arguments of ``PJRT_Client_Create``, which hold its functions.
+        args: the arguments of ``PJRT_Client_Create``, which hold the store's functions.
         prefix: of all keys.
     """
 
@@ -67,7 +66,7 @@ class KeyValueStore:
         self._put = _CALLBACK(args.kv_put_callback), args.kv_put_user_arg
 
     def put(self, key: str, value: str) -> None:
-        """Store a value; raises PjrtError."""
+        """Store a value. Raises PjrtError if the store fails."""
         function, user = self._put
         name, content = (self._prefix + key).encode(), value.encode()
         args = abi.struct("KeyValuePut")()
@@ -77,14 +76,14 @@ class KeyValueStore:
         self._call(function, args, user)
 
     def get(self, key: str) -> str:
-        """Return a value when it is there; raises PjrtError."""
+        """Wait for a value and return it. Raises PjrtError if the store fails or the time limit passes."""
         function, user = self._get
         name = (self._prefix + key).encode()
         args = abi.struct("KeyValueGet")()
         keys = ctypes.create_string_buffer(name)
         args.key, args.key_size, args.timeout_in_ms = ctypes.addressof(keys), len(name), 1000 * _SECONDS
         self._call(function, args, user)
-        if args.value_size > _LONGEST:
+        if args.value_size > _MAX_VALUE_BYTES:
             raise PjrtError(INTERNAL, f"the key {key} has a value of {args.value_size} bytes")
         value = ctypes.string_at(args.value, args.value_size)
         if args.value_deleter_callback:
@@ -106,10 +105,10 @@ class Processes:
     """The processes of a platform.
 
     Attributes:
-        rank: the number of this one.
-        devices: the number of devices of each.
-        transport: makes the messages of a program from its number, its processes, and the position among
-            these of the process of each device; None if there is one process.
+        rank: the rank of this process.
+        devices: the number of devices of each process.
+        transport: opens the transport of a program, given its number, the ranks of its processes, and for
+            each device the index of its process among these ranks; None if there is one process.
     """
 
     rank: int = 0
@@ -117,12 +116,12 @@ class Processes:
     transport: Callable[[int, Sequence[int], Sequence[int]], Transport] | None = None
 
     def of_program(self, module: HloModule, processes: Sequence[int], devices: Sequence[int]) -> Transport:
-        """Return the messages of a program.
+        """Open the transport of a program.
 
         Args:
-            module: the program of each device.
-            processes: the process of each device of the program.
-            devices: the number of each device.
+            module: the partitioned program, which runs on each device.
+            processes: the rank of each device's process.
+            devices: the id of each device.
         """
         assert self.transport is not None
         ranks = sorted(set(processes))
@@ -131,9 +130,9 @@ class Processes:
 
 
 def program_number(module: HloModule, devices: Sequence[int]) -> int:
-    """Return a number of 64 bits for a program on devices, from its name and what it communicates.
+    """Return a 64-bit number for a program on devices, equal in all processes: a digest of its collectives.
 
-    Constants are not part of it: a program may hold the number of its process.
+    Constants are left out: they may depend on the process, such as its rank.
     """
     digest = hashlib.sha256(f"{module.name} {list(devices)}".encode())
     for instruction in module.instructions():
@@ -144,9 +143,15 @@ def program_number(module: HloModule, devices: Sequence[int]) -> int:
 
 
 def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devices: int) -> Processes:
-    """Return the processes of a new client, whose creation has these arguments and options.
+    """Connect a new client to the other processes; return them.
 
-    Raises PjrtError, and HloError by the rules of `hloom.runtime.handshakes`.
+    Args:
+        args: the arguments of ``PJRT_Client_Create``.
+        options: its integer options; ``node_id`` is the rank, ``num_nodes`` the number of processes.
+        platform: the name of the platform.
+        devices: the number of devices of this process.
+
+    Raises PjrtError, and HloError with the rules of `hloom.runtime.handshakes`.
     """
     rank, count = options.get("node_id", 0), options.get("num_nodes", 1)
     if count <= 1:
@@ -179,22 +184,22 @@ def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devi
 
 
 def _end(connections: Connections) -> None:
-    """Tell the others that this process ends; end alone if another one was lost without a word.
+    """Tell the other processes that this one exits; if one of them crashed, detach from JAX's service.
 
-    JAX would wait for that one until heartbeats are missed, and ends the process if its service stops first.
-    This runs before JAX's own function for the end of the process, which is registered earlier.
+    Otherwise JAX would wait at exit for the crashed one until its heartbeats time out, and abort this process
+    if the coordinator's service stops earlier. This exit handler runs before JAX's, which is older.
     """
     with connections.lock:
         connections.leave()
-        is_alone = connections.has_lost
-    if is_alone:
+        has_lost = connections.has_lost
+    if has_lost:
         state = private.distributed_state()
         keep_for_ever((state.client, state.service))
         state.client = state.service = None
 
 
 class ProcessRecord(NamedTuple):
-    """What a process publishes: its number of devices, host and address, and its rank in MPI or -1."""
+    """What a process publishes: number of devices, host name, TCP address, and MPI rank or -1."""
 
     devices: int
     host: str
@@ -203,11 +208,11 @@ class ProcessRecord(NamedTuple):
 
     @staticmethod
     def parsed(text: str) -> ProcessRecord:
-        """Return the record of a process; raises HloError by the rule ``processes.connect``."""
+        """Parse a record. Raises HloError with the rule ``processes.connect`` if it is malformed."""
         with suppress(ValueError):
             match json.loads(text):
                 case [int(devices), str(host), str(address), int(port), int(mpi_rank)] if (
-                    0 < devices <= _MOST_DEVICES
+                    0 < devices <= _MAX_DEVICES
                 ):
                     return ProcessRecord(devices, host, (address, port), mpi_rank)
                 case _:

@@ -1,8 +1,9 @@
-"""Transfers that Python implements: layouts, elements narrower than a byte, views, allocation."""
+"""Transfers implemented in Python: other layouts, elements narrower than a byte, views, allocation."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import callback, implements
 from hloom.jax.pjrt.element_types import NUMBERS, TYPES
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
-from hloom.jax.pjrt.handles import object_at, words_at
+from hloom.jax.pjrt.handles import object_at, read_array
 from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import BUFFER, ERROR
 from hloom.shape.element_type import ElementType
@@ -23,23 +24,23 @@ from hloom.shape.element_type import ElementType
 Array = np.ndarray
 
 _TILED: Final = 0
-"""The kind of layouts with an order of dimensions."""
+"""PJRT's type of layouts that state an order of dimensions, not strides."""
 
 
 def buffer_at(handle: int | None) -> Record:
-    """Return the buffer of a handle; raises PjrtError for a null one."""
+    """Return the buffer struct of a handle. Raises PjrtError if the handle is null."""
     if not handle:
         raise PjrtError(INVALID_ARGUMENT, "null in the place of a buffer")
     return BUFFER.record(handle)
 
 
 def dimensions_of(buffer: Record) -> tuple[int, ...]:
-    """Return the dimensions of a buffer."""
-    return tuple(words_at(buffer.location("dimensions"), buffer["rank"]))
+    """Return the dimensions of a buffer's array."""
+    return tuple(read_array(buffer.location("dimensions"), buffer["rank"]))
 
 
 def dtype_of(number: int) -> np.dtype:
-    """Return numpy's type of an element type; raises PjrtError for an unknown one."""
+    """Return the numpy dtype of PJRT's number of an element type. Raises PjrtError for unknown types."""
     element_type = TYPES.get(number)
     if element_type is None:
         raise PjrtError(UNIMPLEMENTED, f"element type {number} of PJRT is none of hloom's")
@@ -47,9 +48,9 @@ def dtype_of(number: int) -> np.dtype:
 
 
 def elements_of(handle: int) -> Array:
-    """Wait for a buffer and return a view of its elements, with the dimensions major to minor.
+    """Wait for a buffer; return a view of its elements with the dimensions in major-to-minor order.
 
-    Raises PjrtError if it is deleted or failed.
+    Raises PjrtError if the buffer was deleted or its producer failed.
     """
     buffer = buffer_at(handle)
     if buffer["deleted"]:
@@ -64,20 +65,20 @@ def elements_of(handle: int) -> Array:
 
 
 def array_of(handle: int) -> Array:
-    """Return the elements of a buffer as its array; raises PjrtError like `elements_of`."""
+    """Return a view of a buffer's array, in logical order of dimensions. Raises as `elements_of`."""
     elements = elements_of(handle)
     return logical(elements, order_at(buffer_at(handle)["layout"]))
 
 
 def logical(elements: Array, order: Sequence[int]) -> Array:
-    """Return the array of elements whose dimensions are major to minor."""
+    """Transpose elements whose dimensions are major to minor to the logical order of dimensions."""
     if not order:
         return elements
     return elements.transpose([len(order) - 1 - order.index(d) for d in range(len(order))])
 
 
 def wait_for(buffer: Record) -> None:
-    """Wait for a buffer's elements; raises PjrtError with the producer's error."""
+    """Wait until a buffer is ready. Raises PjrtError with the producer's error if that failed."""
     failure = native().call("pjrt_await", buffer["event"])
     if failure:
         error = ERROR.record(failure)
@@ -92,9 +93,13 @@ def new_buffer(
     number: int = 0,
     order: tuple[int, ...] = (),
 ) -> int:
-    """Return a buffer with a copy of an array.
+    """Return the handle of a new buffer with a copy of an array.
 
-    ``number`` is its element type, by default the array's; ``order`` its layout, by default row-major.
+    Args:
+        array: in logical order of dimensions.
+        device, memory: where it belongs, by default in the device's default memory.
+        number: PJRT's number of the element type, by default the array's.
+        order: the canonical minor-to-major order of the buffer.
     """
     contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
     number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
@@ -113,7 +118,7 @@ def _allocate(
     memory: ClientMemory | None,
     event: int | None = None,
 ) -> int:
-    """Return a buffer of undefined elements."""
+    """Return the handle of a new buffer of uninitialized elements; ``size`` is in bytes."""
     storage = native().call("pjrt_storage", size)
     if not storage:
         raise PjrtError(RESOURCE_EXHAUSTED, f"not enough memory for a buffer of {size} bytes")
@@ -133,7 +138,7 @@ def _allocate(
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
-    """Return device and memory for handles of which one may be null."""
+    """Return the device and the memory for their handles, one of which may be null."""
     if memory:
         target = object_at(memory, ClientMemory)
         return object_at(target.record["device"], ClientDevice), target
@@ -142,12 +147,12 @@ def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, Clie
 
 
 def from_host(args: ctypes.Structure) -> None:
-    """Client_BufferFromHostBuffer: copy an array of any strides or layout."""
+    """Client_BufferFromHostBuffer for arrays of any strides or layout."""
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
     order = canonical(_order_of(args.device_layout)) if args.device_layout else ()
-    dimensions = tuple(words_at(args.dims, args.num_dims))
-    strides = tuple(words_at(args.byte_strides, args.num_byte_strides)) or None
+    dimensions = tuple(read_array(args.dims, args.num_dims))
+    strides = tuple(read_array(args.byte_strides, args.num_byte_strides)) or None
     array = _host_array(args.data, dimensions, dtype, strides)
     if TYPES[args.type].bits < 8:
         array = np.asarray(array).copy().view(np.uint8).view(dtype)
@@ -171,15 +176,15 @@ def _host_array(
 
 
 def _order_of(address: int) -> list[int]:
-    """Return a layout's dimensions, minor first; raises PjrtError for layouts of strides or tiles."""
+    """Return the minor-to-major order of a PJRT layout. Raises PjrtError if it has strides or tiles."""
     layout = abi.struct("MemoryLayout").from_address(address)
     if layout.type != _TILED or layout.num_tiles:
         raise PjrtError(UNIMPLEMENTED, "layouts with tiles or strides are not implemented")
-    return words_at(layout.minor_to_major, layout.minor_to_major_size)
+    return read_array(layout.minor_to_major, layout.minor_to_major_size)
 
 
 def to_host(args: ctypes.Structure) -> None:
-    """Buffer_ToHostBuffer: copy to any order of dimensions."""
+    """Buffer_ToHostBuffer for any minor-to-major order."""
     buffer = buffer_at(args.src)
     if not args.dst:
         args.dst_size = buffer["bytes"]
@@ -195,31 +200,20 @@ def to_host(args: ctypes.Structure) -> None:
     args.event = native().call("pjrt_ready_event")
 
 
-_held: Final[list[object]] = []
-
-
 def install() -> None:
-    """Give native code the functions."""
-    functions = [
-        callback(from_host, "Client_BufferFromHostBuffer"),
-        callback(to_host, "Buffer_ToHostBuffer"),
-    ]
-    _held.extend(functions)
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    """Register the transfers that native code leaves to Python."""
+    addresses = callback(from_host, "Client_BufferFromHostBuffer"), callback(to_host, "Buffer_ToHostBuffer")
     native().call("pjrt_set_transfers", *addresses)
 
 
 def _size_of(dimensions: tuple[int, ...], number: int) -> int:
-    size = dtype_of(number).itemsize
-    for extent in dimensions:
-        size *= extent
-    return size
+    return math.prod(dimensions) * dtype_of(number).itemsize
 
 
 @implements("Client_CreateViewOfDeviceBuffer")
 def _view(args: ctypes.Structure) -> None:
     device, memory = place_of(args.device, args.memory)
-    dimensions = tuple(words_at(args.dims, args.num_dims))
+    dimensions = tuple(read_array(args.dims, args.num_dims))
     order = canonical(_order_of(args.layout)) if args.layout else ()
     args.buffer = native().call(
         "pjrt_view",
@@ -239,7 +233,7 @@ def _view(args: ctypes.Structure) -> None:
 @implements("Client_CreateUninitializedBuffer")
 def _uninitialized(args: ctypes.Structure) -> None:
     device, memory = place_of(args.device, args.memory)
-    dimensions = tuple(words_at(args.shape_dims, args.shape_num_dims))
+    dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
     size = _size_of(dimensions, args.shape_element_type)
     args.buffer = _allocate(dimensions, size, args.shape_element_type, device, memory)
 
@@ -250,7 +244,7 @@ def _error_buffer(args: ctypes.Structure) -> None:
     message = ctypes.string_at(args.error_message, args.error_message_size)
     event = native().call("pjrt_event", 1)
     native().call("pjrt_complete", event, native().error(args.error_code, message.decode("utf-8", "replace")))
-    dimensions = tuple(words_at(args.shape_dims, args.shape_num_dims))
+    dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
     args.buffer = _allocate(dimensions, 0, args.shape_element_type, device, memory, event)
 
 

@@ -1,1 +1,1 @@
-"""PJRT's C interface: its functions and structs, handles, errors, and native code."""
+"""PJRT's C API: functions, structs, handles, errors, and native code."""

@@ -1,8 +1,8 @@
 """The binary interface of PJRT's C API: its functions, in order, and the fields of their arguments.
 
-Every function takes one pointer to a struct of arguments and returns a pointer to an error, null if it
-succeeds. The table follows ``xla/pjrt/c/pjrt_c_api.h`` of openxla/xla, version 0.116 (jaxlib 0.12); functions
-and fields are only ever appended to it, so that an older caller reads a prefix.
+Every function takes a pointer to a struct of arguments and returns a pointer to an error, null on success.
+The table follows ``xla/pjrt/c/pjrt_c_api.h`` of openxla/xla, version 0.116 (jaxlib 0.12). Functions and
+fields are only ever appended, so that an older caller reads a prefix.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from hloom.codegen.structs import I8, I32, I64, PTR, Array, Record, Struct, size_of
+from hloom.codegen.structs import I8, I32, I64, PTR, Array, Struct, size_of
+from hloom.lifetime import keep_for_ever
 
 MAJOR_VERSION: Final = 0
 MINOR_VERSION: Final = 116
 """The version of the table below."""
 CLAIMED_VERSION: Final = 112
-"""The version that the plug-in claims, jaxlib 0.10.2's: JAX then asks only for what that version had.
+"""The version that the plug-in claims, jaxlib 0.10.2's: JAX then uses only what that version had.
 
-Since version 0.105 callers reach errors and memories by tables of functions at which their handles begin.
+Since version 0.105, the structs of errors and memories begin with the address of a table of functions.
 """
 
 _CODES: Final = {"p": PTR, "z": I64, "l": I64, "i": I32, "e": I32, "b": I8}
-"""Types of fields: pointer, size, 64-bit and 32-bit integers, enumeration, boolean."""
+"""Codes of field types: pointer, size, 64-bit and 32-bit integers, enumeration, boolean."""
 
 _FUNCTIONS: Final = """
 Error_Destroy error:p
@@ -197,7 +198,7 @@ TopologyDescription_MakeCanonicalShapeForMemorySpace topology:p memory_space_kin
     element_type:e layout:p serialized_shape:p serialized_shape_size:z serialized_shape_deleter:p
 TopologyDescription_GetMemorySpaceKindIds topology:p memory_space_kind_ids:p num_memory_space_kind_ids:z
 """
-"""One function after another with the fields of its arguments; an indented line continues the one before."""
+"""A line for each function: its name, and the fields of its arguments; indented lines continue it."""
 
 _STRUCTS: Final = """
 Program code:p code_size:z format:p format_size:z
@@ -220,33 +221,42 @@ Layouts_PJRT_Topology_GetDefaultLayout topology:p type:e dims:p num_dims:z layou
 Layouts_PJRT_Executable_GetOutputLayouts executable:p num_outputs:z layouts:p
 Layouts_PJRT_Executable_GetParameterLayouts executable:p num_parameters:z layouts:p
 """
-"""Other structs of the interface, the arguments of functions that the caller gives, and the functions of its
-extension for layouts, in order."""
+"""Other structs, arguments of the caller's functions, and functions of the layouts extension, in order."""
+
+
+def lines_of(table: str) -> list[list[str]]:
+    """Return the words of each line of a table, whose indented lines continue the line before."""
+    return [line.split() for line in table.replace("\n    ", " ").strip().splitlines()]
 
 
 def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:
-    structs: dict[str, list[tuple[str, str]]] = {}
-    fields: list[tuple[str, str]] = []
-    for line in table.strip().splitlines():
-        words = line.split()
-        if not line.startswith(" "):
-            fields = structs[words.pop(0)] = []
-        fields += [(name, code) for name, _, code in (word.partition(":") for word in words)]
-    return structs
+    return {
+        name: [(field, code) for field, _, code in (word.partition(":") for word in words)]
+        for name, *words in lines_of(table)
+    }
 
 
-_functions: Final = _parsed(_FUNCTIONS)
-_structs: Final = _parsed(_STRUCTS)
-FUNCTIONS: Final = tuple(_functions)
+def structs(table: str) -> dict[str, Struct]:
+    """Return the structs of a table: a line for each, with its name and fields ``name:type``.
+
+    A type is a code, ``p``, ``z``, ``l``, ``i``, ``e`` or ``b``, or the name of an earlier struct.
+    """
+    declared: dict[str, Struct] = {}
+    for name, fields in _parsed(table).items():
+        types = {field: _CODES.get(code) or declared[code] for field, code in fields}
+        declared[name] = Struct(name, **types)
+    return declared
+
+
+_arguments: Final = _parsed(_FUNCTIONS) | _parsed(_STRUCTS)
+FUNCTIONS: Final = tuple(_parsed(_FUNCTIONS))
 """Names of the functions, in the order of the table ``PJRT_Api``, without the prefix ``PJRT_``."""
-LAYOUT_FUNCTIONS: Final = tuple(name for name in _structs if name.startswith("Layouts_"))
-"""Names of the functions of the extension for layouts, in its order."""
-LAYOUTS_EXTENSION: Final = 4
-"""The extension's number among the types of extensions."""
+LAYOUT_FUNCTIONS: Final = tuple(name for name in _arguments if name.startswith("Layouts_"))
+"""Names of the functions of the layouts extension, in its order."""
 
 
 HEAD: Final = Struct("Head", struct_size=I64, extension=PTR)
-"""The beginning of every struct of the interface."""
+"""The first fields of every struct of the interface."""
 API: Final = Struct(
     "Api",
     struct_size=I64,
@@ -254,25 +264,31 @@ API: Final = Struct(
     version=Struct("Version", struct_size=I64, extension=PTR, major=I32, minor=I32),
     functions=Array(PTR),
 )
-"""The table of the functions."""
+"""``PJRT_Api``, the table of the functions."""
 EXTENSION: Final = Struct("Extension", struct_size=I64, type=I32, next=PTR, functions=Array(PTR))
-"""A table of further functions, in a list."""
+"""A linked list of tables of further functions."""
 
 
-def extension(type: int, next: int, functions: Sequence[int]) -> Record:
-    """Return an extension of a type, before another one, with the addresses of its functions."""
+def extension(type: int, next: int, functions: Sequence[int]) -> int:
+    """Return the address of a new extension, which is never freed.
+
+    Args:
+        type: the number of its type.
+        next: the address of the following extension, or 0.
+        functions: the addresses of its functions.
+    """
     size = EXTENSION.size + len(functions) * size_of(PTR)
     record = EXTENSION.allocate(len(functions), struct_size=size, type=type, next=next)
     for number, function in enumerate(functions):
         record.store("functions", number, function)
-    return record
+    keep_for_ever(record)
+    return record.address
 
 
 @cache
 def arguments(name: str) -> Struct:
-    """Return a struct, or that of the arguments of a function. Raises KeyError for unknown names."""
-    table = _functions if name in _functions else _structs
-    fields = {field: _CODES[code] for field, code in table[name]}
+    """Return the struct of a name, or of the arguments of a function. Raises KeyError for unknown names."""
+    fields = {field: _CODES[code] for field, code in _arguments[name]}
     return Struct(name, struct_size=I64, extension=PTR, **fields)
 
 

@@ -1,7 +1,6 @@
-"""Functions of PJRT's interface in Python.
+"""PJRT functions written in Python.
 
-A Python function takes the struct of its arguments and reads and writes its fields. Its exceptions become
-errors of the interface. ::
+Each takes the struct of its arguments, and reads and writes the fields. Exceptions become PJRT errors. ::
 
     @implements("Client_ProcessIndex")
     def process_index(args: ctypes.Structure) -> None:
@@ -18,6 +17,7 @@ from hloom.errors import HloError
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.errors import INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
 from hloom.jax.pjrt.native import native
+from hloom.lifetime import keep_for_ever
 
 Implementation = Callable[[ctypes.Structure], None]
 
@@ -26,7 +26,7 @@ _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def implements(*names: str) -> Callable[[Implementation], Implementation]:
-    """Register a Python function for functions of the interface."""
+    """Register a Python function for PJRT functions, named without ``PJRT_``."""
 
     def register(function: Implementation) -> Implementation:
         for name in names:
@@ -40,7 +40,7 @@ def implements(*names: str) -> Callable[[Implementation], Implementation]:
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
-    """Return code and message for an exception."""
+    """Return the status code and message for an exception."""
     if isinstance(error, PjrtError):
         return error.code, error.message
     if isinstance(error, HloError):
@@ -57,13 +57,19 @@ def status_of(error: BaseException) -> tuple[int, str]:
     return INTERNAL, "".join(traceback.format_exception(error))
 
 
-def callback(function: Implementation, name: str) -> Any:
-    """Return a C function of the interface that calls a Python function; the caller keeps it alive."""
+def permanent_address(function: Any) -> int:
+    """Return the address of a ctypes function, which then lives until the process ends."""
+    keep_for_ever(function)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def callback(function: Implementation, name: str) -> int:
+    """Return the address of a C function that calls a Python implementation of a PJRT function."""
     return callback_of(function, abi.struct(name))
 
 
-def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> Any:
-    """Return a C function that calls a Python function with a struct; the caller keeps it alive."""
+def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> int:
+    """Return the address of a C function that calls a Python function with a struct of arguments."""
 
     def call(address: int) -> int | None:
         try:
@@ -72,11 +78,11 @@ def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> 
             return native().error(*status_of(error))
         return None
 
-    return _FUNCTION(call)
+    return permanent_address(_FUNCTION(call))
 
 
 def implementation(name: str) -> Implementation:
-    """Return the Python function for a function of the interface; one that refuses if there is none."""
+    """Return the Python implementation of a PJRT function; by default one that raises UNIMPLEMENTED."""
 
     def refuse(_: object) -> None:
         raise PjrtError(UNIMPLEMENTED, f"hloom does not implement PJRT_{name}")

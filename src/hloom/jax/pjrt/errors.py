@@ -1,4 +1,4 @@
-"""Errors of PJRT: the status codes of Abseil."""
+"""PJRT errors, with Abseil's status codes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ INTERNAL: Final = 13
 
 
 class PjrtError(Exception):
-    """An error that a function of the interface returns.
-
-    Attributes:
-        code: one of the codes of this module.
-        message: the text that the caller shows.
-    """
+    """An error that a PJRT function returns: one of the codes of this module, and a message for the user."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

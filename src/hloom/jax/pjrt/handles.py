@@ -1,4 +1,4 @@
-"""Handles that PJRT's callers get for the plug-in's objects: addresses of structs that native code reads."""
+"""Handles of the plug-in's objects: addresses of structs that native code reads, opaque to PJRT's callers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hloom.lifetime import keep_for_ever
 
 T = TypeVar("T")
 OPAQUE: Final = Struct("opaque", unused=I64)
-"""An object that native code does not read."""
+"""The struct of an object that native code does not read."""
 
 
 class Handle:
     """An object with a handle, alive until `drop`.
 
     Attributes:
-        record: the struct.
-        handle: its address.
+        record: the struct that native code reads.
+        handle: the address of the struct.
     """
 
     _alive: ClassVar[dict[int, Handle]] = {}
@@ -28,11 +28,11 @@ class Handle:
     def __init__(self, struct: Struct = OPAQUE) -> None:
         self.record = struct.allocate()
         self.handle = self.record.address
-        self._arrays: list[Text | Words] = []
+        self._arrays: list[Text | CArray] = []
         Handle._alive[self.handle] = self
 
-    def set(self, **fields: int | Text | Words) -> None:
-        """Set fields of the struct; texts and words, which the object keeps, set their sizes too."""
+    def set(self, **fields: int | Text | CArray) -> None:
+        """Set fields of the struct; a text or an array also sets the field of its size, and is kept alive."""
         for name, value in fields.items():
             if isinstance(value, int):
                 self.record[name] = value
@@ -41,28 +41,29 @@ class Handle:
                 self.record.update({name: value.address, value.size_name(name): value.size})
 
     def drop(self) -> None:
-        """Forget the object: its handle is invalid from now on."""
+        """Invalidate the handle, and drop the reference that keeps the object alive."""
         Handle._alive.pop(self.handle, None)
 
 
 keep_for_ever(Handle._alive)  # pyright: ignore[reportPrivateUsage]
-"""Threads without Python run programs until the process has ended."""
+"""Native threads run programs until the process ends, after Python's finalization."""
 
 
 def object_at(handle: int | None, type: type[T]) -> T:
-    """Return the object of a handle; raises PjrtError if it has another type."""
-    thing = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
-    if not isinstance(thing, type):
+    """Return the living object of a handle. Raises PjrtError if there is none of this type."""
+    candidate = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
+    if not isinstance(candidate, type):
         message = f"{type.__name__}: no such handle, or one that was destroyed"
         raise PjrtError(INVALID_ARGUMENT, message)
-    return thing
+    return candidate
 
 
 class Text:
-    """A string at a fixed address.
+    """A C string.
 
     Attributes:
-        address, size: where it is, and its bytes without the terminating zero.
+        address: of its first byte.
+        size: in bytes, without the terminating zero.
     """
 
     def __init__(self, text: str | bytes) -> None:
@@ -73,17 +74,22 @@ class Text:
 
     @staticmethod
     def size_name(name: str) -> str:
-        """Return the name of the field of the size beside one of the address."""
+        """Return the name of the size field that belongs to an address field."""
         return f"{name}_size"
 
     def write(self, args: object, pointer: str) -> None:
-        """Write address and size to fields of arguments."""
+        """Write the address and the size to a field of PJRT arguments and its size field."""
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)
 
 
-class Words:
-    """Integers of one type, or addresses, at a fixed address."""
+class CArray:
+    """A C array of integers of one type, by default of addresses.
+
+    Attributes:
+        address: of the first element.
+        size: number of elements.
+    """
 
     def __init__(self, values: Sequence[int], kind: Any = ctypes.c_void_p) -> None:
         self._array: Final = (kind * max(1, len(values)))(*values)
@@ -92,10 +98,10 @@ class Words:
 
     @staticmethod
     def size_name(name: str) -> str:
-        """Return the name of the field of the number beside one of the address."""
+        """Return the name of the size field that belongs to an address field."""
         return f"num_{name}"
 
 
-def words_at(address: int | None, count: int, kind: Any = ctypes.c_int64) -> list[int]:
-    """Read integers of one type, or addresses (None for null)."""
+def read_array(address: int | None, count: int, kind: Any = ctypes.c_int64) -> list[int]:
+    """Return the elements of a C array of integers, or of addresses (None for null)."""
     return list((kind * count).from_address(address)) if count and address else []

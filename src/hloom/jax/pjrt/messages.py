@@ -1,6 +1,6 @@
-"""Protocol buffers without their schema, for the few messages that every compile exchanges with JAX.
+"""Protobuf's wire format without generated classes, for the few messages exchanged with JAX and XProf.
 
-Field numbers are those of openxla/xla: ``xla/xla_data.proto`` for DeviceAssignmentProto.
+DeviceAssignmentProto is declared in openxla/xla, ``xla/xla_data.proto``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _VARINT, _BYTES = 0, 2
 
 
 def varint(value: int) -> bytes:
-    """Return an integer that is not negative."""
+    """Encode a nonnegative integer in groups of seven bits."""
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)
@@ -21,17 +21,17 @@ def varint(value: int) -> bytes:
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """Return a field of bytes: a message, a string, or packed integers."""
+    """Encode a field of bytes: a message, a string, or packed integers."""
     return varint(number << 3 | _BYTES) + varint(len(content)) + content
 
 
 def integer_field(number: int, value: int) -> bytes:
-    """Return a field with an integer."""
+    """Encode an integer field."""
     return varint(number << 3 | _VARINT) + varint(value)
 
 
 def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) -> bytes:
-    """Return a DeviceAssignmentProto for devices in replica-major order."""
+    """Encode a DeviceAssignmentProto of device ids in replica-major order."""
     encoded = integer_field(1, replicas) + integer_field(2, partitions)
     for partition in range(partitions):
         column = b"".join(map(varint, devices[partition::partitions]))
@@ -40,7 +40,10 @@ def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) ->
 
 
 def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[int]:
-    """Return the devices of a DeviceAssignmentProto in replica-major order; raises ValueError."""
+    """Return the device ids of a DeviceAssignmentProto in replica-major order.
+
+    Raises ValueError if it is malformed or has other numbers of replicas and partitions.
+    """
     columns = [
         [device for number, ids in _fields(column) if number == 1 for device in _integers(ids)]
         for field, column in _fields(assignment)
@@ -52,7 +55,7 @@ def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield numbers and contents of the fields of a message; raises ValueError if it is malformed."""
+    """Yield the number and the content of each field of a message. Raises ValueError if it is malformed."""
     position = 0
     while position < len(message):
         tag, position = _varint_at(message, position)
@@ -70,7 +73,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _integers(content: bytes | int) -> list[int]:
-    """Return repeated integers: one, or several that are packed."""
+    """Decode a field of repeated integers: a single one, or packed ones."""
     if isinstance(content, int):
         return [content]
     integers: list[int] = []
@@ -82,7 +85,7 @@ def _integers(content: bytes | int) -> list[int]:
 
 
 def _varint_at(message: bytes, position: int) -> tuple[int, int]:
-    """Return an integer and the position behind it."""
+    """Return the varint at a position, and the position after it."""
     value = shift = 0
     for at in range(position, len(message)):
         value |= (message[at] & 127) << shift

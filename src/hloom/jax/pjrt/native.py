@@ -1,6 +1,6 @@
-"""The plug-in's native code, written in `hloom.jax.pjrt.routines`.
+"""The plug-in's native code, emitted by `hloom.jax.pjrt.routines`.
 
-Functions whose names begin with ``PJRT_`` are functions of the interface; the others serve Python.
+Symbols that begin with ``PJRT_`` are PJRT functions; Python calls the others.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _loaded: Final[list[Native]] = []
 
 
 class Native:
-    """The loaded code; see `native`.
+    """The loaded code; `native` returns the only instance.
 
     Attributes:
-        symbols: addresses of all its functions.
+        symbols: the address of each function, by name.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Native:
         keep_for_ever(self)
 
     def call(self, name: str, *arguments: object) -> Any:
-        """Call a function without the GIL; return its result, None for null.
+        """Call a function without holding the GIL; return its result as an address, None for null.
 
-        Arguments are integers, addresses or bytes: all are passed as words, results are addresses.
+        Arguments are integers, addresses or bytes, passed as 64-bit words.
         """
         function = self._functions.get(name)
         if function is None:
@@ -51,13 +51,13 @@ class Native:
         return function(*arguments)
 
     def error(self, code: int, message: str) -> int:
-        """Return a new error of the interface."""
+        """Return the address of a new PJRT error."""
         text = message.encode("utf-8", "replace")
         return self.call("pjrt_error", code, text, len(text))
 
 
 def native() -> Native:
-    """Return the native code, loaded when it is first used and never unloaded."""
+    """Return the native code, loaded by the first call and never unloaded."""
     with loading:
         if not _loaded:
             _loaded.append(Native())
@@ -65,16 +65,18 @@ def native() -> Native:
 
 
 def begin_native() -> bool:
-    """Compile the native code in another thread; return false if it is loaded or in the cache already."""
+    """Compile the native code in another thread; return false if it is already loaded or in the cache."""
     if _loaded or is_compiled(_KIND):
         return False
-    import_module("hloom.cpu.jit.llvm")  # here: threads that import the same modules may wait for each other
+    import_module(
+        "hloom.cpu.jit.llvm"
+    )  # not in the thread: concurrent imports of the same modules may deadlock
     threading.Thread(target=native, name="hloom native code").start()
     return True
 
 
 def _emit() -> Code:
-    """Return the code; called when the cache lacks it."""
+    """Emit the code, on a cache miss."""
     from hloom.jax.pjrt.routines import exported_routines
 
     return emitted_code(host(), exported_routines())

@@ -1,7 +1,7 @@
-"""Structs of the plug-in's objects, whose addresses PJRT's callers have as handles.
+"""Structs of the plug-in's objects, whose addresses are the handles of PJRT's callers.
 
-A field named after a struct, such as ``event`` or ``device``, is the address of one. Callers of PJRT 0.105
-and later read a table of functions at the beginning of errors and memories.
+A field named after a struct, such as ``event`` or ``device``, holds the address of one. Callers of PJRT 0.105
+and later expect the address of a table of functions in the first word of errors and memories.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ MUTEX: Final = Struct("pthread_mutex_t", words=Array(I64, 6))
 CONDITION: Final = Struct("pthread_cond_t", words=Array(I64, 6))
 
 ERROR: Final = Struct("error", functions=PTR, code=I32, message_size=I64, message=Array(I8))
-"""An error: its table of functions, a status code, and a text, which a zero byte ends."""
+"""An error: its table of functions, a status code, and a zero-terminated message."""
 
 EVENT: Final = Struct(
     "event",
     state=I64,
     references=I64,
     error=PTR,  # of a failed event
-    callbacks=PTR,  # of a pending event, as a list
+    callbacks=PTR,  # of a pending event: a linked list
 )
-"""A moment that is waited for. Null stands for an event that is ready in every field named ``event``."""
+"""A future without a value. Null in a field named ``event`` stands for a ready event."""
 
 READY, PENDING, FAILED = range(3)
 """States of an event."""
 
 CALLBACK: Final = Struct("callback", next=PTR, function=PTR, argument=PTR)
-"""A function that is called with a copy of the event's error, and its argument."""
+"""A function that an event calls when it completes, with a copy of its error and with the argument."""
 
 STORAGE: Final = Struct(
     "storage",
@@ -38,9 +38,9 @@ STORAGE: Final = Struct(
     release=PTR,  # called with the storage when the last reference is dropped
     argument=PTR,
     second_argument=PTR,
-    unused=Array(I64, 3),  # the data of small arrays follow, aligned to 64 bytes
+    unused=Array(I64, 3),  # padding to 64 bytes: the data of a small array follow
 )
-"""Memory of arrays, with a count of references."""
+"""Reference-counted memory of arrays."""
 
 BUFFER: Final = Struct(
     "buffer",
@@ -48,13 +48,13 @@ BUFFER: Final = Struct(
     data=PTR,
     device=PTR,
     memory=PTR,
-    event=PTR,  # completes when the data are there
+    event=PTR,  # completes when the data are written
     bytes=I64,
     rank=I64,
     type=I32,
     deleted=I32,
     layout=PTR,  # null: row-major
-    donation=I64,  # number of the call that it was donated to
+    donation=I64,  # number of the execution that it was donated to
     dimensions=Array(I64),
 )
 """An immutable array on a device."""
@@ -62,11 +62,11 @@ BUFFER: Final = Struct(
 WORKER: Final = Struct(
     "worker", lock=MUTEX, changed=CONDITION, first=PTR, last=PTR, is_started=I64, unfinished=I64
 )
-"""A thread that runs queued tasks: the first and the last of them, and the number of unfinished ones."""
+"""A thread with a queue of tasks: the first and the last one, and the number of unfinished ones."""
 
 TASK: Final = Struct("task", next=PTR, executable=PTR, event=PTR, addresses=Array(PTR))
-"""A queued run. The addresses are those of the inputs and outputs, of the storages of both, and of the events
-of the inputs."""
+"""A queued execution. The addresses: data of the inputs, data of the outputs, storages of both, events of the
+inputs."""
 
 CLIENT: Final = Struct(
     "client",
@@ -96,7 +96,7 @@ TOPOLOGY: Final = Struct(
     memory_kinds=PTR,
     num_memory_kinds=I64,
 )
-"""The devices without the client."""
+"""The topology: descriptions of all devices, independent of the client."""
 
 DESCRIPTION: Final = Struct(
     "description",
@@ -150,16 +150,16 @@ OUTPUT: Final = Struct(
     type=I32,
     rank=I64,
     dimensions=PTR,
-    memory=I64,  # its number on the device
+    memory=I64,  # number of the memory on its device
     layout=PTR,  # null: row-major
-    donor=I64,  # number of the input whose memory it may take if that is donated; -1: none
+    donor=I64,  # number of the input whose storage the result may reuse if donated; -1: none
 )
 """A result of a program."""
 
 EXECUTABLE: Final = Struct(
     "executable",
-    is_native=I8,  # whether native code runs it; Python otherwise
-    is_long=I8,  # whether a worker runs it
+    is_native=I8,  # whether native code runs it without Python
+    is_long=I8,  # whether to run it in a worker instead of the caller's thread
     calls_python=I8,
     is_deleted=I8,
     name=PTR,
@@ -182,7 +182,7 @@ EXECUTABLE: Final = Struct(
     destroyed=I64,
     next=PTR,  # in the list of destroyed executables
 )
-"""A loaded program."""
+"""A loaded executable."""
 
 NO_ARENA, NO_RESULTS = -1, -2
-"""Statuses of runs for which memory lacks: for temporaries, for results."""
+"""Statuses of an execution that has not enough memory for its temporaries, or for its results."""

@@ -1,11 +1,12 @@
 """Compiled programs: native code and its interface to JAX.
 
-JAX queries the `Interface` and the encoded optimized module on every compile. Both are stored beside the
-code, so that a cached program needs no module; rare queries convert the artifact again.
+JAX queries the `Interface` and the encoded optimized module on every compile. Both are cached beside the
+code, so that a cached program needs no HLO module; rare queries convert the artifact again.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 
 _PRED: Final = 1
 _SMALL_COST: Final = 1 << 12
-"""Limit of operations and bytes below which machine code is not optimized: below a microsecond."""
+"""Limit of operations plus bytes for unoptimized machine code; such a program runs below a microsecond."""
 _SMALL_LENGTH: Final = 512
-"""Number of instructions from which a program costs more than that."""
+"""Number of instructions above which a program is not small, whatever its cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Leaf:
     """An argument or a result: an array, or a token, which has no elements.
 
     Attributes:
-        dimensions: the array's.
+        dimensions: in logical order.
         number: PJRT's number of the element type.
         is_token: whether it is a token.
-        memory: the number of the memory on its device, for a result.
-        order: the dimensions, minor to major; empty if the array is row-major.
+        memory: the number of a result's memory space on its device.
+        order: the canonical minor-to-major order.
     """
 
     dimensions: tuple[int, ...]
@@ -60,22 +61,19 @@ class Leaf:
 
     @property
     def rank(self) -> int:
-        """The number of dimensions."""
         return len(self.dimensions)
 
     @property
     def bytes(self) -> int:
-        """The size of the elements; those of less than a byte take a whole one."""
+        """The size in bytes; an element narrower than a byte takes one byte."""
         if self.is_token:
             return 0
-        size = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
-        for extent in self.dimensions:
-            size *= extent
-        return size
+        width = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
+        return math.prod(self.dimensions) * width
 
     @staticmethod
     def of(shape: Shape, placement: Placement) -> Leaf:
-        """Return the leaf for a shape that is no tuple; it has the dimensions major to minor."""
+        """Return the leaf of a program's array or token, whose dimensions are in major-to-minor order."""
         if not shape.is_array:
             return Leaf((0,), TOKEN, True, placement.memory)
         dimensions, order = shape.dimensions, placement.order
@@ -84,7 +82,7 @@ class Leaf:
         return Leaf(dimensions, NUMBERS[shape.element_type], False, placement.memory, order)
 
     def to_json(self) -> list[object]:
-        """Return the leaf in the types of JSON."""
+        """Return the leaf as JSON data."""
         return [self.dimensions, self.number, self.is_token, self.memory, self.order]
 
 
@@ -95,8 +93,8 @@ class Interface:
     Attributes:
         name: of the module.
         inputs, outputs: the arguments and the results.
-        donated: the arguments whose memory the program may take, by number.
-        num_replicas, num_partitions: its devices.
+        donated: numbers of the arguments whose buffers the program may reuse.
+        num_replicas, num_partitions: their product is the number of devices.
     """
 
     name: str
@@ -107,8 +105,8 @@ class Interface:
     num_partitions: int
 
     @staticmethod
-    def of(program: Program) -> Interface:
-        """Return the interface of a program."""
+    def of(program: HloProgram) -> Interface:
+        """Read the interface from a program's modules."""
         local = program.local
         arguments = [leaf for p in local.entry.parameters for leaf in _leaves(p.shape)]
         inputs = _placed(arguments, program.placements.arguments)
@@ -123,7 +121,7 @@ class Interface:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the interface in the types of JSON."""
+        """Return the interface as JSON data."""
         return {
             "name": self.name,
             "inputs": [leaf.to_json() for leaf in self.inputs],
@@ -134,15 +132,15 @@ class Interface:
 
     @staticmethod
     def from_json(facts: object) -> Interface | None:
-        """Return the interface; None if something is missing or of another form."""
+        """Read the interface from JSON data; return None if they are malformed."""
         try:
-            found = cast("Any", facts)
-            replicas, partitions = found["devices"]
+            fields = cast("Any", facts)
+            replicas, partitions = fields["devices"]
             return Interface(
-                str(found["name"]),
-                _leaves_of(found["inputs"]),
-                _leaves_of(found["outputs"]),
-                tuple(int(number) for number in found["donated"]),
+                str(fields["name"]),
+                _leaves_of(fields["inputs"]),
+                _leaves_of(fields["outputs"]),
+                tuple(int(number) for number in fields["donated"]),
                 int(replicas),
                 int(partitions),
             )
@@ -151,15 +149,15 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Program:
-    """A program with its modules.
+class HloProgram:
+    """A program compiled by this process, with its HLO modules.
 
     Attributes:
-        module: as JAX gave it.
-        num_replicas, num_partitions: its devices.
+        module: the module from JAX, before partitioning.
+        num_replicas, num_partitions: their product is the number of devices.
         executable: native code for one device, or an executable for several.
-        placements: where arguments and results lie.
-        partitioned: the program of each device, if there are several.
+        placements: memory spaces and layouts of arguments and results.
+        partitioned: the partitioned module, if there are several devices.
     """
 
     module: HloModule
@@ -171,28 +169,28 @@ class Program:
 
     @property
     def local(self) -> HloModule:
-        """The program of one device."""
+        """The module that each device runs."""
         return self.module if self.partitioned is None else self.partitioned.module
 
     @property
     def alone(self) -> NativeExecutable | None:
-        """The program of one device."""
+        """The native code of a program on one device; None for several devices."""
         from hloom.cpu.native import NativeExecutable
 
         return self.executable if isinstance(self.executable, NativeExecutable) else None
 
     @property
     def cost(self) -> Cost:
-        """The operations and bytes moved by a run on one device."""
+        """The operations and bytes of an execution, on one device."""
         from hloom.cpu.native import NativeExecutable
 
         executable = self.executable
         return (executable.inspection if isinstance(executable, NativeExecutable) else executable).cost
 
     def encoded(self) -> bytes:
-        """Return the module after all passes, with its configuration.
+        """Return the optimized module as an HloModuleProtoWithConfig.
 
-        That of several devices is the partitioned one, with synchronous operations as it runs.
+        For several devices it is the partitioned module before optimization, with synchronous collectives.
         """
         from hloom.jax.programs.optimized import module_with_config
         from hloom.passes.expand.synchronous_operations import SynchronousOperations
@@ -206,16 +204,16 @@ class Program:
 
 
 class Compiled:
-    """A program, compiled.
+    """A compiled program, from this compilation or from the cache.
 
     Attributes:
         key: digest of the program, its devices, the compiler and the processor.
-        artifact: the program as JAX gave it, a portable artifact of StableHLO.
+        artifact: the program from JAX, a portable artifact of StableHLO.
         interface: arguments, results, donation and devices.
-        native: its native code, if that alone runs it: on one device, without calls to the host.
+        native: its native code, if it runs on one device and never calls the host; else None.
         program_key: the key of the native code in the cache; empty if there is none.
-        description: what jaxlib writes before the bytes of this executable when it serializes it; empty
-            until it was asked.
+        description: jaxlib's description of its results, the beginning of a serialized executable; empty
+            until jaxlib has made it.
     """
 
     def __init__(
@@ -228,7 +226,7 @@ class Compiled:
         program_key: str = "",
         description: bytes = b"",
     ) -> None:
-        """Hold a program; parts that are not given are made from the artifact on demand."""
+        """Store the parts; compiling the artifact on demand supplies the others."""
         self.key = key
         self.artifact = artifact
         self.interface = interface
@@ -238,40 +236,40 @@ class Compiled:
         self.description = description
 
     @staticmethod
-    def of(key: str, artifact: bytes, program: Program) -> Compiled:
-        """Return a new program; keep its modules only if Python executes it."""
+    def of(key: str, artifact: bytes, program: HloProgram) -> Compiled:
+        """Return a new program; drop its HLO modules if it runs without Python."""
         interface, alone = Interface.of(program), program.alone
         if alone is not None and alone.runs_alone:
             return Compiled(key, artifact, interface, alone.loaded, program.encoded(), alone.key)
-        made = Compiled(key, artifact, interface)
-        made.program = program
-        return made
+        compiled = Compiled(key, artifact, interface)
+        compiled.program = program
+        return compiled
 
     @cached_property
-    def program(self) -> Program:
-        """The program with its modules."""
+    def program(self) -> HloProgram:
+        """The program with its HLO modules, compiled again if they were dropped."""
         return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
 
     @property
     def calling(self) -> LoadedProgram | None:
-        """The native code of a program of one device that calls the host; None for others."""
+        """The native code of a program that runs on one device and calls the host; None for others."""
         alone = self.program.alone if self.native is None else None
         return None if alone is None or alone.module is not alone.source else alone.loaded
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions that call the host, if native code calls it without an evaluator."""
+        """The instructions by which native code calls the host; none if an evaluator is in between."""
         if self.native is not None or (self.program.alone is not None and self.calling is None):
             return ()
         return self.program.executable.host_calls
 
     @cached_property
     def gang(self) -> Gang | None:
-        """The devices as one thread runs them; None if there is one, or if the program calls the host."""
+        """The gang that runs all devices in one thread; None on one device or with host calls."""
         return self.calling_gang(None)
 
     def calling_gang(self, host: Host | None) -> Gang | None:
-        """Return the devices as one thread runs them; ``host`` answers their calls. None as for `gang`."""
+        """Return the gang that runs all devices in one thread, with ``host`` for host calls; else None."""
         if self.native is not None:
             return None
         from hloom.runtime.executable import Executable
@@ -282,7 +280,7 @@ class Compiled:
 
     @cached_property
     def temp_bytes(self) -> int:
-        """The size of the arena."""
+        """The size of the arena of temporaries, in bytes."""
         if self.native is not None:
             return self.native.memory.temp
         from hloom.cpu.native import NativeExecutable
@@ -292,7 +290,7 @@ class Compiled:
 
     @cached_property
     def code_size(self) -> int:
-        """The size of the code in memory, in bytes; 0 for a program of several devices."""
+        """The size of the machine code, in bytes; 0 for a program of several devices."""
         if self.native is not None:
             return self.native.size
         return 0 if self.program.alone is None else self.program.alone.loaded.size
@@ -313,7 +311,7 @@ class Compiled:
 
     @property
     def optimized_program(self) -> bytes:
-        """The module that JAX shows and reads shardings from; see `Program.encoded`."""
+        """The optimized module that JAX prints and reads shardings from; see `HloProgram.encoded`."""
         if self._optimized is None:
             self._optimized = self.program.encoded()
         return self._optimized
@@ -328,20 +326,20 @@ def converted(artifact: bytes) -> HloModule:
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
-    """The devices of a program in several processes."""
+class DistributedDevices:
+    """The devices of a program that spans several processes."""
 
     processes: Processes
     devices: Sequence[ClientDevice]
 
     @staticmethod
-    def of(client: Client, devices: Sequence[ClientDevice]) -> Divided | None:
-        """Return the devices of a program; None if all are this process's."""
+    def of(client: Client, devices: Sequence[ClientDevice]) -> DistributedDevices | None:
+        """Return the devices of a program; None if all belong to this process."""
         is_local = len(client.own(devices)) == len(devices)
-        return None if is_local else Divided(client.processes, devices)
+        return None if is_local else DistributedDevices(client.processes, devices)
 
     def transport(self, module: HloModule) -> Transport | None:
-        """Return the messages of the program; None if none of its devices is this process's."""
+        """Open the transport of the program; None if no device belongs to this process."""
         numbers, owners = [d.id for d in self.devices], [d.process for d in self.devices]
         if self.processes.rank not in owners:
             return None
@@ -354,28 +352,29 @@ def compile_artifact(
     num_partitions: int,
     dump_flags: str = "",
     open_parameters: tuple[bool, ...] = (),
-    divided: Divided | None = None,
-) -> Program:
-    """Convert and compile a program for one device or several. Raises PjrtError, HloError.
+    distributed: DistributedDevices | None = None,
+) -> HloProgram:
+    """Convert a StableHLO artifact to HLO, partition it, and compile it. Raises PjrtError, HloError.
 
     Args:
         artifact: a portable artifact of StableHLO.
-        num_replicas, num_partitions: numbers of devices.
-        dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
-        open_parameters: for each parameter whether the partitioner chooses its sharding if none is stated.
-        divided: the devices, if some are other processes'.
+        num_replicas: must be 1 on several devices.
+        num_partitions: the number of devices.
+        dump_flags: dump options in the syntax of ``XLA_FLAGS``.
+        open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none.
+        distributed: the devices, if some belong to other processes.
     """
     from hloom.jax.calls import callbacks, foreign_functions
     from hloom.jax.programs.entry_layouts import lay_out
 
     callbacks.register_targets()
     foreign_functions.register_targets()
-    module, stated = converted(artifact), placements_of(artifact)
+    module, placements = converted(artifact), placements_of(artifact)
     if num_replicas * num_partitions == 1:
         from hloom.cpu.native import compile_or_load
 
-        placements = lay_out(module, stated)
-        return Program(module, 1, 1, compile_or_load(module, dump_flags, _code_level(module)), placements)
+        placements = lay_out(module, placements)
+        return HloProgram(module, 1, 1, compile_or_load(module, dump_flags, _code_level(module)), placements)
     if num_replicas > 1:
         message = f"programs have one replica and any number of partitions, got {num_replicas}"
         raise PjrtError(UNIMPLEMENTED, message)
@@ -387,17 +386,17 @@ def compile_artifact(
     if open_parameters:
         module.config.allow_spmd_sharding_propagation_to_parameters = open_parameters
     partitioned = partitioned_program(module, num_partitions, even_results=True)
-    placements = lay_out(partitioned.module, stated)
-    transport = None if divided is None else divided.transport(partitioned.module)
+    placements = lay_out(partitioned.module, placements)
+    transport = None if distributed is None else distributed.transport(partitioned.module)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions, processes=transport)
-    return Program(module, num_replicas, num_partitions, executable, placements, partitioned)
+    return HloProgram(module, num_replicas, num_partitions, executable, placements, partitioned)
 
 
 def _code_level(module: HloModule) -> int:
-    """Return the level of code generation: quick for programs without loops on a few elements.
+    """Return the level of code generation: `QUICK` for loop-free programs on a few elements.
 
-    Most programs of JAX are single operations on small arrays outside of jit. Their code runs for about a
-    microsecond, less than a dispatch; LLVM spends half of its time on optimizing it.
+    Most programs of JAX are single operations on small arrays outside of jit. They run for about a
+    microsecond, less than their dispatch, so that optimization, half of LLVM's time, does not pay.
     """
     from hloom.analysis.cost import module_cost
     from hloom.operations.control_flow import While
@@ -412,14 +411,14 @@ def _code_level(module: HloModule) -> int:
 
 
 def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Leaf]) -> tuple[int, ...]:
-    """Return the arguments that are donated: those that the program aliases, and donors of a result's size.
+    """Return the numbers of donated arguments: those aliased to a result, and donors as large as a result.
 
-    JAX names donors if the partitioner chooses the shardings of results, so that they cannot be paired yet.
-    Donors that no result can take stay as they are, as in XLA.
+    JAX states donors without results where the partitioner chooses the shardings of results. A donor that no
+    result has the size of is not donated, as in XLA.
     """
     donated = {alias.parameter_number for alias in config.aliases.values()}
-    taken = {index[0] if index else 0 for index in config.aliases}
-    sizes = Counter(leaf.bytes for number, leaf in enumerate(outputs) if number not in taken)
+    aliased = {index[0] if index else 0 for index in config.aliases}
+    sizes = Counter(leaf.bytes for number, leaf in enumerate(outputs) if number not in aliased)
     for number, _ in config.buffer_donors:
         size = inputs[number].bytes
         if number not in donated and sizes[size]:
@@ -429,8 +428,8 @@ def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Lea
 
 
 def _placed(shapes: Sequence[Shape], placements: Sequence[Placement]) -> tuple[Leaf, ...]:
-    stated = placements or [Placement()] * len(shapes)
-    return tuple(Leaf.of(shape, placement) for shape, placement in zip(shapes, stated, strict=True))
+    placements = placements or [Placement()] * len(shapes)
+    return tuple(Leaf.of(shape, placement) for shape, placement in zip(shapes, placements, strict=True))
 
 
 def _leaves(shape: Shape) -> list[Shape]:
@@ -440,7 +439,7 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 
 def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
-    """Return leaves from JSON; raises KeyError, TypeError or ValueError."""
+    """Read leaves from JSON data. Raises KeyError, TypeError or ValueError if they are malformed."""
     leaves = [
         Leaf(tuple(map(int, dimensions)), int(number), bool(is_token), int(memory), tuple(map(int, order)))
         for dimensions, number, is_token, memory, order in rows

@@ -1,4 +1,4 @@
-"""Layouts of a program's arguments and results, as transposes in the program."""
+"""Layouts of a program's arguments and results, expressed as transposes in the program."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
-def lay_out(module: HloModule, stated: Placements) -> Placements:
-    """Let the entry of a module take and return row-major arrays whose dimensions are major to minor.
+def lay_out(module: HloModule, placements: Placements) -> Placements:
+    """Rewrite the entry computation to take and return row-major arrays only.
 
-    An argument ``f32[2,3]`` by columns becomes ``f32[3,2]``, of which the program takes the transpose. Return
-    the placements with the orders that were chosen for results.
+    A column-major argument ``f32[2,3]`` becomes ``f32[3,2]``, which the program transposes. Return the
+    placements with an order for every result whose layout is ``auto``.
     """
-    if not any(p.order or p.is_auto for p in (*stated.arguments, *stated.results)):
-        return stated
+    if not any(p.order or p.is_auto for p in (*placements.arguments, *placements.results)):
+        return placements
     entry = module.entry
     results = [
         replace(p, order=_natural_order(_source(entry.root, n))) if p.is_auto else p
-        for n, p in enumerate(stated.results)
+        for n, p in enumerate(placements.results)
     ]
-    for parameter, placement in zip(entry.parameters, stated.arguments, strict=False):
+    for parameter, placement in zip(entry.parameters, placements.arguments, strict=False):
         if placement.order:
-            _take_transposed(parameter, placement.order)
+            _transpose_parameter(parameter, placement.order)
     root = entry.root
     if any(p.order for p in results):
         if root.shape.is_tuple:
@@ -40,20 +40,21 @@ def lay_out(module: HloModule, stated: Placements) -> Placements:
         else:
             entry.root = _transposed(root, results[0].order)
     module.config.entry_layout = None
-    return Placements(stated.arguments, results)
+    return Placements(placements.arguments, results)
 
 
 def _source(root: HloInstruction, number: int) -> HloInstruction:
-    """Return the instruction of a result, as far as it is an operand of a tuple at the root."""
+    """Return the instruction that computes a result: an operand if the root is a tuple, else the root."""
     return root.operands[number] if isinstance(root.operation, Tuple) else root
 
 
 def _natural_order(i: HloInstruction) -> tuple[int, ...]:
-    """Return the order of a value for which computing it moves the least, empty for row-major.
+    """Return the canonical order in which a value is computed without a transposing copy.
 
-    That is the order that a LayoutConstraint states, and for a transpose that of its operand.
+    It is the order of the nearest LayoutConstraint, else row-major, followed through elementwise operations
+    and transposes.
     """
-    permutation = range(i.shape.rank)  # from the dimensions of the result to those of i
+    permutation = range(i.shape.rank)  # dimensions of i, by those of the result
     while True:
         match i.operation:
             case CustomCall(custom_call_target="LayoutConstraint") if i.shape.layout is not None:
@@ -74,14 +75,14 @@ def _renamed(order: Sequence[int], permutation: Sequence[int]) -> tuple[int, ...
     return canonical([list(permutation).index(d) for d in order])
 
 
-def _take_transposed(parameter: HloInstruction, order: Sequence[int]) -> None:
-    """Replace a parameter by the transpose of one whose dimensions are major to minor."""
+def _transpose_parameter(parameter: HloInstruction, order: Sequence[int]) -> None:
+    """Replace a parameter by the transpose of one whose dimensions are in major-to-minor order."""
     writer = Writer(parameter)
     major_to_minor = tuple(reversed(order))
     shape = Shape(parameter.shape.element_type, tuple(parameter.shape.dimensions[d] for d in major_to_minor))
-    taken = writer.op(parameter.operation, shape=shape)
+    row_major_parameter = writer.op(parameter.operation, shape=shape)
     logical = tuple(major_to_minor.index(d) for d in range(len(order)))
-    writer.replace(writer.op(Transpose(dimensions=logical), taken))
+    writer.replace(writer.op(Transpose(dimensions=logical), row_major_parameter))
 
 
 def _transposed(value: HloInstruction, order: Sequence[int]) -> HloInstruction:

@@ -13,39 +13,38 @@ from hloom.jax.calls.callbacks import HostFunctions, unbind
 from hloom.jax.devices.client import NOTHING, STOP, ClientDevice, NamedValues
 from hloom.jax.devices.memory_layouts import handle_of
 from hloom.jax.pjrt import abi
-from hloom.jax.pjrt.api import implements
+from hloom.jax.pjrt.api import implements, permanent_address
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
-from hloom.jax.pjrt.handles import Handle, Text, Words, object_at
+from hloom.jax.pjrt.handles import CArray, Handle, Text, object_at
 from hloom.jax.pjrt.messages import device_assignment
 from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import EXECUTABLE, INPUT, OUTPUT
 from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
-    from hloom.cpu.runtime.gang import Gang
     from hloom.ir.instruction import HloInstruction
     from hloom.jax.programs.compiled import Compiled, Leaf
     from hloom.runtime.executable import Executable
 
 PRED: Final = 1
-"""The type of the empty arrays that JAX gives for tokens."""
+"""PJRT's number of the element type of the empty arrays that JAX passes for tokens."""
 LONG_WORK: Final = 2_000_000
-"""Elementary operations, about 100 us, from which a worker runs a program."""
+"""Number of elementary operations, about 100 µs, from which a worker thread runs a program."""
 
 
 class LoadedExecutable(Handle):
-    """A program on its devices; also its own PJRT_Executable.
+    """A program loaded on its devices: a PJRT_LoadedExecutable and PJRT_Executable in one.
 
     Attributes:
         compiled: the program.
         interface: arguments, results, donation and devices.
-        inputs, outputs: the interface's.
-        assigned: the devices of all processes on which it runs, replica-major.
-        devices: those of this process.
-        options: the compile options, as they were given.
-        callbacks: Python functions that it calls.
-        bound: its custom calls that know those functions, since the first run.
-        gang: its devices as one thread runs them; None if it has one, or Python runs it.
+        inputs, outputs: the arguments and results of the interface.
+        assigned: its devices in all processes, in replica-major order.
+        devices: its devices in this process.
+        options: the serialized compile options.
+        callbacks: the Python functions that it calls.
+        bound: the custom calls bound to these functions by the first execution.
+        gang: runs all devices in one thread; None on one device, or if Python runs the program.
     """
 
     def __init__(
@@ -66,31 +65,29 @@ class LoadedExecutable(Handle):
         self.bound: Sequence[HloInstruction] = ()
         self.interface = interface = compiled.interface
         self.inputs, self.outputs = interface.inputs, interface.outputs
-        self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
+        self._dimensions = [CArray(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
         is_local = len(self.devices) == len(self.assigned)
         native = compiled.native if is_local else None
         functions = _host_functions(compiled, self.callbacks) if is_local else None
         if functions is not None and functions.answers_all and compiled.calling is not None:
             native = compiled.calling
-        self.gang = gang = _gang(compiled, functions) if is_local else None
+        self.gang = gang = None
+        if is_local:
+            self.gang = gang = compiled.gang if functions is None else compiled.calling_gang(functions)
         reuses = dict(native.facts.reuses if native is not None else gang.reuses if gang is not None else ())
         self._inputs = INPUT.table([_input(leaf) for leaf in self.inputs])
-        self._outputs = OUTPUT.table(
-            [
-                {**_output(leaf), "dimensions": dimensions.address, "donor": reuses.get(number, -1)}
-                for number, (leaf, dimensions) in enumerate(zip(self.outputs, self._dimensions, strict=True))
-            ]
-        )
+        outputs = enumerate(zip(self.outputs, self._dimensions, strict=True))
+        self._outputs = OUTPUT.table([_output(leaf, d, reuses.get(n, -1)) for n, (leaf, d) in outputs])
         self.set(
             name=Text(interface.name),
-            devices=Words([device.handle for device in self.devices]),
+            devices=CArray([device.handle for device in self.devices]),
             num_replicas=interface.num_replicas,
             num_partitions=interface.num_partitions,
             inputs=_address_of(self._inputs),
             num_inputs=len(self.inputs),
             outputs=_address_of(self._outputs),
             num_outputs=len(self.outputs),
-            donated=Words(interface.donated, ctypes.c_int64),
+            donated=CArray(interface.donated, ctypes.c_int64),
             is_native=native is not None or gang is not None,
         )
         if gang is not None:
@@ -103,73 +100,71 @@ class LoadedExecutable(Handle):
             self.set(is_long=is_long and functions is None, calls_python=functions is not None)
 
     @cached_property
-    def output_types(self) -> Words:
-        """The element types of the results."""
-        return Words([leaf.number for leaf in self.outputs], ctypes.c_uint32)
+    def output_types(self) -> CArray:
+        """PJRT's numbers of the element types of the results."""
+        return CArray([leaf.number for leaf in self.outputs], ctypes.c_uint32)
 
     @cached_property
-    def output_dimensions(self) -> tuple[Words, Words]:
-        """The dimensions of all results, and their ranks."""
+    def output_dimensions(self) -> tuple[CArray, CArray]:
+        """The dimensions of all results in one list, and their ranks."""
         flat = [extent for leaf in self.outputs for extent in leaf.dimensions]
-        return Words(flat, ctypes.c_int64), Words([leaf.rank for leaf in self.outputs], ctypes.c_size_t)
+        return CArray(flat, ctypes.c_int64), CArray([leaf.rank for leaf in self.outputs], ctypes.c_size_t)
 
     @cached_property
-    def output_memory_kinds(self) -> tuple[Words, Words]:
-        """The memory kinds of the results: the addresses of their names, and the names' sizes."""
+    def output_memory_kinds(self) -> tuple[CArray, CArray]:
+        """The memory kinds of the results: addresses of their names, and sizes of the names in bytes."""
         return self._memory_kinds(self.outputs)
 
     @cached_property
-    def parameter_memory_kinds(self) -> tuple[Words, Words]:
-        """The memory kinds of the arguments, as those of the results."""
+    def parameter_memory_kinds(self) -> tuple[CArray, CArray]:
+        """The memory kinds of the arguments: addresses and sizes of their names."""
         return self._memory_kinds(self.inputs)
 
-    def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[Words, Words]:
+    def _memory_kinds(self, leaves: Sequence[Leaf]) -> tuple[CArray, CArray]:
         memories = [self.assigned[0].memories[leaf.memory].record for leaf in leaves]
-        sizes = Words([memory["kind_size"] for memory in memories], ctypes.c_size_t)
-        return Words([memory["kind"] for memory in memories]), sizes
+        sizes = CArray([memory["kind_size"] for memory in memories], ctypes.c_size_t)
+        return CArray([memory["kind"] for memory in memories]), sizes
 
     @cached_property
     def fingerprint(self) -> Text:
-        """A digest of the program."""
         return Text(self.compiled.key)
 
     @cached_property
     def device_assignment(self) -> Text:
-        """The devices, as a DeviceAssignmentProto."""
+        """The devices as a serialized DeviceAssignmentProto."""
         interface = self.interface
         ids = [device.id for device in self.assigned]
         return Text(device_assignment(interface.num_replicas, interface.num_partitions, ids))
 
     @cached_property
     def serialized_options(self) -> Text:
-        """The compile options."""
         return Text(self.options)
 
     @cached_property
-    def logical_ids(self) -> Words:
-        """Replica and partition of every device."""
+    def logical_ids(self) -> CArray:
+        """The replica and the partition of each device of this process, in one list."""
         partitions = self.interface.num_partitions
         numbers = [n for n, device in enumerate(self.assigned) if device in self.devices]
         flat = [word for n in numbers for word in divmod(n, partitions)]
-        return Words(flat, ctypes.c_int32)
+        return CArray(flat, ctypes.c_int32)
 
     @cached_property
     def cost(self) -> NamedValues:
-        """The properties that ``cost_analysis()`` shows."""
+        """The properties that JAX's ``cost_analysis()`` returns."""
         return NamedValues(self.compiled.cost_properties())
 
     @cached_property
     def optimized_program(self) -> tuple[Text, Text]:
-        """The program after all passes, and the name of its format."""
+        """The serialized optimized module, and the name of its format."""
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def abandon(self, error: PjrtError) -> None:
-        """Let this run fail in other processes, because this one cannot start it."""
+        """Make this execution fail in the other processes, because this one cannot start it."""
         if len(self.assigned) > len(self.devices) > 0:
             cast("Executable", self.compiled.program.executable).abandon(error)
 
     def drop(self) -> None:
-        """Release the program, or list it as dying as long as queued runs need it."""
+        """Release the program, or postpone that until its queued executions have ended."""
         unbind(self.bound)
         if self.record["queued"]:
             _dying[self.handle] = self
@@ -178,14 +173,9 @@ class LoadedExecutable(Handle):
 
 
 def _host_functions(compiled: Compiled, callbacks: Sequence[object]) -> HostFunctions | None:
-    """Return the Python functions that a program calls; None if it calls none."""
+    """Return the Python functions that native code of a program calls; None if it calls none."""
     calls = compiled.host_calls if callbacks else ()
     return HostFunctions(calls, callbacks) if calls else None
-
-
-def _gang(compiled: Compiled, functions: HostFunctions | None) -> Gang | None:
-    """Return the devices as one thread runs them; None if there is one, or if Python runs them."""
-    return compiled.gang if functions is None else compiled.calling_gang(functions)
 
 
 def _address_of(table: Sequence[Record]) -> int:
@@ -193,30 +183,31 @@ def _address_of(table: Sequence[Record]) -> int:
 
 
 def _input(leaf: Leaf) -> dict[str, int]:
-    """Return the fields of a parameter."""
+    """Return the fields of an `INPUT` struct."""
     number = PRED if leaf.is_token else leaf.number
     return {"bytes": leaf.bytes, "type": number, "layout": handle_of(leaf.order)}
 
 
-def _output(leaf: Leaf) -> dict[str, int]:
-    """Return the fields of a result, but for its dimensions and donor."""
-    layout = handle_of(leaf.order)
+def _output(leaf: Leaf, dimensions: CArray, donor: int) -> dict[str, int]:
+    """Return the fields of an `OUTPUT` struct."""
     return {
         "bytes": leaf.bytes,
         "type": leaf.number,
         "rank": leaf.rank,
+        "dimensions": dimensions.address,
         "memory": leaf.memory,
-        "layout": layout,
+        "layout": handle_of(leaf.order),
+        "donor": donor,
     }
 
 
 _dying: Final[dict[int, LoadedExecutable]] = {}
-"""Destroyed executables with queued runs, by handle."""
+"""Destroyed executables with queued executions, by handle."""
 keep_for_ever(_dying)
 
 
 def sweep() -> None:
-    """Free the executables that were destroyed and have no queued runs; threads may do that at once."""
+    """Free the destroyed executables that have no queued executions; several threads may sweep at once."""
     for handle, executable in list(_dying.items()):
         if not executable.record["queued"] and _dying.pop(handle, None) is not None:
             Handle.drop(executable)
@@ -228,18 +219,17 @@ def sweep() -> None:
 
 
 def _pending_sweep(_: int | None) -> int:
-    """Sweep, as a call that Python was asked to make in the main thread."""
+    """Sweep, as a pending call of CPython, which the main thread makes."""
     sweep()
     return 0
 
 
 _SWEEPER: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_pending_sweep)
-keep_for_ever(_SWEEPER)
-native().call("pjrt_set_sweeper", ctypes.cast(_SWEEPER, ctypes.c_void_p).value)
+native().call("pjrt_set_sweeper", permanent_address(_SWEEPER))
 
 
 def executable_at(handle: int | None) -> LoadedExecutable:
-    """Return the executable of a handle; raises PjrtError for any other handle."""
+    """Return the executable of a handle. Raises PjrtError for other handles and deleted executables."""
     executable = object_at(handle, LoadedExecutable)
     if executable.record["is_deleted"]:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {executable.interface.name} was deleted")
@@ -255,7 +245,7 @@ def _logical_ids(args: ctypes.Structure) -> None:
 
 @implements("LoadedExecutable_Delete")
 def _delete(args: ctypes.Structure) -> None:
-    """Leave the program to runs that are queued."""
+    """Refuse later executions; queued ones go on."""
     executable_at(args.executable).set(is_deleted=True, is_native=False)
 
 

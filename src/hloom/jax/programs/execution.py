@@ -1,4 +1,4 @@
-"""Execution by Python: programs that call the host, run on several devices or have dynamic sizes; misuse."""
+"""Executions that native code leaves to Python: with host calls or dynamic sizes, recorded ones, errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hloom.jax.devices.client import ClientDevice
 from hloom.jax.devices.memory_layouts import order_at
 from hloom.jax.devices.transfers import buffer_at, dimensions_of, elements_of, logical, new_buffer, wait_for
 from hloom.jax.pjrt import abi
-from hloom.jax.pjrt.api import callback, status_of
+from hloom.jax.pjrt.api import callback, permanent_address, status_of
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, PjrtError
-from hloom.jax.pjrt.handles import object_at, words_at
+from hloom.jax.pjrt.handles import object_at, read_array
 from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import NO_ARENA, NO_RESULTS
 from hloom.jax.programs.compiled import Leaf
@@ -28,46 +28,35 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 _RUN_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
-_KEPT_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-_MEMORY_ERRORS: Final = {NO_ARENA: "temporaries", NO_RESULTS: "results"}
-_held: Final[list[object]] = []
+_CALLBACK_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def install() -> None:
-    """Give native code the functions."""
-    functions = [
+    """Register the functions that native code calls."""
+    native().call(
+        "pjrt_set_execute",
         callback(execute, "LoadedExecutable_Execute"),
-        _RUN_ERROR(_run_error),
-        _KEPT_ERROR(_kept_error),
-    ]
-    _held.extend(functions)
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-    native().call("pjrt_set_execute", *addresses)
+        permanent_address(_RUN_ERROR(_run_error)),
+        permanent_address(_CALLBACK_ERROR(_callback_error)),
+    )
 
 
 def _run_error(handle: int, status: int) -> int:
-    """Return the error of a run: of a gang that ended with a status, or of memory that is not there."""
+    """Return the error of an execution: `NO_ARENA`, `NO_RESULTS`, or the status of its gang."""
     executable = object_at(handle, LoadedExecutable)
-    if status in _MEMORY_ERRORS:
-        size = (
-            executable.compiled.temp_bytes
-            if status == NO_ARENA
-            else sum(leaf.bytes for leaf in executable.outputs)
-        )
-        message = (
-            f"not enough memory for {size:,} bytes of {_MEMORY_ERRORS[status]} of {executable.interface.name}"
-        )
+    if status in (NO_ARENA, NO_RESULTS):
+        is_arena = status == NO_ARENA
+        size = executable.compiled.temp_bytes if is_arena else sum(leaf.bytes for leaf in executable.outputs)
+        purpose = "temporaries" if is_arena else "results"
+        message = f"not enough memory for {size:,} bytes of {purpose} of {executable.interface.name}"
         return native().error(RESOURCE_EXHAUSTED, message)
     gang = executable.gang
     assert gang is not None
     return native().error(*status_of(gang.failure(status)))
 
 
-def _kept_error(handle: int) -> int | None:
-    """Return the error of the callback that failed in this thread; None if none did.
-
-    The run of the executable with this handle has ended early.
-    """
+def _callback_error(handle: int) -> int | None:
+    """Return the error of the callback that failed in this thread and ended an execution, or None."""
     gang = object_at(handle, LoadedExecutable).gang
     if gang is not None:
         gang.reset()
@@ -76,10 +65,10 @@ def _kept_error(handle: int) -> int | None:
 
 
 def execute(args: ctypes.Structure) -> None:
-    """LoadedExecutable_Execute."""
+    """Execute a program: PJRT's LoadedExecutable_Execute."""
     executable = executable_at(args.executable)
-    lists = words_at(args.argument_lists, args.num_devices, ctypes.c_void_p)
-    rows = [words_at(row, args.num_args, ctypes.c_void_p) for row in lists]
+    lists = read_array(args.argument_lists, args.num_devices, ctypes.c_void_p)
+    rows = [read_array(row, args.num_args, ctypes.c_void_p) for row in lists]
     devices = executable.devices
     if args.execute_device:
         devices = [object_at(args.execute_device, ClientDevice)]
@@ -97,7 +86,7 @@ def execute(args: ctypes.Structure) -> None:
     results = _run(executable, rows, devices)
     if executable.outputs:
         for address, row in zip(
-            words_at(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True
+            read_array(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True
         ):
             (ctypes.c_void_p * len(row)).from_address(address)[:] = row
     for row in rows:
@@ -110,22 +99,22 @@ def execute(args: ctypes.Structure) -> None:
 
 
 def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
-    """Check the arguments of a device and wait for them."""
+    """Check the arguments of a device, and wait for them. Raises PjrtError."""
     name = executable.interface.name
     if len(row) != len(executable.inputs):
         raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
-    for number, (handle, wanted) in enumerate(zip(row, executable.inputs, strict=True)):
+    for number, (handle, expected) in enumerate(zip(row, executable.inputs, strict=True)):
         buffer = buffer_at(handle)
         if buffer["deleted"]:
             message = f"Buffer has been deleted or donated: argument {number} of {name}."
             raise PjrtError(INVALID_ARGUMENT, message)
-        if not wanted.is_token and (buffer["type"], buffer["bytes"]) != (wanted.number, wanted.bytes):
+        if not expected.is_token and (buffer["type"], buffer["bytes"]) != (expected.number, expected.bytes):
             described = f"{dimensions_of(buffer)} of type {buffer['type']}, {buffer['bytes']} bytes"
-            message = f"argument {number} of {name} is {described}; wanted is {wanted}"
+            message = f"argument {number} of {name} is {described}; wanted is {expected}"
             raise PjrtError(INVALID_ARGUMENT, message)
         order = order_at(buffer["layout"])
-        if order != wanted.order:
-            message = f"argument {number} of {name} has the layout {order}; wanted is {wanted}"
+        if order != expected.order:
+            message = f"argument {number} of {name} has the layout {order}; wanted is {expected}"
             raise PjrtError(INVALID_ARGUMENT, message)
         wait_for(buffer)
 
@@ -133,11 +122,11 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
 def _run(
     executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[ClientDevice]
 ) -> list[list[int]]:
-    """Run the program; return the results' handles for every device."""
+    """Run the program on each device's arguments; return the handles of each device's results."""
     from hloom.cpu.native import NativeExecutable
 
     if not devices:
-        return []  # all devices are other processes'
+        return []  # all devices belong to other processes
     program = executable.compiled.program.executable
     arguments = [
         [
@@ -191,17 +180,17 @@ def _result(value: Array | None, leaf: Leaf, device: ClientDevice) -> int:
 
 
 def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
-    """Return the numbers of the arguments that a call gives away."""
+    """Return the numbers of the arguments donated to an execution with these options."""
     excepted: Sequence[int] = ()
     if options:
         record = abi.arguments("ExecuteOptions").record(options)
         count = record["num_non_donatable_input_indices"]
-        excepted = words_at(record["non_donatable_input_indices"], count)
+        excepted = read_array(record["non_donatable_input_indices"], count)
     return [number for number in executable.interface.donated if number not in excepted]
 
 
 def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) -> None:
-    """Refuse a donated argument that is another argument as well, in XLA's words."""
+    """Refuse a donated buffer that is also another argument, with XLA's message."""
     first: dict[int, int] = {}
     for number, handle in enumerate(row if donated else ()):
         before = first.setdefault(handle, number)

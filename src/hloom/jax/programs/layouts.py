@@ -1,4 +1,4 @@
-"""PJRT's extension for layouts."""
+"""PJRT's layouts extension."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Final
 from hloom.jax.devices.memory_layouts import layout, row_major
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import callback
-from hloom.jax.pjrt.handles import Words
+from hloom.jax.pjrt.handles import CArray
 from hloom.jax.pjrt.native import native
 from hloom.jax.programs.compiled import Leaf
 from hloom.jax.programs.executables import executable_at
+from hloom.lifetime import keep_for_ever
 
+_EXTENSION: Final = 4
+"""The number of the extension's type."""
 _RANKS: Final = 65
-"""Arrays of JAX have at most 64 dimensions."""
+"""Number of possible ranks: JAX's arrays have at most 64 dimensions."""
 
 
 @cache
-def _layouts(leaves: tuple[Leaf, ...]) -> Words:
-    return Words([layout(leaf.order or row_major(leaf.rank)).handle for leaf in leaves])
+def _layouts(leaves: tuple[Leaf, ...]) -> CArray:
+    return CArray([layout(leaf.order or row_major(leaf.rank)).handle for leaf in leaves])
 
 
 def _of_outputs(args: ctypes.Structure) -> None:
@@ -38,19 +41,16 @@ _FUNCTIONS: Final[dict[str, Callable[[ctypes.Structure], None]]] = {
     "Layouts_PJRT_Executable_GetOutputLayouts": _of_outputs,
     "Layouts_PJRT_Executable_GetParameterLayouts": _of_parameters,
 }
-_held: Final[list[object]] = []
 
 
 @cache
 def layouts_extension() -> int:
     """Return the address of the extension."""
-    table = Words([layout(row_major(rank)).handle for rank in range(_RANKS)])
+    table = CArray([layout(row_major(rank)).handle for rank in range(_RANKS)])
+    keep_for_ever(table)
     native().call("pjrt_set_layouts", table.address)
-    functions = {name: callback(function, name) for name, function in _FUNCTIONS.items()}
-    addresses = [
-        native().symbols.get(f"PJRT_{name}") or ctypes.cast(functions[name], ctypes.c_void_p).value or 0
-        for name in abi.LAYOUT_FUNCTIONS
+    symbols = native().symbols
+    functions = [
+        symbols.get(f"PJRT_{name}") or callback(_FUNCTIONS[name], name) for name in abi.LAYOUT_FUNCTIONS
     ]
-    extension = abi.extension(abi.LAYOUTS_EXTENSION, 0, addresses)
-    _held.extend((table, functions, extension))
-    return extension.address
+    return abi.extension(_EXTENSION, 0, functions)

@@ -1,4 +1,4 @@
-"""The optimized program as JAX reads it: HloModuleProtoWithConfig (openxla/xla, xla/service/hlo.proto)."""
+"""The optimized module as JAX reads it: HloModuleProtoWithConfig (openxla/xla, xla/service/hlo.proto)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def module_with_config(
     module: HloModule, num_replicas: int, num_partitions: int, partitioned: Partitioned | None = None
 ) -> bytes:
-    """Return the message: field 1 is the module, field 2 its HloModuleConfigProto (``xla/xla.proto``).
+    """Serialize a module (field 1) with its HloModuleConfigProto (field 2, ``xla/xla.proto``).
 
-    The module of a partitioned program states how its parameters and results are cut.
+    A partitioned module includes the shardings of its parameters and results.
     """
     from hloom.proto.writer import module_message
 
@@ -26,9 +26,9 @@ def module_with_config(
         for tiling in partitioned.parameters:
             tiling.to_sharding().write(proto.spmd_parameters_shardings.add())
         results = [tiling.to_sharding() for tiling in partitioned.results] or [Sharding.replicated()]
-        single = not module.entry.root.shape.is_tuple
-        whole = results[0] if single else Sharding("tuple", elements=tuple(results))
-        whole.write(proto.spmd_output_sharding)
+        is_tuple = module.entry.root.shape.is_tuple
+        output = Sharding("tuple", elements=tuple(results)) if is_tuple else results[0]
+        output.write(proto.spmd_output_sharding)
     encoded = proto.SerializeToString(deterministic=True)
     shape = proto.host_program_shape.SerializeToString(deterministic=True)
     config = bytes_field(1, shape) + integer_field(4, num_replicas) + integer_field(5, num_partitions)

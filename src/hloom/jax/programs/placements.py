@@ -1,7 +1,7 @@
 """Placements of arguments and results: attributes of StableHLO's ``main`` that HLO does not have.
 
-``mhlo.memory_kind`` names one of a device's memories. ``mhlo.layout_mode`` is the order of dimensions in
-memory, ``{0,1}`` for a matrix by columns, or ``default``, row-major, or ``auto``, the compiler's choice.
+``mhlo.memory_kind`` names a memory space. ``mhlo.layout_mode`` is a minor-to-major order such as ``{0,1}``
+(a column-major matrix), ``default`` (row-major), or ``auto`` (chosen by the compiler).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ORDER: Final = re.compile(r"\{(\d+(?:,\d+)*)?\}")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The memory and layout of an argument or a result.
+    """The memory space and layout of an argument or a result.
 
     Attributes:
-        memory: the number of the memory on its device.
-        order: the dimensions, minor to major; empty if the array is row-major.
-        is_auto: true if the compiler may choose the order.
+        memory: the number of the memory space on its device.
+        order: the canonical minor-to-major order.
+        is_auto: whether the compiler chooses the order.
     """
 
     memory: int = 0
@@ -45,9 +45,9 @@ class Placements:
 
 
 def placements_of(artifact: bytes) -> Placements:
-    """Return the placements that a portable artifact of StableHLO states.
+    """Read the placements from a portable artifact of StableHLO.
 
-    Raises PjrtError for an unknown memory and for layouts with tiles.
+    Raises PjrtError for unknown memory kinds and for layouts with tiles.
     """
     if _MEMORY_KIND.encode() not in artifact and _LAYOUT.encode() not in artifact:
         return Placements()
@@ -77,7 +77,7 @@ def _memory(kind: str) -> int:
 def _order(layout: str) -> tuple[int, ...]:
     if layout in ("", "default", "auto"):
         return ()
-    found = _ORDER.fullmatch(layout)
-    if found is None:
+    match = _ORDER.fullmatch(layout)
+    if match is None:
         raise PjrtError(UNIMPLEMENTED, f"the layout {layout} is more than an order of dimensions")
-    return canonical([int(digit) for digit in (found[1] or "").split(",") if digit])
+    return canonical([int(digit) for digit in (match[1] or "").split(",") if digit])

@@ -1,7 +1,6 @@
-"""Recordings of programs as an XSpace, the format of XProf: a plane for each device, a line for each thread.
+"""Recordings of executions as an XSpace for XProf: a plane for each device, a line for each thread.
 
-The messages are those of ``tsl/profiler/protobuf/xplane.proto``, in protobuf's wire format; field numbers are
-beside the fields.
+The messages are declared in ``tsl/profiler/protobuf/xplane.proto``.
 """
 
 from __future__ import annotations
@@ -9,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from hloom.jax.pjrt.messages import bytes_field, integer_field
+
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
     from hloom.runtime.measurements import Recording
 
 _PLANE: Final = "/device:CUSTOM:hloom:"
-"""Beginning of the names of planes; readers show planes of this prefix as devices."""
+"""Prefix of the names of planes, by which readers recognize devices."""
 _STATS: Final = ("hlo_op", "hlo_module", "program_id", "tf_op", "hlo_category", "lost_events")
-"""Names of the stats of events, XProf's but for the last."""
+"""Names of stats of events; the last is hloom's, the others XProf's."""
 _HLO_OP, _MODULE, _PROGRAM, _OP_NAME, _CATEGORY, _LOST = range(1, 7)
 
 
 def space(recordings: Sequence[Recording], epoch: int) -> bytes:
-    """Return an XSpace of recordings; ``epoch`` is the wall clock's time at the monotonic clock's zero."""
+    """Encode recordings as an XSpace; ``epoch`` is wall-clock minus monotonic time, in nanoseconds."""
     programs: dict[int, int] = {}
     for recording in recordings:
         programs.setdefault(id(recording.instructions), len(programs) + 1)
@@ -29,11 +30,14 @@ def space(recordings: Sequence[Recording], epoch: int) -> bytes:
     planes = [
         _plane([r for r in recordings if r.device == device], device, programs, epoch) for device in devices
     ]
-    return b"".join(_bytes(1, plane) for plane in planes)  # planes
+    return b"".join(bytes_field(1, plane) for plane in planes)  # planes
 
 
 def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, int], epoch: int) -> bytes:
-    """Return an XPlane of the recordings of a device; programs have numbers by their instructions."""
+    """Encode the recordings of a device as an XPlane.
+
+    ``programs`` numbers the programs by the ``id`` of their list of instructions.
+    """
     events: dict[tuple[int, int], int] = {}
     metadata: list[bytes] = []
     for recording in recordings:
@@ -47,33 +51,37 @@ def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, 
     lines = [
         _line([r for r in recordings if r.thread == thread], thread, events, epoch) for thread in threads
     ]
-    names = [_entry(n, _number(1, n) + _text(2, name)) for n, name in enumerate(_STATS, 1)]
+    names = [_entry(n, integer_field(1, n) + _text(2, name)) for n, name in enumerate(_STATS, 1)]
     fields = (
-        _number(1, device),  # id
+        integer_field(1, device),  # id
         _text(2, f"{_PLANE}{device}"),  # name
-        *(_bytes(3, line) for line in lines),  # lines
-        *(_bytes(4, each) for each in metadata),  # event_metadata
-        *(_bytes(5, name) for name in names),  # stat_metadata
+        *(bytes_field(3, line) for line in lines),  # lines
+        *(bytes_field(4, each) for each in metadata),  # event_metadata
+        *(bytes_field(5, name) for name in names),  # stat_metadata
     )
     return b"".join(fields)
 
 
 def _event_metadata(number: int, i: HloInstruction | None, module: str, program: int) -> bytes:
-    """Return an entry of the map of XEventMetadata: an instruction, or the whole program."""
+    """Encode an entry of the map of XEventMetadata: an instruction, or the whole program if that is None."""
     stats = [_stat(_MODULE, module), _stat(_PROGRAM, program)]
     name = module
     if i is not None:
         op_name = i.metadata.op_name if i.metadata is not None else ""
         name = op_name or i.name
         stats += [_stat(_HLO_OP, i.name), _stat(_OP_NAME, op_name), _stat(_CATEGORY, i.opcode)]
-    fields = [_number(1, number), _text(2, name), *(_bytes(5, stat) for stat in stats)]  # id, name, stats
+    fields = [
+        integer_field(1, number),
+        _text(2, name),
+        *(bytes_field(5, stat) for stat in stats),
+    ]  # id, name, stats
     return _entry(number, b"".join(fields))
 
 
 def _line(
     recordings: Sequence[Recording], thread: int, events: Mapping[tuple[int, int], int], epoch: int
 ) -> bytes:
-    """Return an XLine of what a thread did; outer events come before inner ones."""
+    """Encode the events of a thread as an XLine, enclosing events before enclosed ones."""
     first = min((int(r.records[:, 1].min()) for r in recordings if len(r.records)), default=0)
     rows: list[tuple[int, int, int, int]] = []
     for recording in recordings:
@@ -86,46 +94,31 @@ def _line(
         _event(event, begin - first, -minus_end - begin, lost) for begin, minus_end, event, lost in rows
     ]
     fields = (
-        _number(1, thread),  # id
+        integer_field(1, thread),  # id
         _text(2, f"hloom thread {thread}"),  # name
-        _number(3, first + epoch),  # timestamp_ns
-        *(_bytes(4, event) for event in encoded),  # events
+        integer_field(3, first + epoch),  # timestamp_ns
+        *(bytes_field(4, event) for event in encoded),  # events
     )
     return b"".join(fields)
 
 
 def _event(metadata: int, offset: int, duration: int, lost: int) -> bytes:
-    """Return an XEvent, which counts picoseconds."""
-    fields = _number(1, metadata) + _number(2, 1000 * offset) + _number(3, 1000 * duration)
-    return fields + (_bytes(4, _stat(_LOST, lost)) if lost else b"")  # stats
+    """Encode an XEvent; ``offset`` and ``duration`` are in nanoseconds."""
+    fields = integer_field(1, metadata) + integer_field(2, 1000 * offset) + integer_field(3, 1000 * duration)
+    return fields + (bytes_field(4, _stat(_LOST, lost)) if lost else b"")  # stats
 
 
 def _stat(metadata: int, value: int | str) -> bytes:
-    """Return an XStat of an integer or a string."""
-    return _number(1, metadata) + (_number(4, value) if isinstance(value, int) else _text(5, value))
+    """Encode an XStat of an integer or a string."""
+    return integer_field(1, metadata) + (
+        integer_field(4, value) if isinstance(value, int) else _text(5, value)
+    )
 
 
 def _entry(key: int, value: bytes) -> bytes:
-    """Return an entry of a map."""
-    return _number(1, key) + _bytes(2, value)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    """Encode an entry of a map."""
+    return integer_field(1, key) + bytes_field(2, value)
 
 
 def _text(field: int, value: str) -> bytes:
-    return _bytes(field, value.encode())
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return b"".join((_varint(field << 3 | 2), _varint(len(value)), value))
-
-
-def _varint(value: int) -> bytes:
-    """Return a number that is not negative in groups of seven bits."""
-    groups: list[int] = []
-    while value >= 128:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    return bytes((*groups, value))
+    return bytes_field(field, value.encode())

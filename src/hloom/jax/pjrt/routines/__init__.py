@@ -1,4 +1,4 @@
-"""The plug-in's native code: functions of PJRT, and what they share, as emitters."""
+"""Emitters of the plug-in's native code: PJRT functions, and routines that they share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hloom.ir.registration import import_modules
 
 
 def exported_routines() -> list[Routine]:
-    """Return the routines of all files of this folder that PJRT's callers or Python call."""
+    """Return the routines of this folder that PJRT's callers or Python call."""
     from hloom.jax.pjrt.routines.getters import GETTERS
 
     routines = routines_of(*import_modules(__name__, __path__))

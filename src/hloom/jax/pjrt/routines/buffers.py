@@ -1,4 +1,4 @@
-"""Buffers of PJRT: handles of immutable arrays in counted storage."""
+"""PJRT buffers: immutable arrays in reference-counted storage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hloom.jax.pjrt.routines.run_time import give, take
 from hloom.jax.pjrt.structs import BUFFER, DEVICE, LAYOUT, MEMORY, STORAGE
 
 TINY: Final = 512
-"""Bytes below which plain memory serves, aligned to 16 bytes: several times as fast as aligned memory."""
+"""Size in bytes below which data come from malloc, aligned to 16 bytes: much faster than aligned_alloc."""
 SMALL: Final = 4096
-"""Bytes below which storage and data are one block, aligned to 64 bytes; above, data are recycled memory."""
+"""Size in bytes below which storage and data are one block; larger data use recycled memory."""
 
 RECYCLED: Final = State("recycled", pool=PTR, lock=I64)
 
@@ -31,13 +31,13 @@ RECYCLED: Final = State("recycled", pool=PTR, lock=I64)
 
 @routine(exported=True, pool=PTR)
 def pjrt_set_pool(f: Function, pool: Value) -> None:
-    """Set the recycled memory that large results use; `hloom_take` describes it."""
+    """Set the pool of recycled memory for large arrays; see `hloom_take`."""
     RECYCLED(f)["pool"] = pool
 
 
 @routine(PTR)
 def lock_pool(f: Function) -> Value:
-    """Lock the recycled memory, and return it."""
+    """Lock the pool of recycled memory, and return it."""
     with repeat(f) as loop:
         loop.leave_if(RECYCLED(f).atomic("lock").exchange(1, "acquire").compare("eq", 0))
         sched_yield(f)
@@ -46,13 +46,13 @@ def lock_pool(f: Function) -> Value:
 
 @routine()
 def unlock_pool(f: Function) -> None:
-    """Unlock the recycled memory; after a fork, no other thread holds the lock."""
+    """Unlock the pool; also called after a fork, when no other thread exists."""
     RECYCLED(f).atomic("lock").store(0, "release")
 
 
 @routine(PTR, exported=True, bytes=I64)
 def pjrt_take(f: Function, bytes: Value) -> Value:
-    """Return recycled memory; null if there is none."""
+    """Take memory from the pool; return null if it cannot be allocated."""
     data = take(f, lock_pool(f), bytes)
     unlock_pool(f)
     return data
@@ -60,7 +60,7 @@ def pjrt_take(f: Function, bytes: Value) -> Value:
 
 @routine(exported=True, data=PTR)
 def pjrt_give(f: Function, data: Value) -> None:
-    """Return memory to be used again."""
+    """Return memory to the pool."""
     give(f, lock_pool(f), data)
     unlock_pool(f)
 
@@ -70,20 +70,20 @@ def pjrt_give(f: Function, data: Value) -> None:
 
 @routine(storage=STORAGE)
 def release_inline(f: Function, storage: Fields) -> None:
-    """Free storage and data in one block."""
+    """Free storage that is one block with its data."""
     free(f, storage)
 
 
 @routine(storage=STORAGE)
 def release_pooled(f: Function, storage: Fields) -> None:
-    """Recycle the data."""
+    """Return the data to the pool, and free the storage."""
     pjrt_give(f, storage["data"])
     free(f, storage)
 
 
 @routine(storage=STORAGE)
 def release_host(f: Function, storage: Fields) -> None:
-    """Complete the event of memory of the host, which is no longer read."""
+    """Free storage of borrowed host memory, and complete the event that tells the host of it."""
     event = storage["argument"]
     free(f, storage)
     pjrt_complete(f, event, 0)
@@ -92,7 +92,7 @@ def release_host(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_foreign(f: Function, storage: Fields) -> None:
-    """Call the function of another owner, if there is one, with the address of the data and its argument."""
+    """Free storage of another owner's memory; call the owner's deleter, if any, with data and argument."""
     data, callee, argument = storage["data"], storage["argument"], storage["second_argument"]
     free(f, storage)
     with f.when(~is_null(callee)):
@@ -108,7 +108,7 @@ def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fi
 
 @routine(PTR, exported=True, bytes=I64)
 def pjrt_storage(f: Function, bytes: Value) -> Fields:
-    """Return storage of one reference, aligned to 64 bytes, or to 16 if it is tiny; null if memory lacks."""
+    """Return new storage with one reference, aligned to 64 bytes (16 if tiny); null if out of memory."""
     head = STORAGE.size
     with f.when(bytes.compare("ult", TINY)):
         tiny = malloc(f, bytes + head)
@@ -125,7 +125,7 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
-    """Return storage of memory that another owner frees."""
+    """Return new storage of memory that another owner frees."""
     return allocate(
         f,
         STORAGE,
@@ -177,7 +177,7 @@ def pjrt_buffer(
     rank: Value,
     dimensions: Value,
 ) -> Fields:
-    """Return a buffer that takes a reference of the storage and one of the event."""
+    """Return a new buffer, which takes over one reference to the storage and one to the event."""
     buffer = allocate(
         f,
         BUFFER,
@@ -201,7 +201,7 @@ def pjrt_buffer(
 
 @routine(exported=True, buffer=BUFFER)
 def pjrt_delete(f: Function, buffer: Fields) -> None:
-    """Drop the buffer's reference of its storage; other references, such as views, keep the data."""
+    """Mark a buffer deleted and drop its reference to the storage, which views may keep alive."""
     with f.when(buffer.atomic("deleted").exchange(1, "acq_rel").compare("eq", 0)):
         drop_storage(f, buffer["storage"])
 
@@ -214,25 +214,30 @@ def is_deleted(f: Function, buffer: Fields) -> Value:
 
 @routine(PTR)
 def refuse_deleted(f: Function) -> Value:
-    """Return the error of a call with a deleted buffer."""
+    """Return the error for the use of a deleted buffer."""
     return refusal(f, INVALID_ARGUMENT, "Buffer has been deleted or donated.")
 
 
 def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
-    """Return a buffer of the arguments; the function refuses a deleted one."""
+    """Return the buffer in a field of the arguments; emit the return of an error if it is deleted."""
     buffer = Fields(BUFFER, args[name])
     with f.when(is_deleted(f, buffer)):
         f.return_value(refuse_deleted(f))
     return buffer
 
 
+def destroy_buffer(f: Function, buffer: Fields) -> None:
+    """Drop a buffer's references, and free it."""
+    pjrt_delete(f, buffer)
+    drop_event(f, buffer["event"])
+    free(f, buffer)
+
+
 @function("Buffer_Destroy")
 def destroy(f: Function, args: Fields) -> None:
     buffer = pointee(args, "buffer")
     with f.when(~is_null(buffer.pointer)):
-        pjrt_delete(f, buffer)
-        drop_event(f, buffer["event"])
-        free(f, buffer)
+        destroy_buffer(f, buffer)
 
 
 @function("Buffer_Delete")
@@ -247,12 +252,11 @@ def answer_is_deleted(f: Function, args: Fields) -> None:
 
 @function("Buffer_GetMemoryLayout")
 def memory_layout(f: Function, args: Fields) -> None:
-    """Layouts have no tiles."""
     buffer = pointee(args, "buffer")
     args["minor_to_major"] = Fields(LAYOUT, layout_of(f, buffer))["dimensions"]
     args["minor_to_major_size"] = buffer["rank"]
     args["num_tiles"] = 0
-    args["layout_type"] = 0
+    args["layout_type"] = 0  # an order of dimensions, no strides
 
 
 @function("Buffer_ReadyEvent")
@@ -282,7 +286,7 @@ def drop_external(f: Function, args: Fields) -> None:
 
 @routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
 def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
-    """Return a buffer of the same storage on another device or in another memory: arrays are immutable."""
+    """Return a new buffer on another device or memory that shares the storage; arrays are immutable."""
     keep_storage(f, buffer["storage"])
     copy = Fields(
         BUFFER,

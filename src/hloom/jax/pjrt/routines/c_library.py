@@ -1,4 +1,4 @@
-"""The C library, as the plug-in's native code uses it."""
+"""Functions of the C library that the plug-in's native code calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pthread_cond_broadcast: Final = External("pthread_cond_broadcast", I32, PTR)
 
 
 def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: PassedValue) -> Fields:
-    """Return a new struct with a length of its last field; fields without a value are undefined."""
+    """Allocate a struct whose last field has ``length`` elements; fields without a value are undefined."""
     element = size_of(list(struct.fields.values())[-1].element)
     size = length * element + struct.size
     fields = Fields(struct, malloc(f, size))
@@ -35,7 +35,7 @@ def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Pass
 
 @contextmanager
 def locked(f: Function, mutex: Fields) -> Generator[None]:
-    """Emit the body under a lock; it must not return."""
+    """Emit the body of the context with the mutex locked; the body must not return from the function."""
     pthread_mutex_lock(f, mutex)
     yield
     pthread_mutex_unlock(f, mutex)

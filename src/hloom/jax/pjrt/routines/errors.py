@@ -1,4 +1,4 @@
-"""Errors of PJRT."""
+"""PJRT errors."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _FUNCTIONS: Final = State(
     code=PTR,
     payloads=PTR,
 )
-"""The functions by which callers of version 0.105 and later reach an error."""
+"""The table of functions through which callers of PJRT 0.105 and later use an error."""
 _FUNCTIONS_BYTES: Final = 56
 _ERROR_BYTES: Final = 8
-"""Sizes of that table, and of an error as far as callers know it."""
+"""Sizes of the table, and of the part of an error that callers know."""
 
 
 @routine(PTR, exported=True, code=I32, message=PTR, size=I64)
 def pjrt_error(f: Function, code: Value, message: Value, size: Value) -> Fields:
-    """Return an error with a copy of the message."""
+    """Return a new error with a copy of the message of ``size`` bytes."""
     error = allocate(f, ERROR, size + 1, functions=_FUNCTIONS(f), code=code, message_size=size)
     copy_bytes(error.address("message"), message, size)
     error.store("message", size, 0)
@@ -40,7 +40,7 @@ def pjrt_error(f: Function, code: Value, message: Value, size: Value) -> Fields:
 
 
 def refusal(f: Function, code: int, message: str) -> Value:
-    """Return a new error of constant text."""
+    """Return a new error with a constant message."""
     name = f"message.{len(f.module.globals)}"
     return pjrt_error(f, code, text(f, name, message), len(message.encode()))
 
@@ -59,7 +59,7 @@ def destroy(f: Function, args: Fields) -> None:
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_gone(f: Function, args: Value) -> Value:
-    """Refuse what Python answers, because the interpreter has ended."""
+    """Stand in for a Python function after the interpreter has ended: return an error."""
     return refusal(f, FAILED_PRECONDITION, "the Python interpreter is ending")
 
 
@@ -68,25 +68,24 @@ def pjrt_gone(f: Function, args: Value) -> Value:
 
 @routine(error=ERROR, message=PTR, size=PTR)
 def error_message(f: Function, error: Fields, message: Value, size: Value) -> None:
-    """Write the text and its size."""
+    """Write the address and the size of an error's message."""
     f.store(error.address("message"), message)
     f.store(error["message_size"], size)
 
 
 @routine(I32, error=ERROR)
 def error_code(f: Function, error: Fields) -> Value:
-    """Return the status code."""
     return error["code"]
 
 
 @routine(error=ERROR, visitor=PTR, argument=PTR)
 def error_payloads(f: Function, error: Fields, visitor: Value, argument: Value) -> None:
-    """Visit no payload: errors have none."""
+    """Visit the payloads of an error: it has none."""
 
 
 @routine(exported=True)
 def pjrt_begin_errors(f: Function) -> None:
-    """Fill the table; called when the code is loaded."""
+    """Fill the table of functions, once after the code is loaded."""
     functions = _FUNCTIONS(f)
     functions["size"], functions["error_size"] = _FUNCTIONS_BYTES, _ERROR_BYTES
     functions["destroy"], functions["message"] = free.address(f), error_message.address(f)

@@ -1,4 +1,4 @@
-"""Events of PJRT, on which threads wait and which call functions when they complete."""
+"""PJRT events: threads wait for them, and they call functions when they complete."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ EVENTS: Final = State("events", lock=MUTEX, changed=CONDITION)
 
 
 def ready_event(f: Function) -> Value:
-    """Return the event that is always ready: its fields are zeros."""
+    """Return the static event that is always ready: all its fields are zero."""
     return _READY_EVENT(f).address("event")
 
 
 @routine(PTR, exported=True)
 def pjrt_ready_event(f: Function) -> Value:
-    """Return the event that is always ready."""
+    """Return the static event that is always ready."""
     return ready_event(f)
 
 
 @routine(PTR, exported=True, references=I64)
 def pjrt_event(f: Function, references: Value) -> Fields:
-    """Return a pending event with a number of references."""
+    """Return a new pending event with a number of references."""
     return allocate(f, EVENT, state=PENDING, references=references, error=0, callbacks=0)
 
 
 @routine(PTR, event=EVENT)
 def keep_event(f: Function, event: Fields) -> Value:
-    """Add a reference, and return the event; null becomes the event that is always ready."""
+    """Add a reference to an event and return it; for null, return the static ready event."""
     f.return_if(is_null(event.pointer), ready_event(f))
     event.atomic("references").add(1, "monotonic")
     return event.pointer
@@ -52,7 +52,7 @@ def keep_event(f: Function, event: Fields) -> Value:
 
 @routine(event=EVENT)
 def drop_event(f: Function, event: Fields) -> None:
-    """Drop a reference; the last one frees the event."""
+    """Drop a reference to an event; the last one frees it."""
     f.return_if(is_null(event.pointer) | event.pointer.compare("eq", ready_event(f)))
     references = event.atomic("references").subtract(1, "acq_rel")
     with f.when(references.compare("eq", 1)):
@@ -73,7 +73,10 @@ def is_unready(f: Function, event: Fields) -> Value:
 
 @routine(exported=True, event=EVENT, error=PTR)
 def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
-    """Complete an event, which takes the error, null for success; then call its functions, with copies."""
+    """Complete an event, then call its functions with copies of the error.
+
+    The event takes ownership of the error; null is success.
+    """
     state = is_null(error).select(f.constant(I64, READY), FAILED)
     callback = LocalVariable(f, PTR)
     with locked(f, EVENTS(f).nested("lock")):
@@ -93,7 +96,7 @@ def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
 
 @routine(PTR, exported=True, event=EVENT)
 def pjrt_await(f: Function, event: Fields) -> Value:
-    """Wait until an event is complete; return its error, which stays the event's own."""
+    """Wait until an event is complete; return its error, which the event still owns."""
     f.return_if(~is_unready(f, event), 0)
     with locked(f, EVENTS(f).nested("lock")), repeat(f) as loop:
         loop.leave_if(event["state"].compare("ne", PENDING))
@@ -123,7 +126,7 @@ def await_event(f: Function, args: Fields) -> Value:
 
 @function("Event_OnReady")
 def on_ready(f: Function, args: Fields) -> None:
-    """Call the function now, or list it to be called when the event completes."""
+    """Call the function at once if the event is complete, else when it completes."""
     event, callee, argument = pointee(args, "event"), args["callback"], args["user_arg"]
     lock = EVENTS(f).nested("lock")
     with f.when(_is_pending(event)):

@@ -1,11 +1,11 @@
-"""Destruction of executables by any thread, without waiting for the interpreter.
+"""Destruction of executables by any thread, without waiting for the GIL.
 
-A thread of JAX may drop the last reference while the interpreter ends. The interpreter ends threads that wait
-for it, and the C++ code around them then ends the process by ``std::terminate``. So executables are listed
-here, and Python frees them in the main thread.
+A thread of JAX may drop the last reference while the interpreter finalizes. CPython then unwinds threads that
+wait for the GIL, which makes the C++ code around them call ``std::terminate``. So destroyed executables are
+put into a list, which Python frees in the main thread, by a pending call.
 
-Python is not traced there: in a pending call, CPython 3.11 enters no function that a debugger or coverage
-traces while another call is pending, but tries for ever.
+Tracing is off during the pending call: CPython 3.11 loops forever when a debugger or coverage traces a
+function called there while another pending call waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hloom.jax.pjrt.routines.functions import function, pointee
 from hloom.jax.pjrt.structs import MUTEX
 
 SWEEPER: Final = State("sweeper", destroyed=PTR, function=PTR, lock=MUTEX)
-"""The first of the list of destroyed executables, and the function of Python that frees them."""
+"""The linked list of destroyed executables, and the Python function that frees them."""
 Py_AddPendingCall: Final = External("Py_AddPendingCall", I32, PTR, PTR)
 PyThreadState_Get: Final = External("PyThreadState_Get", PTR)
 PyThreadState_EnterTracing: Final = External("PyThreadState_EnterTracing", VOID, PTR)
@@ -30,20 +30,20 @@ PyThreadState_LeaveTracing: Final = External("PyThreadState_LeaveTracing", VOID,
 
 @routine(exported=True, callee=PTR)
 def pjrt_set_sweeper(f: Function, callee: Value) -> None:
-    """Set the function that the main thread calls soon after an executable was destroyed; null: none."""
+    """Set the function that the main thread calls soon after an executable was destroyed, or null."""
     with locked(f, SWEEPER(f).nested("lock")):
         SWEEPER(f)["function"] = callee
 
 
 @routine(PTR, exported=True)
 def pjrt_take_destroyed(f: Function) -> Value:
-    """Return the list of destroyed executables, which is empty afterwards."""
+    """Return the list of destroyed executables, and empty it."""
     return SWEEPER(f).atomic("destroyed").exchange(0, "acquire")
 
 
 @routine(I32, callee=PTR)
 def sweep_untraced(f: Function, callee: Value) -> Value:
-    """Call the function of Python in the main thread, which holds the interpreter's lock."""
+    """Call the Python function without tracing, as a pending call of the main thread, which holds the GIL."""
     thread = PyThreadState_Get(f)
     PyThreadState_EnterTracing(f, thread)
     status = f.call_pointer(I32, callee, null(f))

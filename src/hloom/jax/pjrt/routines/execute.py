@@ -1,8 +1,8 @@
-"""Execution of programs that call nothing but Python functions of their own.
+"""Execution of native programs; their only host calls are Python callbacks.
 
-Short programs whose arguments are ready run at once in the caller's thread, others in the worker of the
-first device. The programs of several devices run as a gang (`hloom.cpu.runtime.gang`): addresses, storages
-and events of its devices follow one another. Python answers everything else.
+Short programs with ready arguments run at once in the caller's thread, others in the worker of the first
+device. A program on several devices runs as a gang (`hloom.cpu.runtime.gang`): the tables of addresses,
+storages and events list one device after another. Everything else falls back to Python.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ from hloom.jax.pjrt.routines.workers import (
 from hloom.jax.pjrt.structs import BUFFER, DEVICE, EVENT, EXECUTABLE, INPUT, NO_RESULTS, TASK
 
 _TRACING: Final = State("tracing", sessions=I64)
-"""The number of profilers that record programs: Python runs these then."""
-_FIT, _LATE, _MISFIT = range(3)
-"""Arguments fit the program and are there, fit and are late, or do not fit."""
+"""The number of running profilers; while there are any, Python executes programs and records them."""
+_READY, _LATE, _MISMATCH = range(3)
+"""States of arguments: ready, of a pending or failed event, or not of the parameter's type or layout."""
 
 
 @routine(exported=True, sessions=I64)
 def pjrt_set_tracing(f: Function, sessions: Value) -> None:
-    """Set the number of profilers."""
+    """Set the number of running profilers."""
     _TRACING(f).atomic("sessions").store(sessions, "monotonic")
 
 
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
-    """Compare the arguments of a device with the inputs of the program."""
-    late = LocalVariable(f, I32, _FIT)
+    """Compare the arguments of a device with the program's inputs; return their worst state."""
+    state = LocalVariable(f, I32, _READY)
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
         parameter = Fields(INPUT, executable["inputs"]).at(loop.index)
         fits = ~is_deleted(f, buffer)
         for name in ("bytes", "type", "layout"):
             fits = fits & buffer[name].compare("eq", parameter[name])
-        f.return_if(~fits, _MISFIT)
-        late.set(late.get() | is_unready(f, buffer["event"]).cast("zext", I32))
-    return late.get()
+        f.return_if(~fits, _MISMATCH)
+        state.set(state.get() | is_unready(f, buffer["event"]).cast("zext", I32))
+    return state.get()
 
 
 @function("LoadedExecutable_Execute")
 def execute(f: Function, args: Fields) -> Value:
-    """Run a program, or queue it."""
+    """Run a program at once, or queue it for a worker."""
     executable = pointee(args, "executable")
     with section(f) as native:
         native.leave_if(_is_run_by_python(f, executable, args))
         is_late = _examine_all(f, executable, args, native)
         gang, error, event = executable["gang"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
         with choose(f, is_late) as choice:
-            native.leave_if(~is_zero(executable["calls_python"]))  # it may wait for programs of the worker
+            native.leave_if(~is_zero(executable["calls_python"]))  # it may wait for programs in the queue
             with f.when(~is_null(gang)):
                 native.leave_if(gang_parts(f, gang))
             event.set(pjrt_event(f, 2))
@@ -94,7 +94,7 @@ def execute(f: Function, args: Fields) -> Value:
 
 
 def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
-    """Return whether Python runs the program, records it, or refuses numbers and the place of arguments."""
+    """Return whether Python must run or record the program, or refuse numbers of arguments or devices."""
     is_traced = ~is_zero(_TRACING(f).atomic("sessions").load("monotonic"))
     is_elsewhere = ~is_null(executable["gang"]) & ~is_null(args["execute_device"])
     has_other_inputs = args["num_args"].compare("ne", executable["num_inputs"])
@@ -103,12 +103,12 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Return whether the program is long or arguments are late; leave the section if some do not fit."""
+    """Return whether the program is long or an argument is late; leave the section if one does not fit."""
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
         arguments = arguments_of(f, args, loop.index)
         state = examine(f, executable, arguments)
-        native.leave_if(state.compare("eq", _MISFIT))
+        native.leave_if(state.compare("eq", _MISMATCH))
         is_late.set(is_late.get() | state.compare("eq", _LATE))
         with f.when(~is_zero(executable["num_donated"])):
             native.leave_if(is_donated_twice(f, executable, args, arguments))
@@ -116,7 +116,7 @@ def _examine_all(f: Function, executable: Fields, args: Fields, native: Section)
 
 
 def _give_events(f: Function, args: Fields, event: Value) -> None:
-    """Return a reference of the event for each device, if the caller wants events."""
+    """Pass the caller a reference to the event for each device, if it asks for events."""
     events = args["device_complete_events"]
     with f.when(~is_null(events)), f.loop(0, args["num_devices"]) as loop:
         store_element(events, loop.index, keep_event(f, event))
@@ -124,7 +124,7 @@ def _give_events(f: Function, args: Fields, event: Value) -> None:
 
 @routine(PTR, executable=EXECUTABLE, args=ARGS)
 def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
-    """Run in this thread; return the error."""
+    """Run a program in this thread; return its error, null on success."""
     inputs = executable["num_inputs"]
     sources = f.allocate_bytes(all_inputs(executable) * PTR.size, align=PTR.size)
     targets = f.allocate_bytes(all_outputs(executable) * PTR.size, align=PTR.size)
@@ -139,13 +139,13 @@ def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
     error = run(f, executable, sources, targets)
     with f.when(~is_null(error)):
         destroy_all_results(f, executable, args, executable["num_devices"])
-        donate_all(f, executable, args)  # the program may have begun to write over donated arguments
+        donate_all(f, executable, args)  # the program may have overwritten donated arguments
     return error
 
 
 @routine(PTR, executable=EXECUTABLE, args=ARGS, event=EVENT)
 def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) -> Value:
-    """Queue a task that completes the event, of which it takes one reference; return the error."""
+    """Queue a task that completes the event and takes over a reference to it; return an error or null."""
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     task = allocate(f, TASK, (inputs + outputs) * 2 + inputs, executable=executable, event=event)
     addresses = TaskAddresses.of(f, task, inputs, outputs)
@@ -165,7 +165,7 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
 def _hold_inputs(
     f: Function, executable: Fields, args: Fields, addresses: TaskAddresses, device: Value
 ) -> None:
-    """Write the data of a device's arguments to the task, with references of their storages and events."""
+    """Write the data, storages and events of a device's arguments to the task, each with a reference."""
     first = device * executable["num_inputs"]
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments_of(f, args, device), loop.index))
@@ -177,7 +177,7 @@ def _hold_inputs(
 
 
 def _hold_outputs(f: Function, executable: Fields, args: Fields, storages: Value, device: Value) -> None:
-    """Write the storages of a device's results to the task, with a reference of each."""
+    """Write the storages of a device's results to the task, each with a reference."""
     results, first = results_of(f, args, device), device * executable["num_outputs"]
     with f.loop(0, executable["num_outputs"]) as loop:
         storage = Fields(BUFFER, load_element(PTR, results, loop.index))["storage"]

@@ -1,4 +1,4 @@
-"""Children of a fork, which have only the thread that forked."""
+"""Forks: a child process has only the thread that forked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.jax.pjrt.routines.executables import SWEEPER
 
 @routine(exported=True)
 def pjrt_unlock_all(f: Function) -> None:
-    """Free the locks that threads of the parent held."""
+    """Reset the locks that other threads of the parent may have held."""
     unlock_pool(f)
     for lock in (EVENTS(f).nested("lock"), EVENTS(f).nested("changed"), SWEEPER(f).nested("lock")):
         fill_bytes(lock.pointer, f.constant(I8, 0), lock.struct.size)

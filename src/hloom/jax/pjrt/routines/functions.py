@@ -1,4 +1,4 @@
-"""Functions of PJRT's table: a struct of arguments in, an error or null out."""
+"""Declaration of PJRT functions, which take a struct of arguments and return an error or null."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _POINTEES: Final[dict[str, Struct]] = {
     "storage": STORAGE,
     "topology": TOPOLOGY,
 }
-"""Structs that fields of a name point to."""
+"""The struct that a pointer field points to, by the field's name."""
 
 
 def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None]], Routine]:
-    """Declare the emitter of a PJRT function; it returns an error, or None for success."""
+    """Declare the emitter of a PJRT function: it returns the error, or None for success."""
 
     def declared(emit: Callable[[Function, Fields], Operand | None]) -> Routine:
         def body(f: Function, args: Fields) -> Operand:
@@ -62,5 +62,5 @@ def pointee(fields: Fields, name: str) -> Fields:
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_nothing(f: Function, args: Value) -> Value:
-    """Do nothing, successfully: the deleter of what the plug-in keeps."""
+    """Do nothing and succeed: the deleter of memory that the plug-in owns."""
     return null(f)

@@ -1,12 +1,14 @@
-"""Getters of PJRT's table, a line each."""
+"""PJRT functions that only read fields, a line each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from hloom.codegen.llvm import Function
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.routines import Routine
+from hloom.jax.pjrt.abi import lines_of
 from hloom.jax.pjrt.routines.functions import function, pjrt_nothing, pointee
 
 _GETTERS: Final = """
@@ -69,19 +71,16 @@ Layouts_MemoryLayout_Serialize serialized_bytes=layout.text serialized_layout=la
     serialized_layout_deleter=nothing
 Layouts_MemoryLayout_Destroy
 """
-"""Functions that only read: results, and the paths or numbers that they are set to.
+"""Each function with its result fields, and the number or the path of fields that each is set to.
 
-``&`` takes the address of a field; ``nothing`` is the function that does nothing. A result with a size or a
-number of elements has it from the field beside the one of the path. Errors have no payloads, devices no
-attributes, and an executable is also the loaded one; topologies and layouts are never freed. JAX describes
-other processes at any time, also while this one ends, and ends it if that fails; connections tell which
-processes are lost.
+``&`` takes the address of a field; ``nothing`` is the function that does nothing. The size field beside a
+result is set from the size field beside the path. Functions without results do nothing: errors have no
+payloads, a PJRT_Executable is its loaded one, topologies and layouts are never freed, and connections report
+lost processes (JAX calls UpdateGlobalProcessInfo even at exit, and aborts if it fails).
 """
 
 
-def _getter(line: str) -> Routine:
-    name, *assignments = line.split()
-
+def _getter(name: str, assignments: Sequence[str]) -> Routine:
     def emit(f: Function, args: Fields) -> None:
         for target, _, path in (assignment.partition("=") for assignment in assignments):
             _assign(f, args, target, path)
@@ -106,8 +105,4 @@ def _assign(f: Function, args: Fields, target: str, path: str) -> None:
             args[size.format(target)] = fields[size.format(last)]
 
 
-def _lines(table: str) -> list[str]:
-    return table.replace("\n    ", " ").strip().splitlines()
-
-
-GETTERS: Final = tuple(map(_getter, _lines(_GETTERS)))
+GETTERS: Final = tuple(_getter(name, assignments) for name, *assignments in lines_of(_GETTERS))

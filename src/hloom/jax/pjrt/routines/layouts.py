@@ -1,4 +1,4 @@
-"""Layouts of PJRT, which every transfer asks for; they are never freed."""
+"""PJRT's layouts extension for buffers and default layouts; layouts are never freed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAYOUTS: Final = State("layouts", row_major=PTR)
 
 @routine(exported=True, row_major=PTR)
 def pjrt_set_layouts(f: Function, row_major: Value) -> None:
-    """Set the handles of the row-major layouts, by rank."""
+    """Set the table of the handles of the row-major layouts, by rank."""
     _LAYOUTS(f)["row_major"] = row_major
 
 
@@ -25,7 +25,7 @@ def _row_major(f: Function, rank: Value) -> Value:
 
 
 def layout_of(f: Function, buffer: Fields) -> Value:
-    """Return the layout of a buffer."""
+    """Return the handle of a buffer's layout."""
     layout = buffer["layout"]
     return is_null(layout).select(_row_major(f, buffer["rank"]), layout)
 

@@ -1,4 +1,4 @@
-"""Results of an execution, and arguments that are donated to it."""
+"""Results of an execution, and arguments donated to it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hloom.codegen.llvm.routines import State, routine
 from hloom.codegen.llvm.structured import LocalVariable, is_null, is_zero, null
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.routines.buffers import (
+    destroy_buffer,
     keep_storage,
     pjrt_buffer,
     pjrt_delete,
@@ -18,24 +19,23 @@ from hloom.jax.pjrt.routines.buffers import (
     release_inline,
     release_pooled,
 )
-from hloom.jax.pjrt.routines.c_library import free
-from hloom.jax.pjrt.routines.events import drop_event, keep_event
+from hloom.jax.pjrt.routines.events import keep_event
 from hloom.jax.pjrt.routines.functions import pointee
 from hloom.jax.pjrt.structs import BUFFER, DEVICE, EVENT, EXECUTABLE, OUTPUT, STORAGE
 
 ARGS: Final = abi.arguments("LoadedExecutable_Execute")
 _DONATIONS: Final = State("donations", calls=I64)
-"""The number of calls that donated arguments."""
+"""The number of executions on a device that had donated arguments."""
 
 
 def arguments_of(f: Function, args: Fields, device: Value) -> Value:
-    """Return the table of a device's arguments."""
+    """Return the table of the argument buffers of a device."""
     return load_element(PTR, args["argument_lists"], device)
 
 
 @routine(PTR, args=ARGS, device=I64)
 def results_of(f: Function, args: Fields, device: Value) -> Value:
-    """Return the table of a device's results; null if there is none."""
+    """Return the table of the result buffers of a device; null if the caller passes none."""
     lists = args["output_lists"]
     f.return_if(is_null(lists), 0)
     return load_element(PTR, lists, device)
@@ -46,7 +46,7 @@ def results_of(f: Function, args: Fields, device: Value) -> Value:
 
 @routine(I1, args=ARGS, index=I64)
 def is_excepted(f: Function, args: Fields, index: Value) -> Value:
-    """Return whether the options except an argument from donation."""
+    """Return whether the options exclude an argument from donation."""
     f.return_if(is_null(args["options"]), 0)
     options = pointee(args, "options")
     with f.loop(0, options["num_non_donatable_input_indices"]) as loop:
@@ -57,10 +57,10 @@ def is_excepted(f: Function, args: Fields, index: Value) -> Value:
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: Value) -> Value:
-    """Return whether a donated argument is another argument as well.
+    """Return whether a donated buffer is also another argument.
 
-    Donated arguments bear the number of this call; one has it already, or more arguments have it than were
-    donated.
+    Donated buffers are marked by the number of this call. A duplicate is one that is marked twice, or if more
+    arguments are marked than were donated.
     """
     call = _DONATIONS(f).atomic("calls").add(1, "monotonic") + 1
     donated, bearers = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
@@ -79,7 +79,7 @@ def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: V
 
 @routine(executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> None:
-    """Mark the donated arguments of a device as deleted, which drops their storage."""
+    """Delete the donated buffers of a device."""
     with f.loop(0, executable["num_donated"]) as loop:
         index = load_element(I64, executable["donated"], loop.index)
         with f.when(~is_excepted(f, args, index)):
@@ -88,7 +88,7 @@ def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> N
 
 @routine(executable=EXECUTABLE, args=ARGS)
 def donate_all(f: Function, executable: Fields, args: Fields) -> None:
-    """Mark the donated arguments of all devices as deleted."""
+    """Delete the donated buffers of all devices."""
     f.return_if(is_zero(executable["num_donated"]))
     with f.loop(0, executable["num_devices"]) as loop:
         donate(f, executable, args, arguments_of(f, args, loop.index))
@@ -99,10 +99,10 @@ def donate_all(f: Function, executable: Fields, args: Fields) -> None:
 
 @routine(PTR, args=ARGS, arguments=PTR, index=I64)
 def donated_storage(f: Function, args: Fields, arguments: Value, index: Value) -> Value:
-    """Return the storage of a donated argument with a reference for a result.
+    """Return a new reference to the storage of a donated argument, for a result to reuse.
 
-    Null if there is none (-1), if it is excepted from donation, or if others have references of it or own its
-    memory.
+    Return null if the index is -1, if the argument is excluded from donation, or if the storage has other
+    references or another owner.
     """
     f.return_if(index.compare("slt", 0), 0)
     f.return_if(is_excepted(f, args, index), 0)
@@ -129,9 +129,10 @@ def make_results(
     device: Fields,
     event: Fields,
 ) -> Value:
-    """Make the buffers of a device's results, with a reference of the event each.
+    """Allocate the result buffers of a device, each with a reference to the event.
 
-    Write the addresses of their data to the targets. Return whether there is memory for all.
+    Write them to ``results`` and the addresses of their data to ``targets``. Return whether there was enough
+    memory.
     """
     with f.loop(0, executable["num_outputs"]) as loop:
         output = Fields(OUTPUT, executable["outputs"]).at(loop.index)
@@ -166,31 +167,28 @@ def _buffer_of(f: Function, output: Fields, storage: Value, device: Fields, even
 
 @routine(results=PTR, count=I64)
 def destroy_results(f: Function, results: Value, count: Value) -> None:
-    """Destroy the first results of a device."""
+    """Destroy the first ``count`` result buffers of a device."""
     with f.loop(0, count) as loop:
-        buffer = Fields(BUFFER, load_element(PTR, results, loop.index))
-        pjrt_delete(f, buffer)
-        drop_event(f, buffer["event"])
-        free(f, buffer)
+        destroy_buffer(f, Fields(BUFFER, load_element(PTR, results, loop.index)))
         store_element(results, loop.index, null(f))
 
 
 @routine(executable=EXECUTABLE, args=ARGS, devices=I64)
 def destroy_all_results(f: Function, executable: Fields, args: Fields, devices: Value) -> None:
-    """Destroy the results of the first devices."""
+    """Destroy the result buffers of the first ``devices`` devices."""
     with f.loop(0, devices) as loop:
         destroy_results(f, results_of(f, args, loop.index), executable["num_outputs"])
 
 
 def device_of(f: Function, executable: Fields, args: Fields, number: Value | int) -> Value:
-    """Return a device of an executable by its number; the one of the arguments, if they state one."""
+    """Return the device of the PJRT arguments if they state one, else the executable's device of a number."""
     device = args["execute_device"]
     return is_null(device).select(load_element(PTR, executable["devices"], number), device)
 
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
 def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
-    """Make the results of all devices; return whether there is memory for all."""
+    """Allocate the result buffers of all devices; return whether there was enough memory."""
     arguments = LocalVariable(f, PTR, 0)
     with f.loop(0, executable["num_devices"]) as loop:
         with f.when(~is_zero(executable["num_inputs"])):

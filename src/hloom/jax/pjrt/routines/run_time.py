@@ -1,4 +1,4 @@
-"""Functions of the cpu run time, which is a module of its own."""
+"""Functions of the cpu run time, which is a separately compiled module."""
 
 from __future__ import annotations
 

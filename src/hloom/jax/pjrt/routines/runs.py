@@ -1,4 +1,4 @@
-"""Runs of programs, and their errors."""
+"""Calls of compiled programs, and their errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hloom.jax.pjrt.routines.errors import refusal
 from hloom.jax.pjrt.routines.run_time import run_gang
 from hloom.jax.pjrt.structs import EXECUTABLE, NO_ARENA
 
-PYTHON: Final = State("python_execution", execute=PTR, run_error=PTR, kept_error=PTR)
-"""Functions of Python; see `pjrt_set_execute`."""
+PYTHON: Final = State("python_execution", execute=PTR, run_error=PTR, callback_error=PTR)
+"""The functions of `pjrt_set_execute`."""
 PyGILState_Ensure: Final = External("PyGILState_Ensure", I32)
 PyGILState_Release: Final = External("PyGILState_Release", VOID, I32)
 PyErr_Occurred: Final = External("PyErr_Occurred", PTR)
@@ -24,35 +24,35 @@ PyErr_Clear: Final = External("PyErr_Clear", VOID)
 PyErr_SetInterrupt: Final = External("PyErr_SetInterrupt", VOID)
 
 
-@routine(exported=True, execute=PTR, run_error=PTR, kept_error=PTR)
-def pjrt_set_execute(f: Function, execute: Value, run_error: Value, kept_error: Value) -> None:
-    """Set the functions of Python.
+@routine(exported=True, execute=PTR, run_error=PTR, callback_error=PTR)
+def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_error: Value) -> None:
+    """Set the Python functions that native code calls.
 
-    One runs what native code does not, one returns the error of an executable and a status, and one that of a
-    callback which has ended the run of an executable in this thread, or null.
+    ``execute`` runs what native code does not; ``run_error`` returns the error of an executable and a status;
+    ``callback_error`` returns the error of the callback that failed in this thread, or null.
     """
     python = PYTHON(f)
-    python["execute"], python["run_error"], python["kept_error"] = execute, run_error, kept_error
+    python["execute"], python["run_error"], python["callback_error"] = execute, run_error, callback_error
 
 
 @routine(PTR, executable=EXECUTABLE, status=I32)
 def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
-    """Return the error of a gang's status, or of memory that lacks."""
+    """Return the PJRT error of a nonzero status: a gang's, `NO_ARENA` or `NO_RESULTS`."""
     return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
 
 
 @routine(PTR, executable=EXECUTABLE)
 def error_of_interruption(f: Function, executable: Fields) -> Value:
-    """Return the error of a program that ended early.
+    """Return the PJRT error of a program that ended early, for one of three reasons.
 
-    Either a function that the program called raised an exception, which Python has recorded. Or the handler
-    of a signal raised one in this thread, which has no Python frame: the signal is handled again where Python
-    runs next. Or the program was stopped.
+    A callback raised an exception, which Python has recorded. Or a signal handler raised one in this thread,
+    which has no Python frame: the interrupt is set again for the next Python code. Or the program was
+    stopped.
     """
     gil = PyGILState_Ensure(f)
     with f.when(~is_null(PyErr_Occurred(f))):
         PyErr_Clear(f)
-        error = f.call_pointer(PTR, PYTHON(f)["kept_error"], executable.pointer)
+        error = f.call_pointer(PTR, PYTHON(f)["callback_error"], executable.pointer)
         with f.when(~is_null(error)):
             PyGILState_Release(f, gil)
             f.return_value(error)
@@ -63,9 +63,9 @@ def error_of_interruption(f: Function, executable: Fields) -> Value:
 
 @routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR)
 def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Run a program, whose gang the thread has taken; return its error.
+    """Run a program, whose gang this thread holds; return its error, null on success.
 
-    The addresses of inputs follow one another at the sources, of outputs at the targets.
+    ``sources`` and ``targets`` are the tables of the addresses of inputs and outputs, device after device.
     """
     with f.when(~is_null(executable["gang"])):
         status = _run_together(f, executable, sources, targets)
@@ -83,7 +83,7 @@ def _run_together(f: Function, executable: Fields, sources: Value, targets: Valu
 
 
 def _run_alone(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Return the status of a program on one device, with an arena if it needs one."""
+    """Run a program on one device, with an arena if it needs one; return its status."""
     bytes, arena = executable["arena_bytes"], LocalVariable(f, PTR, 0)
     with f.when(~is_zero(bytes)):
         arena.set(pjrt_take(f, bytes))

@@ -1,6 +1,6 @@
-"""Transfers between the host and buffers.
+"""Transfers of row-major arrays between the host and buffers.
 
-Python answers for other layouts, and for elements of less than a byte.
+Other layouts, and elements narrower than a byte, fall back to Python.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from hloom.jax.pjrt.routines.functions import function, pointee
 from hloom.jax.pjrt.structs import DEVICE, MEMORY, STORAGE
 
 _PYTHON: Final = State("python_transfers", from_host=PTR, to_host=PTR)
-"""Functions of Python that do what native code does not."""
+"""The Python functions for all other transfers."""
 _LEAST_BORROWED: Final = 2048
-"""Bytes from which memory of the host is worth using in place."""
+"""Size in bytes from which host memory is borrowed instead of copied."""
 _BORROWED_ALIGNMENT: Final = 16
 _IMMUTABLE_UNTIL_TRANSFER: Final = 2
-"""The first of the host buffer semantics with data that stay unchanged until the caller hears of the end."""
+"""The first of PJRT's host buffer semantics that keep the host's data unchanged until an event completes."""
 
 
 @routine(exported=True, from_host=PTR, to_host=PTR)
 def pjrt_set_transfers(f: Function, from_host: Value, to_host: Value) -> None:
-    """Set the functions of Python."""
+    """Set the Python functions for other transfers."""
     _PYTHON(f)["from_host"], _PYTHON(f)["to_host"] = from_host, to_host
 
 
 @function("Buffer_ToHostBuffer")
 def to_host(f: Function, args: Fields) -> Value:
-    """Wait for the buffer, and copy it, row-major."""
+    """Wait for a buffer, and copy it in row-major order; without a destination, return its size."""
     with f.when(~is_null(args["host_layout"])):
         f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
     buffer, target = living(f, args, "src"), args["dst"]
@@ -78,7 +78,7 @@ def to_host(f: Function, args: Fields) -> Value:
 
 @function("Client_BufferFromHostBuffer")
 def from_host(f: Function, args: Fields) -> Value:
-    """Make a buffer of row-major data; Python answers for others, and if memory lacks."""
+    """Return a buffer with row-major data of the host; Python handles other data, and lack of memory."""
     with section(f) as native:
         width = _width_of(f, args["type"])
         native.leave_if(is_zero(width) | ~is_null(args["device_layout"]))
@@ -97,7 +97,7 @@ def from_host(f: Function, args: Fields) -> Value:
 
 
 def _width_of(f: Function, type: Value) -> Value:
-    """Return the bytes of an element; 0 if it has less than one, or of unknown types."""
+    """Return the size of an element in bytes; 0 for types narrower than a byte and unknown types."""
     widths = [TYPES[n].bits // 8 if n in TYPES else 0 for n in range(max(TYPES) + 1)]
     f.module.constant_bytes("widths", bytes(widths), align=I8.size)
     row = type.compare("ult", len(widths)).select(type, 0)
@@ -105,7 +105,7 @@ def _width_of(f: Function, type: Value) -> Value:
 
 
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
-    """Return the bytes of the array; leave the section if its strides are not those of a row-major one."""
+    """Return the size of the array in bytes; leave the section if its strides are not row-major."""
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     is_strided = ~is_zero(args["num_byte_strides"])
     with repeat(f) as loop:
@@ -120,9 +120,9 @@ def _row_major_size(f: Function, args: Fields, width: Value, native: Section) ->
 
 
 def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tuple[Value, Value]:
-    """Return storage with the host's data, and the event of the end of their use.
+    """Return storage with the host's data, and the event that completes when the host may overwrite them.
 
-    The storage is the host's memory itself if that stays unchanged and is worth it, else it has a copy.
+    The storage borrows large aligned host memory that stays unchanged; otherwise it has a copy.
     """
     data, storage, event = args["data"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
     is_lasting = args["host_buffer_semantics"].compare("uge", _IMMUTABLE_UNTIL_TRANSFER)
@@ -162,6 +162,6 @@ def pjrt_view(
     callee: Value,
     argument: Value,
 ) -> Value:
-    """Return a buffer of memory of another owner, which is told by its function when it is no longer used."""
+    """Return a buffer of another owner's memory; ``callee`` is that owner's deleter with its argument."""
     storage = foreign(f, data, release_foreign.address(f), callee, argument)
     return pjrt_buffer(f, storage, device, memory, 0, bytes, type, rank, dimensions)

@@ -1,4 +1,4 @@
-"""Workers: threads with a queue of runs, one for each device."""
+"""Workers: one thread for each device, with a queue of executions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hloom.jax.pjrt.routines.runs import run
 from hloom.jax.pjrt.structs import DEVICE, TASK, WORKER
 
 _MOST_UNFINISHED: Final = 32
-"""Tasks that a worker may have, because each holds memory for its results."""
+"""Limit of unfinished tasks of a worker: each holds memory for its results."""
 
 
 def all_inputs(executable: Fields) -> Value:
@@ -45,30 +45,28 @@ class TaskAddresses:
     """The tables of addresses in a task.
 
     Attributes:
-        sources, targets: the data of inputs and outputs.
-        storages: of the inputs, then of the outputs.
-        events: of the inputs.
-        count: number of all addresses.
+        sources, targets: data of the inputs, and of the outputs.
+        storages: storages of the inputs, then of the outputs.
+        events: events of the inputs.
     """
 
     sources: Value
     targets: Value
     storages: Value
     events: Value
-    count: Value
 
     @staticmethod
     def of(f: Function, task: Fields, inputs: Value, outputs: Value) -> TaskAddresses:
-        """Return the tables of a task with a number of inputs and outputs."""
-        sources, arrays = task.address("addresses"), inputs + outputs
+        """Return the tables of a task, given the numbers of inputs and outputs of all devices."""
+        sources = task.address("addresses")
         targets = f.offset(sources, inputs, PTR)
         storages = f.offset(targets, outputs, PTR)
-        return TaskAddresses(sources, targets, storages, f.offset(storages, arrays, PTR), arrays * 2 + inputs)
+        return TaskAddresses(sources, targets, storages, f.offset(storages, inputs + outputs, PTR))
 
 
 @routine(task=TASK)
 def execute_task(f: Function, task: Fields) -> None:
-    """Wait for the events of the inputs, run the program, drop the references, and complete the event."""
+    """Wait for the inputs, run the program, drop the task's references, and complete its event."""
     executable, event = pointee(task, "executable"), task["event"]
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     addresses = TaskAddresses.of(f, task, inputs, outputs)
@@ -91,7 +89,7 @@ def execute_task(f: Function, task: Fields) -> None:
 
 
 def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> Value:
-    """Run a program, when no other thread has its gang."""
+    """Run a program as soon as no other thread holds its gang; return its error, null on success."""
     gang = executable["gang"]
     with f.when(~is_null(gang)):
         wait_for_gang(f, gang)
@@ -103,7 +101,7 @@ def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> V
 
 @routine(PTR, worker=WORKER)
 def work(f: Function, worker: Fields) -> None:
-    """Run the tasks of a worker, for ever."""
+    """Run the tasks of a worker, forever."""
     lock, changed, task = worker.nested("lock"), worker.nested("changed"), LocalVariable(f, PTR)
     with repeat(f):
         with locked(f, lock):
@@ -120,7 +118,7 @@ def work(f: Function, worker: Fields) -> None:
 
 @routine(exported=True, device=DEVICE)
 def pjrt_drain(f: Function, device: Fields) -> None:
-    """Wait until the worker of a device has finished its tasks."""
+    """Wait until the worker of a device has finished all its tasks."""
     worker = device.nested("worker")
     with locked(f, worker.nested("lock")), repeat(f) as loop:
         loop.leave_if(is_zero(worker["unfinished"]))
@@ -129,7 +127,7 @@ def pjrt_drain(f: Function, device: Fields) -> None:
 
 @routine(worker=WORKER, task=TASK)
 def enqueue(f: Function, worker: Fields, task: Fields) -> None:
-    """Queue a task; wait while the worker has as many as it may have."""
+    """Queue a task, when the worker has fewer unfinished tasks than the limit; start its thread if needed."""
     lock, changed = worker.nested("lock"), worker.nested("changed")
     task["next"] = 0
     with locked(f, lock):
