@@ -106,7 +106,7 @@ class World:
 
 
 class VirtualDevice:
-    """One replica and partition of a program; operations see it as a `hloom.ir.device.VirtualDevice`."""
+    """One replica and partition of a program; operations see it as a `hloom.ir.device.DeviceContext`."""
 
     def __init__(self, world: World, device: DeviceId) -> None:
         self.world = world

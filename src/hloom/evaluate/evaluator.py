@@ -14,7 +14,7 @@ import numpy as np
 from hloom.devices.world import World
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.computation import HloComputation
-from hloom.ir.device import Passed, Pending, VirtualDevice
+from hloom.ir.device import DeviceContext, Passed, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
 from hloom.operations.control_flow import Call, Fusion
@@ -29,7 +29,7 @@ class Evaluator:
     Without a device it creates one: replica 0 of 1, partition 0 of 1.
     """
 
-    def __init__(self, device: VirtualDevice | None = None) -> None:
+    def __init__(self, device: DeviceContext | None = None) -> None:
         self.alone: World | None = None
         if device is None:
             self.alone = World(1, 1)

@@ -45,8 +45,8 @@ def arrived(value: Passed) -> Any:
     return value.wait() if isinstance(value, Pending) else value
 
 
-class VirtualDevice(Protocol):
-    """A virtual device: one replica and partition of a running program."""
+class DeviceContext(Protocol):
+    """What an operation uses of the virtual device that runs it: ids, communication, host transfers."""
 
     @property
     def id(self) -> DeviceId:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from hloom.errors import EvaluationError, ParseError
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
-from hloom.ir.device import DeviceId, VirtualDevice
+from hloom.ir.device import DeviceContext, DeviceId
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -549,7 +549,7 @@ def device_of(number: int, mode: str, seen_from: DeviceId, num_partitions: int) 
     return divmod(number, num_partitions)
 
 
-def members_of(groups: Groups, mode: str, device: VirtualDevice) -> tuple[DeviceId, ...] | None:
+def members_of(groups: Groups, mode: str, device: DeviceContext) -> tuple[DeviceId, ...] | None:
     """Return the devices of the group that contains this one, in group order; None if no group does.
 
     In mode ``cross_replica_and_partition`` the order is that of StableHLO: all replicas of the group for the

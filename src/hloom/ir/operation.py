@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hloom.ir.affine import Indices
     from hloom.ir.computation import HloComputation
     from hloom.ir.cursor import Cursor
-    from hloom.ir.device import VirtualDevice
+    from hloom.ir.device import DeviceContext
     from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Steps
     from hloom.ir.instruction import HloInstruction
 
@@ -108,7 +108,7 @@ class Run(Protocol):
         ...
 
     @property
-    def device(self) -> VirtualDevice:
+    def device(self) -> DeviceContext:
         """The virtual device that runs the program: ids, collectives, infeed, outfeed, channels."""
         ...
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hloom.ir.device import VirtualDevice
+from hloom.ir.device import DeviceContext
 from hloom.ir.operation import Array, Operation, Run, operation
 from hloom.ir.traits import ElementCost, Family, Roundoff
 from hloom.shape.element_type import U32
@@ -32,7 +32,7 @@ class _DeviceNumber(Operation):
 
     def evaluate(self, run: Run) -> Array:
         """Return the number of the device."""
-        device: VirtualDevice = run.device
+        device: DeviceContext = run.device
         return np.asarray(device.id[self.position], run.dtype)
 
 

@@ -29,7 +29,7 @@ from hloom.cpu.program import HOST, KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.placeholders import MOST_BYTES, Placeholders
 from hloom.cpu.runtime.support import support
 from hloom.evaluate.evaluator import Evaluator
-from hloom.ir.device import Passed, Pending, VirtualDevice, arrived
+from hloom.ir.device import DeviceContext, Passed, Pending, arrived
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.value import Array, Value
 from hloom.lifetime import keep_for_ever
@@ -91,7 +91,7 @@ class HostCalls:
     def __init__(
         self,
         instructions: Sequence[HloInstruction],
-        device: VirtualDevice | None = None,
+        device: DeviceContext | None = None,
         participants: Mapping[int, Participant] | None = None,
     ) -> None:
         self.evaluator = Evaluator(device)
