@@ -8,7 +8,8 @@ import pytest
 
 from hloom import HloModule
 from hloom.analysis.cost import Cost
-from hloom.tools.reports.statistics import quantity, statistics_json, statistics_of, statistics_text
+from hloom.tools.reports.amounts import quantity
+from hloom.tools.reports.statistics import statistics_json, statistics_of, statistics_text
 from tests import agreement
 from tests.reducers import binary, comparison
 

@@ -1,4 +1,4 @@
-"""The command line: `hloom run`, `verify`, `print`, `layout`, `op`, `diff`, `draw`, `stats`, `aot`.
+"""The command line ``hloom``: the group of all commands, and the declarations of those without a file.
 
 Commands import their modules when they run, so that `hloom --help` is fast.
 """
@@ -22,6 +22,7 @@ from hloom.tools.commands.stats import stats
 from hloom.tools.commands.trace import trace
 from hloom.tools.commands.view import view
 from hloom.tools.console.completion import BACKEND, OPCODE, completion
+from hloom.tools.console.options import XLA_VERSION
 from hloom.tools.console.program_argument import (
     FILE_OR_FOLDER,
     load_program,
@@ -30,7 +31,6 @@ from hloom.tools.console.program_argument import (
     program_option,
 )
 from hloom.tools.console.terminal import described, echo, progress, styled
-from hloom.tools.console.xla_version import XLA_VERSION
 from hloom.visible import visible_line
 
 if TYPE_CHECKING:
@@ -40,24 +40,23 @@ if TYPE_CHECKING:
 
 
 _MOST_LINES: Final = 30
-"""Number of files up to which `hloom verify` lists the valid ones."""
+"""Limit of the number of files for which `hloom verify` lists the valid ones."""
 
 
 class Commands(click.Group):
-    """Report errors of programs and files as a message and exit status 1."""
+    """A group of commands that reports errors of programs and files by a message and exit status 1."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
-        """Run a command; an error of one of several processes ends all."""
+        """Run a command; if `hloom run` fails in an MPI process, abort the other processes."""
         words = sys.argv[1:] if args is None else args
         try:
             return super().main(args, *more, **options)
         except SystemExit as end:
             if end.code and words[:1] == ["run"]:
-                _end_with_others()
+                _abort_mpi()
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
         from hloom.errors import HloError
         from hloom.tools.console.compile_progress import compile_progress
 
@@ -75,7 +74,7 @@ class Commands(click.Group):
             _fail(f"not enough memory{f': {error}' if str(error) else ''}")
 
 
-def _end_with_others() -> None:
+def _abort_mpi() -> None:
     from hloom.runtime import mpi
 
     if mpi.launched():
@@ -234,7 +233,7 @@ def verify(files: tuple[str, ...]) -> None:
 
 
 def _program_files(path: str) -> list[str]:
-    """Return a file itself, or the files of all programs of a folder."""
+    """Return the files of all stages of all programs of a folder, or the path itself if it is a file."""
     from hloom.dumps import dumped_programs
 
     if not Path(path).is_dir():

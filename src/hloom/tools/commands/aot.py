@@ -1,8 +1,8 @@
 """`hloom aot`: compile a program to an object file and a C header, for use without Python.
 
-The object defines one function, ``void NAME_run(const void** arguments, void** results, void* temp)``; the
-header describes its arguments and results. It links against the C library (``-lm``), and with several threads
-against POSIX threads.
+The object defines ``void NAME_run(const void** arguments, void** results, void* temp)``; the header describes
+its arguments and results. It links against the C library (``-lm``), and against POSIX threads if it uses
+several threads.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from hloom.tools.commands.c_header import header_text
 
 MOST_THREADS: Final = 4096
 _C_FUNCTIONS: Final = frozenset(("memcpy", "memmove", "memset", "memcmp", "fma", "fmaf", "fmod", "fmodf"))
-"""Functions of the C library that compiled programs call."""
+"""Functions of the C library that compiled programs may call."""
 
-_TAKEN: Final = frozenset(("hloom", "hloom_pool"))
-"""Prefixes with which C's names would be those of functions inside."""
+_RESERVED: Final = frozenset(("hloom", "hloom_pool"))
+"""Prefixes whose exported names would collide with internal functions."""
 
 _POOL_MEMORY: Final = "pool_memory"
 
@@ -44,10 +44,10 @@ class CompiledObject:
     """A program as an object file.
 
     Attributes:
-        name: the prefix of its names in C.
-        code: an object file (ELF).
-        header: a C header.
-        temp_bytes: memory that a run needs beside arguments and results.
+        name: the prefix of its C names.
+        code: the contents of the ELF object file.
+        header: the text of the C header.
+        temp_bytes: size of the temporaries in bytes.
     """
 
     name: str
@@ -56,7 +56,6 @@ class CompiledObject:
     temp_bytes: int
 
     def save(self, code: Path, header: Path) -> None:
-        """Write both files."""
         code.write_bytes(self.code)
         header.write_text(self.header)
 
@@ -69,14 +68,14 @@ def compile_ahead(
     Args:
         module: the program.
         target: by default this machine.
-        name: prefix of the names in C; by default the module's name, with ``_`` for invalid characters.
-        threads: number of compute threads; with 1 the code does not use the pool.
+        name: prefix of the C names; by default the module's name, with ``_`` for invalid characters.
+        threads: number of compute threads; with 1 the code has no thread pool.
 
-    Raises HloError by the rules ``aot.host-call`` (operations that need Python), ``aot.dynamic-shape``,
-    ``aot.name``, ``aot.threads``, and by the rules that the program breaks.
+    Raises HloError with the rules ``aot.host-call`` (operations that need Python), ``aot.dynamic-shape``,
+    ``aot.name``, ``aot.threads``, and those of invalid programs.
     """
     module.verify()
-    prefix = _c_name(name or module.name, given=bool(name))
+    prefix = _checked_name(name) if name else _c_name(module.name)
     if not 1 <= threads <= MOST_THREADS:
         raise HloError(f"--threads is 1 to {MOST_THREADS}, got {threads}", rule="aot.threads")
     _check_shapes(module)
@@ -102,18 +101,17 @@ def compile_ahead(
     return CompiledObject(prefix, code, header, program.temp_bytes)
 
 
-def _c_name(name: str, *, given: bool) -> str:
-    """Return a valid C name; raise HloError if a given name is not one."""
-    if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name not in _TAKEN:
-        return name
-    if given:
+def _checked_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in _RESERVED:
         raise HloError(f"--name is a C identifier that is not reserved, got {name!r}", rule="aot.name")
+    return name
+
+
+def _c_name(name: str) -> str:
+    """Return the C identifier that is nearest to a module's name."""
     identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return (
-        identifier
-        if re.match("[A-Za-z_]", identifier) and identifier not in _TAKEN
-        else f"program_{identifier}"
-    )
+    is_valid = re.match("[A-Za-z_]", identifier) and identifier not in _RESERVED
+    return identifier if is_valid else f"program_{identifier}"
 
 
 def _check_shapes(module: HloModule) -> None:
@@ -128,7 +126,7 @@ def _check_shapes(module: HloModule) -> None:
 
 
 def _object_text(program: NativeProgram, name: str, threads: int, threaded: bool) -> str:
-    """Return the module of the entry, kernels and constants, and of the pool's memory if there is a pool."""
+    """Return the LLVM IR of the exported functions, kernels, constants, and the thread pool's memory."""
     module = program.module
     for constant in module.globals.values():
         constant.external = False
@@ -155,7 +153,7 @@ def _object_text(program: NativeProgram, name: str, threads: int, threaded: bool
 
 
 def _add_serial_loops(module: Module) -> None:
-    """Define ``hloom_parallel`` for one thread."""
+    """Define ``hloom_parallel`` as a call of the task on all iterations."""
     f = module.function(hloom_parallel.name, [PTR, PTR, PTR, I64, I64], I32)
     _, task, arguments, iterations, _ = f.parameters
     f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)
@@ -163,14 +161,14 @@ def _add_serial_loops(module: Module) -> None:
 
 
 def _add_pool(module: Module, threads: int) -> None:
-    """Add the memory of a pool whose threads have not started."""
+    """Add the memory of a thread pool whose threads have not started."""
     fields = ctypes.string_at(POOL.allocate(threads=threads).address, POOL.size)
     memory = GlobalVariable(_POOL_MEMORY, POOL.size_with(threads), POOL.alignment, fields)
     module.variables[memory.name] = memory
 
 
 def _pool_context(f: Function) -> Value:
-    """Return a context that has the pool, and nothing else."""
+    """Return a run-time context in which only the thread pool is set."""
     context = Fields(CONTEXT, f.allocate(I8, CONTEXT.size, align=CONTEXT.alignment))
     fill_bytes(context.pointer, f.constant(I8, 0), CONTEXT.size)
     context["pool"] = f.address(_POOL_MEMORY)
@@ -178,7 +176,7 @@ def _pool_context(f: Function) -> Value:
 
 
 def _reset_pool(f: Function, threads: int) -> None:
-    """End the threads, and make the pool one whose threads have not started."""
+    """Stop the threads of the pool, and reset it to its initial state."""
     pool = Fields(POOL, f.address(_POOL_MEMORY))
     hloom_pool_stop.external()(f, pool)
     fill_bytes(pool.pointer, f.constant(I8, 0), POOL.size_with(threads))

@@ -1,4 +1,4 @@
-"""`hloom bisect`: the pass and the rewrite that change a result."""
+"""`hloom bisect`: find the pass and the rewrite that change a result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.tools.console.completion import BACKEND
-from hloom.tools.console.terminal import FILE, echo, progress, styled
+from hloom.tools.console.options import AS_JSON, INPUTS, SEED, TOLERANCE
+from hloom.tools.console.terminal import echo, exit_2_if_undecided, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.bisection import Bisection
@@ -29,22 +30,10 @@ if TYPE_CHECKING:
 @click.option(
     "--program", default="", metavar="REGEX", help="Of a folder of dumps: only programs of matching names."
 )
-@click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option(
-    "--random",
-    "seed",
-    type=click.IntRange(0),
-    metavar="SEED",
-    help="Draw the arguments from this seed. Default: those of a snapshot, else 0.",
-)
-@click.option(
-    "--tolerance",
-    default="analysis",
-    show_default=True,
-    metavar="HOW",
-    help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@INPUTS
+@SEED
+@TOLERANCE
+@AS_JSON
 def bisect(file: str, **options: Any) -> None:
     """Find the smallest step of a compilation that changes the result of a program.
 
@@ -68,17 +57,11 @@ def bisect(file: str, **options: Any) -> None:
       2  the search could not be made
     """
     from hloom.debug.tolerance import Tolerance
-    from hloom.errors import HloError
 
-    try:
+    with exit_2_if_undecided(file):
         tolerance = Tolerance.parse(options["tolerance"])
         search = _dumps if Path(file).is_dir() else _program
         bisections = search(file, tolerance, options)
-    except HloError as error:
-        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
-        sys.exit(2)
-    finally:
-        progress.done()
     if options["as_json"]:
         echo(json.dumps({name: _json(each) for name, each in bisections.items()}, indent=1))
     else:
@@ -126,37 +109,37 @@ def _note_unread(reason: str) -> None:
 # -- output
 
 
-def report(name: str, found: Bisection | None) -> str:
-    """Return the text about one program."""
+def report(name: str, step: Bisection | None) -> str:
+    """Return the report of a bisected program; no step means that its result never changes."""
     from hloom.tools.commands.check import comparison_line, culprit_lines
     from hloom.tools.reports.diff_text import diff_text
 
-    if found is None:
+    if step is None:
         return f"{styled('agrees ', 'added')} {name}: no step changes the result"
-    lines = [f"note: not run: {skipped}" for skipped in found.skipped]
-    if not found.pass_name:
+    lines = [f"note: not run: {skipped}" for skipped in step.skipped]
+    if not step.pass_name:
         lines.append(f"{styled('native code', 'title')} of {name} is wrong; no pass changes the result")
-        lines += map(comparison_line, found.comparisons)
-        return "\n".join([*lines, *(culprit_lines(found.culprit) if found.culprit is not None else [])])
-    lines.append(f"{styled(found.pass_name, 'title')} changes the result of {name}")
-    if found.rewrite:
-        lines.append(f"  rewrite {found.number} of {found.total}: {found.rewrite}")
-    lines += map(comparison_line, found.comparisons)
-    return "\n".join([*lines, "", diff_text(found.before, found.after, styled).rstrip()])
+        lines += map(comparison_line, step.comparisons)
+        return "\n".join([*lines, *(culprit_lines(step.culprit) if step.culprit is not None else [])])
+    lines.append(f"{styled(step.pass_name, 'title')} changes the result of {name}")
+    if step.rewrite:
+        lines.append(f"  rewrite {step.number} of {step.total}: {step.rewrite}")
+    lines += map(comparison_line, step.comparisons)
+    return "\n".join([*lines, "", diff_text(step.before, step.after, styled).rstrip()])
 
 
-def _json(found: Bisection | None) -> dict[str, object] | None:
+def _json(step: Bisection | None) -> dict[str, object] | None:
     from hloom.tools.reports.diff_text import diff_text
 
-    if found is None:
+    if step is None:
         return None
     return {
-        "pass": found.pass_name,
-        "rewrite": found.rewrite,
-        "number": found.number,
-        "total": found.total,
-        "results": [c.name for c in found.comparisons],
-        "instruction": found.culprit.instruction if found.culprit is not None else None,
-        "skipped": list(found.skipped),
-        "diff": diff_text(found.before, found.after, lambda text, role: text) if found.pass_name else "",
+        "pass": step.pass_name,
+        "rewrite": step.rewrite,
+        "number": step.number,
+        "total": step.total,
+        "results": [c.name for c in step.comparisons],
+        "instruction": step.culprit.instruction if step.culprit is not None else None,
+        "skipped": list(step.skipped),
+        "diff": diff_text(step.before, step.after, lambda text, role: text) if step.pass_name else "",
     }

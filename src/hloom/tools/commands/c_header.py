@@ -1,4 +1,4 @@
-"""Write the C header of a program that was compiled ahead of time."""
+"""The C header of a program compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _C_TYPES: Final = {
 
 
 def header_text(module: HloModule, target: Target, name: str, *, temp_bytes: int, threads: int) -> str:
-    """Return the header of a program whose names in C begin with ``name``."""
+    """Return the C header of a program; its names begin with ``name``."""
     parameters = module.entry.parameters
     arguments = [(_place(p.name, index), shape) for p in parameters for index, shape in leaves(p.shape)]
     results = [(_place("", index), shape) for index, shape in leaves(module.entry.root.shape)]
@@ -92,7 +92,7 @@ def _place(name: str, index: tuple[int, ...]) -> str:
 
 
 def _described(which: str, arrays: Sequence[tuple[str, Shape]]) -> Iterator[str]:
-    """Return a comment line for every array."""
+    """Yield a comment line for each array: type, shape, size in bytes."""
     for number, (path, shape) in enumerate(arrays):
         form = shape.to_string(layout=False)
         what = (
@@ -108,12 +108,12 @@ def _sizes(prefix: str, arrays: Sequence[tuple[str, Shape]]) -> Iterator[str]:
 
 
 def _in_comment(text: str) -> str:
-    """Return text that ends neither a comment nor its line."""
+    """Replace what could end a C comment or its line by ``_``."""
     return re.sub(r"[^ -~]|\\|\*/|/\*|\?\?", "_", text)
 
 
 def c_type(element_type: ElementType) -> str:
-    """Return the C type of the elements of an array."""
+    """Return the C type of an element type, with a note on its encoding."""
     name = _C_TYPES.get(element_type.name)
     if name is not None:
         return name

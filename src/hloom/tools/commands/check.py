@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hloom.tools.console.completion import COMPARED_BACKEND
+from hloom.tools.console.options import AS_JSON, INPUTS, TOLERANCE
 from hloom.tools.console.program_argument import program_argument
-from hloom.tools.console.terminal import FILE, echo, progress, styled
+from hloom.tools.console.terminal import echo, exit_2_if_undecided, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.agreement import Comparison
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LINES: Final = 12
-"""Number of results up to which those that agree are listed."""
+"""Limit of the number of results for which those that agree are listed."""
 
 
 @click.command(short_help="Compare the results of two backends.")
@@ -36,7 +37,7 @@ _MOST_LINES: Final = 12
     metavar="BACKEND",
     help="The backend that is right. Default: the result stored in a snapshot, else evaluator.",
 )
-@click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
+@INPUTS
 @click.option(
     "--random",
     "seeds",
@@ -51,16 +52,10 @@ _MOST_LINES: Final = 12
     metavar="N",
     help="Draw N arguments, every second one with edge values.",
 )
-@click.option(
-    "--tolerance",
-    default="analysis",
-    show_default=True,
-    metavar="HOW",
-    help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.",
-)
+@TOLERANCE
 @click.option("--no-locate", is_flag=True, help="Do not search for the first instruction that differs.")
 @click.option("--all", "every", is_flag=True, help="List every result, also those that agree.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@AS_JSON
 def check(file: str, **options: Any) -> None:
     """Run a program on two backends and compare every result.
 
@@ -85,17 +80,11 @@ def check(file: str, **options: Any) -> None:
       2  the comparison could not be made: the program is invalid, or no tolerance can be derived
     """
     from hloom.debug.tolerance import Tolerance
-    from hloom.errors import HloError
     from hloom.files import load_snapshot
 
-    try:
+    with exit_2_if_undecided(file):
         tolerance = Tolerance.parse(options["tolerance"])
         checks = list(_checks(load_snapshot(file), tolerance, options))
-    except HloError as error:
-        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
-        sys.exit(2)
-    finally:
-        progress.done()
     if options["as_json"]:
         echo(json.dumps({"file": file, "checks": [_json(c) for c in checks]}, indent=1))
     else:
@@ -105,7 +94,7 @@ def check(file: str, **options: Any) -> None:
 
 
 def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -> Iterator[Check]:
-    """Yield the comparison for each set of arguments."""
+    """Yield the check of the program for each set of arguments."""
     from dataclasses import replace
 
     from hloom.debug import checking
@@ -130,7 +119,7 @@ def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -
 
 
 def _replayed(snapshot: Snapshot, tolerance: Tolerance, backend: str) -> Check:
-    """Compare with the result that is stored in a snapshot."""
+    """Run a snapshot with its arguments, and compare the result with the stored one."""
     from hloom.debug.backends import run_on
     from hloom.debug.checking import compared
 
@@ -142,7 +131,7 @@ def _replayed(snapshot: Snapshot, tolerance: Tolerance, backend: str) -> Check:
 
 
 def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the arguments of each run: those of one device, or a list for each device."""
+    """Yield a title and the arguments of each run: a list, or on several devices a list for each device."""
     from hloom.debug.inputs import random_arguments
     from hloom.errors import HloError
     from hloom.tools.console.arguments import read_arguments, shaped
@@ -173,9 +162,9 @@ def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, 
 
 
 def report(outcome: Check, *, every: bool = False) -> str:
-    """Return the text about one comparison: a summary, the results that differ, the first wrong instruction.
+    """Return the report of a check: a summary, the results that differ, the first wrong instruction.
 
-    Results that agree are listed if there are at most 12, or if `every` says so.
+    With `every`, or for at most 12 results, those that agree are listed too.
     """
     listed = [
         c for c in outcome.comparisons if every or len(outcome.comparisons) <= _MOST_LINES or not c.agrees
@@ -189,7 +178,7 @@ def report(outcome: Check, *, every: bool = False) -> str:
 
 
 def _summary(outcome: Check) -> str:
-    """Return the line that tells what was compared and how many results agree."""
+    """Return the line that names the backends and counts the results that agree."""
     results = outcome.comparisons
     title = styled(f"{outcome.backend} against {outcome.against}, {outcome.inputs}", "title")
     if not results:
@@ -201,7 +190,7 @@ def _summary(outcome: Check) -> str:
 
 
 def comparison_line(c: Comparison) -> str:
-    """Return the line about one array: it agrees, differs, or is unequal where no bound is known."""
+    """Return the line about one array: it agrees, differs, or is unequal with an unknown error bound."""
     if c.agrees and not c.unequal:
         return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: equal bits"
     far = f"at most {c.ulps:.3g} ulp, {c.difference:.3g}"
@@ -232,7 +221,7 @@ def _json(outcome: Check) -> dict[str, object]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with complex numbers and NaN as text, which JSON lacks."""
+    """Return a value with complex numbers, NaN and infinities, which JSON lacks, as text."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""`hloom draw`: a program, or a part of one, as a picture."""
+"""`hloom draw`: draw a program, or a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `hloom lsp`."""
+"""`hloom lsp`: serve editors by the Language Server Protocol."""
 
 from __future__ import annotations
 

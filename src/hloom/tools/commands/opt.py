@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from hloom.tools.console.completion import PASSES
+from hloom.tools.console.options import XLA_VERSION
 from hloom.tools.console.program_argument import FILE_OR_FOLDER, load_program, program_file, program_option
 from hloom.tools.console.terminal import echo, styled
-from hloom.tools.console.xla_version import XLA_VERSION
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
@@ -94,7 +94,7 @@ def opt(
 
 
 def _changes(before: HloModule, after: HloModule) -> str:
-    """Return the differences of two programs."""
+    """Return the differences of two programs as text."""
     from hloom.tools.reports.diff_text import diff_text
 
     return diff_text(before, after, styled) or "equal\n"

@@ -1,4 +1,4 @@
-"""`hloom print`: a program in one of its forms."""
+"""`hloom print`: print a program in one of its formats."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hloom.stablehlo import to_stablehlo
 
 _SUFFIXES: Final = {"proto": ".pb", "pbtxt": ".pbtxt", "json": ".json"}
 DIVIDER: Final = b"// -----\n\n"
-"""Separator of several programs in one text."""
+"""Separator of several programs in a text."""
 
 
 def all_printed(
     modules: Sequence[HloModule], form: str, version: XlaVersion, switches: Mapping[str, bool]
 ) -> bytes:
-    """Return several programs as bytes; raises HloError if the form has room for only one."""
+    """Print several programs in a format. Raises HloError if the format holds only one program."""
     if len(modules) > 1 and form in (*_SUFFIXES, "stablehlo"):
         message = f"a {form} holds one program, the file has {len(modules)}"
         raise HloError(message, rule="print.one-program")
@@ -28,10 +28,9 @@ def all_printed(
 
 
 def printed(module: HloModule, form: str, version: XlaVersion, switches: Mapping[str, bool]) -> bytes:
-    """Return one program as bytes in a form of `hloom print --format`.
+    """Print a program in a format of `hloom print --format`.
 
-    `switches` are the command line's, by name; those for HLO text do not affect other forms, nor does the
-    version of XLA.
+    `switches` are the flags of the command line by name. They and the version affect only HLO text.
     """
     if form in _SUFFIXES:
         return encoded(module, _SUFFIXES[form])

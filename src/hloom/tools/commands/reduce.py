@@ -1,4 +1,4 @@
-"""`hloom reduce`: the smallest program that still shows a fault."""
+"""`hloom reduce`: find the smallest program that still shows a fault."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.tools.console.completion import COMPARED_BACKEND
+from hloom.tools.console.options import AS_JSON, INPUTS, SEED, TOLERANCE, XLA_VERSION
 from hloom.tools.console.program_argument import program_argument
-from hloom.tools.console.terminal import FILE, echo, progress, styled
-from hloom.tools.console.xla_version import XLA_VERSION
+from hloom.tools.console.terminal import echo, progress, styled
 
 if TYPE_CHECKING:
     from hloom.debug.conditions import Condition
@@ -38,28 +38,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="The backend that is right.",
 )
-@click.option(
-    "--tolerance",
-    default="analysis",
-    show_default=True,
-    metavar="HOW",
-    help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.",
-)
-@click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option(
-    "--random",
-    "seed",
-    type=click.IntRange(0),
-    metavar="SEED",
-    help="Draw the arguments from this seed. Default: those of a snapshot, else 0.",
-)
+@TOLERANCE
+@INPUTS
+@SEED
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
     help="Write the program to this file, and its arguments beside it as .npz.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@AS_JSON
 @XLA_VERSION
 def reduce(file: str, **options: Any) -> None:
     """Print the smallest program that still shows a fault.

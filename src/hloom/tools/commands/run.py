@@ -1,4 +1,4 @@
-"""`hloom run`: load, get arguments, run, show and save."""
+"""`hloom run`: load a program, run it, print and save its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding.reading.meshes import device_count, parse_mesh, resized
 from hloom.tools.commands.whole_program import WholeProgram, has_regions
 from hloom.tools.console.arguments import leaves_of, read_arguments, save_results, shaped, value_lines
-from hloom.tools.reports.statistics import quantity
+from hloom.tools.reports.amounts import plural, quantity
 
 
 def run(
@@ -99,7 +99,7 @@ def run(
 
 
 def _arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None, devices: int) -> list[list[Any]]:
-    """Return the arguments of every device."""
+    """Return a list of arguments for each device."""
     module = snapshot.module
     if inputs and seed is not None:
         raise HloError("--input and --random are given; use one of them", rule="run.argument-source")
@@ -129,14 +129,14 @@ def _duration(seconds: float) -> str:
 
 
 def _size_words(results: Sequence[object]) -> str:
-    """Return how many arrays the results have, and their size."""
+    """Describe the number and the total size of the arrays of results."""
     arrays = [array for value in results for _, array in leaves_of(value)]
     size = quantity(sum(np.asarray(array).nbytes for array in arrays), "B")
-    return f"; {len(arrays)} array{'' if len(arrays) == 1 else 's'}, {size}" if arrays else ""
+    return f"; {plural(len(arrays), 'array')}, {size}" if arrays else ""
 
 
 def _comparison(value: object, shape: Shape, stored: Literal) -> str:
-    """Return a line that compares the result with the one in a snapshot."""
+    """Return a line that compares the result with the one stored in a snapshot."""
     if not stored.shape.compatible(shape):
         return f"not compared: the snapshot's result is {stored.shape} (XLA stores none of donated arguments)"
     ours = Literal(value, stored.shape)

@@ -1,4 +1,4 @@
-"""`hloom partition` and `hloom shard`: programs with shardings, for many devices."""
+"""`hloom partition` and `hloom shard`: partition a program with shardings, and report its costs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from hloom.tools.console.options import XLA_VERSION
 from hloom.tools.console.program_argument import load_program, program_argument
 from hloom.tools.console.terminal import echo, progress
-from hloom.tools.console.xla_version import XLA_VERSION
 
 if TYPE_CHECKING:
     from hloom.ir.xla_version import XlaVersion
@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 DOES_NOT_FIT: Final = 3
 """Exit status if the program needs more memory than a device has."""
-_MESH_HELP = "Sizes of axes, major first, such as x=4,y=2. Default: the program's mesh, or its header."
+_MESH: Final = click.option(
+    "--mesh",
+    default="",
+    metavar="AXES",
+    help="Sizes of axes, major first, such as x=4,y=2. Default: the program's mesh, or its header.",
+)
 
 
 @click.command(short_help="Print the program of one device of a sharded program.")
 @program_argument
-@click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
+@_MESH
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the program to a file.")
 @XLA_VERSION
 def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion) -> None:
@@ -51,7 +56,7 @@ def partition(file: str, mesh: str, output: str | None, xla_version: XlaVersion)
 
 @click.command(short_help="Collectives, bytes and memory of a sharded program.")
 @program_argument
-@click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
+@_MESH
 @click.option(
     "--topology",
     default="tpu-v5p",
@@ -120,7 +125,10 @@ def shard(
 
 
 def _topology(name: str) -> str | dict[str, Link]:
-    """Return a name, or the links of a file; raises HloError by the rule ``report.topology-file``."""
+    """Return the links of axes that a JSON file states, or the name itself if it is not a file.
+
+    Raises HloError with the rule ``report.topology-file`` for other contents.
+    """
     from hloom.errors import HloError
     from hloom.sharding.reporting.topologies import Link
 

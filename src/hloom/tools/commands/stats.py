@@ -1,4 +1,4 @@
-"""`hloom stats`: the costs of a program."""
+"""`hloom stats`: count the costs of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hloom trace`: every value of a run."""
+"""`hloom trace`: show the value of every instruction in a run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.tools.console.options import INPUTS, SEED
 from hloom.tools.console.program_argument import program_argument
 from hloom.tools.console.terminal import FILE, echo, progress, styled, table
 
@@ -26,14 +27,8 @@ if TYPE_CHECKING:
 @click.option("--stats", is_flag=True, help="Show statistics of every value (the default).")
 @click.option("--save", type=click.Path(file_okay=False), help="Write every value to this directory as .npy.")
 @click.option("--diff", "other", type=FILE, help="Another program: show where values of equal names differ.")
-@click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
-@click.option(
-    "--random",
-    "seed",
-    type=click.IntRange(0),
-    metavar="SEED",
-    help="Draw the arguments from this seed. Default: those of a snapshot, else 0.",
-)
+@INPUTS
+@SEED
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each value, a line each.")
 def trace(file: str, **options: Any) -> None:
     """Run a program on the evaluator and show every value it computes, in the order of computation.
@@ -73,7 +68,7 @@ def trace(file: str, **options: Any) -> None:
 
 
 def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> Trace:
-    """Return the statistics of a run; write its values."""
+    """Run a program, write its values to a directory if there is one, and return their statistics."""
     import numpy as np
 
     from hloom.debug.tracing import trace as traced
@@ -102,7 +97,6 @@ def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> T
 
 
 def _statistics(events: Trace) -> str:
-    """Return the table of statistics."""
     rows: list[tuple[str, ...]] = [("value", "shape", "min", "max", "mean", "NaN", "inf", "origin")]
     for event in events:
         origin = ", ".join(part for part in (event.op_name, event.source_line) if part)
@@ -127,7 +121,7 @@ def _json(event: Event) -> dict[str, object]:
 
 
 def _first(module: HloModule, arguments: list[Any], options: dict[str, Any], drawn: bool) -> None:
-    """Print the first NaN or infinity; `drawn` says that the arguments are random."""
+    """Print the first value with a NaN or infinity, and exit; `drawn` adds that the arguments are random."""
     from hloom.debug.tracing import first_event
 
     def wanted(event: Event) -> bool:
@@ -151,7 +145,7 @@ def _first(module: HloModule, arguments: list[Any], options: dict[str, Any], dra
 
 
 def _differences(module: HloModule, other: HloModule, arguments: list[Any]) -> None:
-    """Print the values of equal names that differ."""
+    """Run both programs, print where values of equal names differ, and exit."""
     from hloom.debug.agreement import compare
     from hloom.debug.tracing import trace as traced
     from hloom.tools.commands.check import comparison_line

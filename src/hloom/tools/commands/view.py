@@ -1,4 +1,4 @@
-"""`hloom view`: write a page that shows programs."""
+"""`hloom view`: write an HTML page that shows programs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from hloom.sharding.partitioning.partitioner import Partitioned
     from hloom.tools.viewer.program import Stage
 
-_COMPILED: Final = 5_000
-"""Number of instructions up to which a program is compiled without being asked to."""
+_MOST_COMPILED: Final = 5_000
+"""Limit of instructions for compiling a program without --compile."""
 
 _MOST_DEVICES: Final = 256
-"""Number of virtual devices, each of which is a thread, up to which a program is run."""
+"""Limit of virtual devices, each of which is a thread, for running a program."""
 _TRIES: Final = 24
-"""Number of shardings to try for suggestions."""
+"""Number of shardings that --suggest tries."""
 
 
 @click.command(short_help="Show programs in one HTML page.")
@@ -34,7 +34,7 @@ _TRIES: Final = 24
     "compiled",
     default=None,
     help="Show the passes, memory and code of the cpu backend. Default: for a single program of up "
-    f"to {_COMPILED} instructions.",
+    f"to {_MOST_COMPILED} instructions.",
 )
 @click.option(
     "--random",
@@ -107,7 +107,7 @@ def view(
 
 
 def _stages(files: tuple[str, ...], matching: str) -> tuple[list[Stage], list[HloModule]]:
-    """Return the programs of files and folders, and the modules of the files."""
+    """Return the stages of all files and folders, and the modules of the files."""
     from hloom.dumps import dumped_programs
     from hloom.files import load_all
     from hloom.tools.viewer.dump_folder import folder_stages
@@ -133,12 +133,12 @@ def _note_unread(path: Path, error: HloError) -> None:
 
 
 def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, object]:
-    """Add the stages of compilation; without `must` a program that cannot be compiled is shown as it is."""
+    """Add a stage for each pass, and return the data of the tabs; without `must`, tolerate HloError."""
     from hloom.errors import HloError
     from hloom.tools.viewer.compiled import compiled_parts
 
     count = len(stages[0].data["names"])
-    if count > _COMPILED and not must:
+    if count > _MOST_COMPILED and not must:
         echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
         return {}
     try:
@@ -155,9 +155,9 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, o
 def _sharding(
     module: HloModule, stages: list[Stage], mesh: str, suggest: bool
 ) -> tuple[Partitioned | None, dict[str, object]]:
-    """Return a program with shardings for its devices, which becomes a stage, and its report.
+    """Partition a program, add the result as a stage, and return it with the data of its report.
 
-    None and no report for other programs, and for those that the partitioner refuses.
+    Return None and no data if the program has no shardings, or if the partitioner refuses it.
     """
     from hloom.errors import HloError
     from hloom.sharding.reading.meshes import parse_mesh
@@ -181,7 +181,7 @@ def _sharding(
 def _timed(
     module: HloModule, parts: Partitioned | None, seed: int | None, inputs: tuple[str, ...]
 ) -> dict[str, object]:
-    """Run a program on its devices; one with shardings on their tiles of whole arguments."""
+    """Run a program, or the partitioned one on tiles of its arguments; return the data of the time tab."""
     from hloom.debug.inputs import random_arguments
     from hloom.sharding.storing.tiles import cut
     from hloom.tools.console.arguments import read_arguments, shaped

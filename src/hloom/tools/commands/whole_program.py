@@ -1,4 +1,4 @@
-"""Programs on whole arrays for several devices, as they are before XLA's partitioner."""
+"""Programs on global arrays for several devices, as they are before XLA's partitioner."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from hloom.runtime.measurements import Profile
 
 _REGIONS: Final = ("xla.sdy.GlobalToLocalShape", "SPMDFullToShardShape")
-"""Calls behind which a program on whole arrays computes on the tiles of the devices."""
+"""Custom calls that begin a manual region, which computes on the tiles of the devices."""
 
 
 def has_regions(module: HloModule) -> bool:
-    """Return whether a program on whole arrays has parts on tiles, so that it must be partitioned to run."""
+    """Return whether a program on global arrays has manual regions, so that it must be partitioned to run."""
     operations = (i.operation for i in module.instructions())
     return any(isinstance(o, CustomCall) and o.custom_call_target in _REGIONS for o in operations)
 
 
 class WholeProgram:
-    """A program that is partitioned, run on tiles, and whose results are put together.
+    """A partitioned program with the interface of an `Executable` of one device.
 
-    It runs as an `Executable` of one device.
+    It takes global arrays, runs on their tiles, and joins the tiles of the results.
     """
 
     num_replicas: Final = 1
@@ -40,7 +40,6 @@ class WholeProgram:
     def __init__(
         self, module: HloModule, backend: str, devices: int, processes: Transport | None = None
     ) -> None:
-        """Partition and compile a program."""
         self._partitioned = partitioned_program(module, devices)
         self._executable = compile_module(
             self._partitioned.module, backend, num_partitions=devices, processes=processes
@@ -50,7 +49,7 @@ class WholeProgram:
 
     @property
     def devices(self) -> list[Device]:
-        """The device that stands for all."""
+        """The first device of this process, which stands for all."""
         return self._executable.devices[:1]
 
     @property
@@ -58,17 +57,17 @@ class WholeProgram:
         return [device.partition for device in self._executable.devices]
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return the results of this process's devices for whole arguments, of which they get their tiles."""
+        """Run on global arguments; return the tiles of the results on this process's devices."""
         return self._executable.run(self._parts(arguments))
 
     def whole(self, results: Sequence[object]) -> Any:
-        """Return the whole result, in all processes, from those of this process's devices."""
+        """Gather the tiles of all processes, and return the global result in each of them."""
         results_by_process = [results] if self._processes is None else self._processes.all_gather(results)
         tiles = [result for part in results_by_process for result in part]
         return joined(tiles, self._partitioned.results, self._result)
 
     def store(self, directory: Path, results: Sequence[object]) -> list[Path]:
-        """Write the results of all processes as stored arrays; see `hloom.sharding.store`."""
+        """Write the tiles of all processes as stored arrays; see `hloom.sharding.store`."""
         names = store(
             directory,
             results,
@@ -80,10 +79,10 @@ class WholeProgram:
         return [directory / name for name in names]
 
     def profile(self, *arguments: object) -> Profile:
-        """Run on whole arguments, and return the times of all devices; see `Executable.profile`."""
+        """Run on global arguments, and return the times of all devices; see `Executable.profile`."""
         parts = self._parts(arguments)
         return self._executable.profile(*parts[0]) if len(parts) == 1 else self._executable.profile(parts)
 
-    def _parts(self, given: Sequence[object]) -> list[Any]:
-        """Return the arguments of each device."""
-        return [cut(given, self._partitioned.parameters, device) for device in self._numbers]
+    def _parts(self, arguments: Sequence[object]) -> list[Any]:
+        """Return the tiles of the arguments for each device of this process."""
+        return [cut(arguments, self._partitioned.parameters, device) for device in self._numbers]

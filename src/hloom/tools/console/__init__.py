@@ -1,1 +1,1 @@
-"""What commands share: arguments, options, completion, colors and progress."""
+"""Parts shared by commands: arguments, options, completion, colors, progress."""

@@ -1,4 +1,4 @@
-"""Read or draw the arguments of a program, and write its results as text and files."""
+"""Reading and drawing of a program's arguments; writing of its results as text and files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hloom.shape.shape import Shape
 from hloom.sharding.storing.stored_arrays import stored
 
 _MOST_ARRAYS: Final = 12
-"""Number of arrays of a result up to which they are printed in full."""
+"""Limit of the number of arrays for printing them in full."""
 _MOST_LINES: Final = 100
 
 
 def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
-    """Return the arrays of .npy files, of .npz files in their order, and stored arrays of directories.
+    """Return the arrays of .npy files, .npz files, and directories of stored arrays, in this order of paths.
 
-    Raises HloError for a file that holds no arrays.
+    Raises HloError for other files.
     """
     arrays: list[Any] = []
     for path in paths:
@@ -46,9 +46,9 @@ def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
 
 
 def shaped(arrays: Sequence[Any], module: HloModule) -> list[Any]:
-    """Return arrays in the form of the parameters: grouped into tuples, and viewed as types that numpy lacks.
+    """Group arrays into the tuples of the parameters, and view raw bytes as types that numpy lacks.
 
-    Raises HloError for another number of arrays than the parameters have leaves.
+    Raises HloError if the number of arrays differs from the number of the parameters' leaves.
     """
     parameters = [p.shape for p in module.entry.parameters]
     count = sum(len(_arrays(shape)) for shape in parameters)
@@ -57,16 +57,17 @@ def shaped(arrays: Sequence[Any], module: HloModule) -> list[Any]:
         message = f"the program takes {count} arrays ({names}), got {len(arrays)}"
         raise HloError(message, rule="run.argument-count")
     unused = list(arrays)
-    return [_taken(shape, unused) for shape in parameters]
+    return [_next_value(shape, unused) for shape in parameters]
 
 
 def _arrays(shape: Shape) -> list[Shape]:
     return [leaf for _, leaf in shape.leaves() if leaf.is_array]
 
 
-def _taken(shape: Shape, unused: list[Any]) -> Any:
+def _next_value(shape: Shape, unused: list[Any]) -> Any:
+    """Remove the arrays of a value from the front of a list, and return the value."""
     if shape.is_tuple:
-        return tuple(_taken(element, unused) for element in shape.tuple_shapes)
+        return tuple(_next_value(element, unused) for element in shape.tuple_shapes)
     if not shape.is_array:
         return None
     array = unused.pop(0)
@@ -78,17 +79,17 @@ def _taken(shape: Shape, unused: list[Any]) -> Any:
 
 
 def leaves_of(value: Any, name: str = "result") -> list[tuple[str, Any]]:
-    """Yield (name, array) for every array in a nested tuple."""
+    """Return the arrays of a nested tuple with their names, such as ``result.0.1``."""
     if isinstance(value, tuple):
         return [leaf for i, element in enumerate(value) for leaf in leaves_of(element, f"{name}.{i}")]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return [] if value is None else [(name, value)]
 
 
 def value_lines(value: object, name: str = "result", *, every: bool = False) -> list[str]:
-    """Return the arrays of a value as text, each with its name and shape.
+    """Return the arrays of a value as lines of text, each with its name and shape.
 
-    Up to 12 arrays are printed as numpy prints them, and all if `every` says so. Of more arrays a line each
-    tells the statistics, and lines after the 100th are left out.
+    With `every`, or for at most 12 arrays, they are printed as numpy prints them. Otherwise a line for each
+    of the first 100 arrays has its statistics.
     """
     arrays = leaves_of(value, name)
     if len(arrays) <= _MOST_ARRAYS or every:
@@ -109,7 +110,7 @@ def _array_lines(name: str, array: object) -> list[str]:
 
 
 def save_results(values: Sequence[object], directory: Path) -> list[Path]:
-    """Write every array as .npy: `result.npy`, or `device_0.result.1.npy` for several devices and tuples."""
+    """Write each array to a .npy file, such as `result.npy` or `device_0.result.1.npy`; return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for number, value in enumerate(values):
@@ -122,9 +123,9 @@ def save_results(values: Sequence[object], directory: Path) -> list[Path]:
 
 
 def chosen_arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None) -> list[Any]:
-    """Return the arguments of a program of one device: of files, of its snapshot, or drawn from a seed (0).
+    """Return the arguments of a program on one device: from files, from its snapshot, or random (seed 0).
 
-    Raises HloError by ``run.argument-source`` for files and a seed.
+    Raises HloError with the rule ``run.argument-source`` if there are both files and a seed.
     """
     if inputs and seed is not None:
         raise HloError("--input and --random are given; use one of them", rule="run.argument-source")

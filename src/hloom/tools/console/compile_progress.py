@@ -1,4 +1,4 @@
-"""The progress of compilations: what the compiler is doing, shown from the second second on."""
+"""Progress of compilations: what the compiler is doing, shown after two seconds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hloom.phases import CompileProfile, active, recording
 from hloom.tools.console.terminal import Progress
 
 PATIENCE: Final = 2.0
-"""Seconds of compiling before anything is shown."""
+"""Seconds of compiling before progress is shown."""
 _INTERVAL: Final = 0.2
-"""Seconds between looks at what the compiler is doing."""
+"""Seconds between samples of the compiler's phase."""
 _IDLE: Final = 3
-"""Looks in a row that see no phase, after which a compilation counts as over."""
+"""Number of consecutive samples without a phase that end a compilation."""
 
 
 @contextmanager
 def compile_progress(progress: Progress) -> Generator[None]:
-    """Show the progress of what is compiled during the block, by this thread or others."""
+    """Show the progress of compilations while the context is active, in all threads."""
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(progress, over), name="hloom progress", daemon=True)
     watcher.start()
@@ -54,7 +54,7 @@ def _watch(progress: Progress, over: threading.Event) -> None:
 
 
 def progress_text(profile: CompileProfile, seconds: float) -> str:
-    """Return what a compilation is doing: stage, pass, how far; empty between phases."""
+    """Describe the current phase of a compilation: stage, pass, progress; empty between phases."""
     current = profile.current
     if current is None:
         return ""

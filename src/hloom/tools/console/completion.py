@@ -1,4 +1,4 @@
-"""Completion in shells: the command that prints the script, and the words of arguments."""
+"""Completion in shells: `hloom completion`, and parameter types with completed words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
 
 
 class CompletedText(Text):
-    """Any text; shells complete the given words, after the last comma of a list."""
+    """A parameter type for text whose words shells complete; in a list, the word after the last comma."""
 
     def __init__(self, name: str, words: Callable[[], Iterable[str]], *, is_list: bool = False) -> None:
         self.name = name
@@ -23,15 +23,15 @@ class CompletedText(Text):
         self._is_list = is_list
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text as it is; unknown words are refused where they are used."""
+        """Return the text unchanged; commands refuse unknown words."""
         return str(value)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the words that begin with what is written."""
-        before, comma, begun = incomplete.rpartition(",") if self._is_list else ("", "", incomplete)
-        return [CompletionItem(before + comma + w) for w in sorted(self._words()) if w.startswith(begun)]
+        """Return the words with the typed prefix."""
+        before, comma, prefix = incomplete.rpartition(",") if self._is_list else ("", "", incomplete)
+        return [CompletionItem(before + comma + w) for w in sorted(self._words()) if w.startswith(prefix)]
 
 
 def _opcodes() -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The argument FILE of commands: a file of a program, or a folder of programs and dumps."""
+"""The argument FILE of commands: a program's file, or a folder of programs or dumps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class _FileOrFolder(click.ParamType[str]):
-    """An existing folder, or a file or ``-``."""
+    """A parameter type for an existing folder or file, or ``-``."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
         return value if Path(value).is_dir() else FILE.convert(value, param, ctx)
 
 
@@ -35,7 +34,7 @@ program_option: Final = click.option(
 
 
 def program_argument(function: F) -> F:
-    """Add the argument FILE and the option --program; the command receives the path of one file."""
+    """Add the argument FILE and the option --program to a command, which receives the path of one file."""
 
     @functools.wraps(function)
     def command(file: str, program: str, **options: object) -> Any:
@@ -45,9 +44,9 @@ def program_argument(function: F) -> F:
 
 
 def program_file(path: str, matching: str) -> str:
-    """Return the file of a program: `path`, or of a folder the first stage of the largest matching program.
+    """Return `path` if it is a file; of a folder, the first stage of the largest program that matches.
 
-    Errors of the command name this file. Raises HloError as `hloom.dumps.dumped_programs` does.
+    The command's errors mention this file. Raises HloError as `hloom.dumps.dumped_programs`.
     """
     from hloom.dumps import dumped_programs
 
@@ -66,7 +65,7 @@ def program_file(path: str, matching: str) -> str:
 
 
 def load_program(file: str) -> HloModule:
-    """Return the program of a file; of several the first, with a note."""
+    """Load the program of a file; if there are several, the first one, with a note."""
     from hloom.files import load_all
 
     modules = load_all(file)

@@ -1,4 +1,4 @@
-"""The terminal: files as arguments, colors, tables and progress of commands."""
+"""The terminal: file arguments, colors, tables, errors, and progress of commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -34,21 +35,20 @@ _STYLE: Final = re.compile(r"(\x1b\[(?:[0127]|3[1-6])m)")
 
 
 def styled(text: str, role: str) -> str:
-    """Return text in the color of its role; `echo` strips colors if the output is not a terminal."""
+    """Return text in the color of a role; `echo` strips colors if the output is not a terminal."""
     return click.style(visible(text), **_STYLES.get(role, {}))
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print text with colors; other control characters, which names of programs may hold, are escaped."""
+    """Print text with colors; escape other control characters, which names in programs may contain."""
     parts = _STYLE.split(text)
     click.echo("".join(part if n % 2 else visible(part) for n, part in enumerate(parts)), nl=nl, err=err)
 
 
 class _ProgramFile(click.Path):
-    """An existing file; ``-`` is the standard input."""
+    """A parameter type for an existing file; ``-`` is the standard input."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path of the file."""
         return super().convert("/dev/stdin" if value == "-" else value, param, ctx)
 
 
@@ -56,7 +56,7 @@ FILE: Final = _ProgramFile(exists=True, dir_okay=False)
 
 
 def table(rows: Sequence[Sequence[str]], roles: Sequence[str] = (), indent: int = 2) -> str:
-    """Return rows in aligned columns; the first row is the header, later columns take the given roles."""
+    """Return rows in aligned columns; the first row is the header, cells below have their column's role."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     lines: list[str] = []
     for number, row in enumerate(rows):
@@ -71,11 +71,25 @@ def table(rows: Sequence[Sequence[str]], roles: Sequence[str] = (), indent: int 
 
 
 _PERIOD: Final = 10.0
-"""Seconds between the lines of `progress` in a pipe or a file."""
+"""Seconds between the lines of `progress` if the error stream is not a terminal."""
+
+
+@contextmanager
+def exit_2_if_undecided(file: str) -> Generator[None]:
+    """Report an HloError of a comparison by exit status 2: it could not be made. Clear the progress."""
+    from hloom.errors import HloError
+
+    try:
+        yield
+    except HloError as error:
+        echo(styled("error: ", "removed") + f"{file}: {error}", err=True)
+        sys.exit(2)
+    finally:
+        progress.done()
 
 
 def described(error: HloError, source: str) -> str:
-    """Return the error's message with the file in front and the rule colored."""
+    """Return an error's message, preceded by the source file, with the rule colored."""
     text = str(error)
     rule = f" [{error.rule}]"
     if error.rule and rule in text:
@@ -86,10 +100,10 @@ def described(error: HloError, source: str) -> str:
 
 
 class Progress:
-    """What a long command is doing: one line of a terminal, rewritten; elsewhere a line every 10 s.
+    """The progress of a command on the error stream: a rewritten line of a terminal, else a line every 10 s.
 
     Args:
-        clock: returns seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -98,11 +112,11 @@ class Progress:
         self._shown = 0
 
     def start(self) -> None:
-        """Begin to count the seconds of a command."""
+        """Restart the period, at the beginning of a command."""
         self._last = self._clock()
 
     def __call__(self, text: str) -> None:
-        """Show the state of the work on the standard error stream."""
+        """Show the state of the work."""
         text = visible_line(text)
         if sys.stderr.isatty():
             line = text[: shutil.get_terminal_size((100, 24)).columns - 1]

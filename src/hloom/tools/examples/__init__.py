@@ -1,1 +1,1 @@
-"""The example programs and the demonstration."""
+"""Example programs, and a demonstration."""

@@ -1,9 +1,9 @@
-"""Train a small GPT for a few steps from the HLO that JAX emitted: ``make demo``.
+"""``make demo``: train a small GPT for a few steps from HLO that JAX emitted.
 
-The program is one training step: forward pass, backward pass and Adam update. Its arguments are the
-parameters and the optimizer state; its results are the loss and their new values. The reference evaluator
-runs the first steps; then the program is compiled to native code, compared with the evaluator, trained
-further, and timed against XLA:CPU if jaxlib is installed.
+The program is one training step: forward pass, backward pass and Adam update. It takes parameters and
+optimizer state, and returns the loss and their new values. The reference evaluator runs the first steps; then
+the program is compiled to native code, compared with the evaluator, trained further, and timed against
+XLA:CPU if jaxlib is installed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NAME: Final = "gpt_train_step"
 EVALUATED_STEPS: Final = 3
 COMPILED_STEPS: Final = 120
 SHOWN: Final = 20
-"""Number of compiled steps per printed line."""
+"""Number of compiled steps for each printed line."""
 ROUNDS: Final = 40
 Array = np.ndarray
 
 
 def main() -> None:
-    """Parse, verify, evaluate, compile, and compare with XLA if it is installed."""
+    """Parse, verify, evaluate, compile and run the program; compare with XLA if it is installed."""
     path = examples() / f"{NAME}.hlo"
     text = path.read_text()
     start = time.perf_counter()
@@ -71,7 +71,7 @@ def _introduce(module: hloom.HloModule, size: int, parsed: float, checked: float
 
 
 def _compiled(module: hloom.HloModule) -> tuple[Executable, float]:
-    """Return the program compiled without the cache, and the seconds that it took."""
+    """Compile the program without the cache; return it with the compile time in seconds."""
     before = os.environ.get("HLOOM_CACHE")
     os.environ["HLOOM_CACHE"] = "0"
     try:
@@ -86,7 +86,7 @@ def _compiled(module: hloom.HloModule) -> tuple[Executable, float]:
 
 
 def _train(executable: Executable, arguments: Sequence[Array], steps: int, shown: int) -> list[Array]:
-    """Run some steps, feeding the new state back; returns the results of the first one."""
+    """Run a number of steps, each on the state of the step before; return the results of the first."""
     state = list(arguments)
     batch, first_step = state[-2], float(state[-1])
     first: list[Array] = []
@@ -108,7 +108,7 @@ def _train(executable: Executable, arguments: Sequence[Array], steps: int, shown
 
 
 def _difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
-    """Return the largest difference of all results, relative to the largest element of each."""
+    """Return the largest difference of an element, relative to the largest element of its array."""
     return max(
         float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30))
         for a, b in zip(ours, theirs, strict=True)
@@ -119,7 +119,7 @@ def _difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
 def _compare(
     text: str, compiled: Executable, seconds: float, arguments: Sequence[Array], ours: Sequence[Array]
 ) -> None:
-    """Time compilation and runs of the same step on XLA:CPU, alternating with hloom, and compare results."""
+    """Compile the program with XLA:CPU, compare results, and time both in alternation."""
     try:
         from hloom.debug import xla_cpu
     except ImportError:
@@ -146,7 +146,7 @@ def _compare(
 
 
 def _medians(*calls: Callable[[], object]) -> list[float]:
-    """Return the median seconds of each function; their calls alternate."""
+    """Return the median time of each function in seconds; calls alternate."""
     samples: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
         for call, times in zip(calls, samples, strict=True):

@@ -1,8 +1,8 @@
 """The example programs: HLO files with descriptions of their inputs.
 
-Their directory contains ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of every
-program in order: ``dtype``, ``shape``, and ``kind``: ``int`` (uniform in [lo, hi)) or ``normal`` (with mean
-and scale).
+The directory has ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of each program in
+order: ``dtype``, ``shape``, and ``kind``, which is ``int`` (uniform in [lo, hi)) or ``normal`` (with mean and
+scale).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hloom.errors import HloError
 
 
 def examples() -> Path:
-    """Return the directory of example programs of this checkout; raises HloError if it does not exist."""
+    """Return the directory of this checkout's example programs. Raises HloError outside of a checkout."""
     directory = Path(__file__).resolve().parents[4] / "examples" / "workloads"
     if not directory.is_dir():
         raise HloError(
@@ -28,7 +28,7 @@ def examples() -> Path:
 
 
 def draw_inputs(directory: Path, name: str) -> list[np.ndarray]:
-    """Draw the inputs of a program: parameter i with seed i."""
+    """Draw random inputs for a program: parameter number i from seed i."""
     described = json.loads((directory / "inputs.json").read_text())
     if name not in described:
         raise HloError(f"{directory / 'inputs.json'} does not describe {name!r}", rule="workload.inputs")
@@ -36,7 +36,7 @@ def draw_inputs(directory: Path, name: str) -> list[np.ndarray]:
 
 
 def draw_input(described: dict[str, Any], seed: int) -> np.ndarray:
-    """Draw one input from its description."""
+    """Draw one input by its description in ``inputs.json``."""
     generator: Any = np.random.default_rng(seed)
     named: Any = getattr(ml_dtypes, described["dtype"], described["dtype"])
     dtype: np.dtype = np.dtype(named)

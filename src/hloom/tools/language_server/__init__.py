@@ -1,4 +1,4 @@
 """`hloom lsp`: a language server for HLO text.
 
-`server.py` speaks the protocol; the other files answer questions about a text and know only offsets.
+`server.py` speaks the protocol; the other files answer queries about a text, by offsets.
 """

@@ -1,4 +1,4 @@
-"""Analysis of a text: the instructions that parse, errors, and definitions of names."""
+"""Analysis of a text: its instructions, errors, and definitions of names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hloom.text.tolerant import Extent, parse_draft
 from hloom.tools.language_server.source import Source, Span
 
 MOST_PROBLEMS: Final = 200
-"""Limit on the errors that are reported at once."""
+"""Limit of the errors that are reported."""
 _NAME: Final = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
 _PART: Final = re.compile(r"%?[A-Za-z0-9_.\-]+|\S?")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error and the range of the text that it is about."""
+    """An error with its range in the text."""
 
     span: Span
     message: str
@@ -31,7 +31,14 @@ class Problem:
 
 @dataclass(slots=True)
 class ComputationScope:
-    """A computation: its name in the text, the range of its body, and its instructions by name and place."""
+    """A computation in the text.
+
+    Attributes:
+        name: in the text; empty if it has none.
+        at: offset of the name, or -1.
+        body: range of the body.
+        names, instructions: its instructions by name, and in the order of the text.
+    """
 
     name: str
     computation: HloComputation
@@ -43,19 +50,19 @@ class ComputationScope:
 
     @property
     def root(self) -> HloInstruction:
-        """The instruction whose value is the result."""
         return self.computation.root
 
 
 class Analysis:
-    """The facts of one state of a document.
+    """The analysis of one version of a document.
 
     Attributes:
-        source: that state.
+        source: the version.
         problems: violated rules, in the order of the text.
-        scopes: the computations that have bodies in the text, by the beginnings of their bodies.
-        computations: the named ones of them.
-        is_valid: the text is a program that no rule refuses.
+        scopes: the computations with bodies, in the order of the text.
+        computations: the scopes with names, by name.
+        unread: stand-ins for instructions that do not parse.
+        is_valid: whether the text is a program without errors.
     """
 
     def __init__(self, source: Source) -> None:
@@ -87,12 +94,12 @@ class Analysis:
         return scope
 
     def name_at(self, offset: int) -> str:
-        """Return the name at an offset without its ``%``; an empty text if there is none."""
+        """Return the name at an offset without its ``%``; empty if there is none."""
         name = _NAME.match(self.source.text, offset) if offset >= 0 else None
         return name[1] if name else ""
 
     def name_of(self, instruction: HloInstruction) -> str:
-        """Return the name of an instruction in the text; names of modules are made unique."""
+        """Return the name of an instruction in the text, which modules change to be unique."""
         return self.name_at(instruction.position) or instruction.name
 
     def scope_at(self, offset: int) -> ComputationScope | None:

@@ -1,4 +1,4 @@
-"""Completion: the opcodes, operands, attributes and values that may stand at a position."""
+"""Completion of opcodes, operands, attributes and their values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hloom.tools.language_server.view import DocumentView
 from hloom.tools.pages.op_page import signature
 
 MOST_PROPOSALS: Final = 100
-"""Limit on the proposals that are sent at once; the editor asks again after the next letter."""
+"""Limit of the proposals in one answer; the editor asks again after the next letter."""
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-%")
 
 
 class Proposal(NamedTuple):
-    """A word that fits, a detail beside it, and what kind of word it is."""
+    """A proposed word, a detail shown beside it, and its kind, such as ``opcode``."""
 
     text: str
     detail: str
@@ -28,7 +28,7 @@ class Proposal(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """Words that fit, the range that they replace, and whether there are more."""
+    """Proposed words, the range that they replace, and whether there are more."""
 
     span: Span
     proposals: list[Proposal]
@@ -36,7 +36,7 @@ class Completion(NamedTuple):
 
 
 def complete(view: DocumentView, offset: int) -> Completion:
-    """Return the words that can stand at an offset and begin with what is written before it."""
+    """Propose words for an offset, with the typed prefix before it."""
     text = view.source.text
     start = offset
     while start and text[start - 1] in _WORD:
@@ -54,7 +54,7 @@ def complete(view: DocumentView, offset: int) -> Completion:
 
 
 def _proposals(view: DocumentView, offset: int, percent: bool) -> Iterator[Proposal]:
-    """Yield the words that can stand at an offset, the likeliest ones first."""
+    """Yield the words that the syntax allows at an offset, the likeliest first."""
     scanner = Scanner()
     start, _ = statement_at(view.source.text, offset)
     before = list(tokens(view.source.text, start, offset, scanner))

@@ -1,4 +1,4 @@
-"""The open documents: the latest text of each, analysed in the background."""
+"""The open documents: the latest text of each, analyzed in the background."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hloom.tools.language_server.source import Source, Span
 from hloom.tools.language_server.view import DocumentView
 
 PAUSE: Final = 0.15
-"""Seconds without a change after which a text is analysed."""
+"""Seconds without a change before a text is analyzed."""
 
 Listener = Callable[[str, Analysis], None]
 
 
 class Document:
-    """An open document: questions are answered by its last analysis, also while a newer one is computed."""
+    """An open document: its latest text, and its last analysis, which may be of an earlier text."""
 
     def __init__(self, uri: str, source: Source) -> None:
         self.uri = uri
@@ -36,7 +36,7 @@ class Document:
 
 
 class Documents:
-    """Every open document, and the thread that analyses them, one at a time."""
+    """All open documents, and the thread that analyzes them, one at a time."""
 
     def __init__(self, analysed: Listener) -> None:
         self._documents: dict[str, Document] = {}
@@ -47,7 +47,7 @@ class Documents:
         return self._documents[uri]
 
     def update(self, uri: str, source: Source) -> None:
-        """Take the new text of a document, and analyse it soon."""
+        """Set the text of a document, and schedule its analysis."""
         document = self._documents.get(uri)
         if document is None:
             document = self._documents[uri] = Document(uri, source)
@@ -56,13 +56,13 @@ class Documents:
             document.work = asyncio.get_running_loop().create_task(self._follow(document))
 
     def close(self, uri: str) -> None:
-        """Forget a document."""
+        """Remove a document, and cancel its analysis."""
         document = self._documents.pop(uri, None)
         if document is not None and document.work is not None:
             document.work.cancel()
 
     async def _follow(self, document: Document) -> None:
-        """Analyse the document until the analysis is that of its latest text."""
+        """Analyze a document until its latest text is analyzed."""
         loop = asyncio.get_running_loop()
         done: Source | None = None
         while done is not document.source:

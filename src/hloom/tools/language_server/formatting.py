@@ -1,7 +1,7 @@
-"""Formatting: the program as the printer writes it, with the names of the text.
+"""Formatting: print the program of a text with hloom's printer and the text's names.
 
-The printer keeps no comments, so that a text with comments is left as it is. Large constants are printed in
-full. Names are printed with ``%``, and shapes with layouts, if the text has them.
+The printer drops comments, so a text with comments is refused. Large constants are printed in full; ``%``
+before names and layouts of shapes are printed if the text has them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ _MEANING: Final = PrintOptions.canonical().replace(
     print_backend_config=True,
     print_control_dependencies=True,
 )
-"""Everything but names and the order of computations."""
+"""Print options whose text states everything except names and the order of computations."""
 
 
 def formatted(text: str) -> str:
-    """Return the program of a text as the printer writes it; raise HloError if it cannot be formatted."""
+    """Format a text.
+
+    Raises HloError with the rules ``format.comments``, ``format.valid`` (the text has errors) and
+    ``format.exact`` (the result would be another program).
+    """
     comment = next((token for token in _COMMENT.finditer(text) if token["comment"]), None)
     if comment is not None:
         line = text.count("\n", 0, comment.start()) + 1
@@ -55,7 +59,7 @@ def formatted(text: str) -> str:
 
 
 def _means(text: str, meaning: str) -> bool:
-    """Return whether the program of a text is ``meaning``, apart from names."""
+    """Return whether a text parses to the program that prints as ``meaning``."""
     try:
         return HloModule.from_text(text).to_text(_MEANING) == meaning
     except HloError:

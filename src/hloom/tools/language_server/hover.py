@@ -1,4 +1,4 @@
-"""Hover: Markdown about the word under the pointer."""
+"""Hover: a description of the word under the pointer, in Markdown."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hloom.tools.pages.op_page import op_markdown, signature
 from hloom.tools.reports.layout import explain_layout
 
 _LONGEST = 400
-"""Limit on the characters of an instruction that are shown."""
+"""Limit of the characters of an instruction that are shown."""
 
 
 def hover(view: DocumentView, offset: int) -> tuple[str, Span] | None:
-    """Return what is known about the word at an offset, and the range of the word."""
+    """Return a description of the word at an offset, and its range; None if there is none."""
     statement = view.statement(offset)
     token = next((t for t in statement if t.start <= offset < t.end), None) or view.token_at(offset)
     if token is None:
@@ -43,7 +43,7 @@ def hover(view: DocumentView, offset: int) -> tuple[str, Span] | None:
 
 @cache
 def page(opcode: str) -> str:
-    """Return the page of an operation, with headings that suit a small window; empty if there is none."""
+    """Return the page of an operation with small headings; empty for an unknown opcode."""
     if opcode not in REGISTRY:
         return ""
     return op_markdown(opcode).replace("\n## ", "\n#### ").replace("# ", "### ", 1)

@@ -1,4 +1,4 @@
-"""The outline of a document: its computations, and in them their instructions."""
+"""The outline of a document: its computations and their instructions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hloom.tools.language_server.source import Span
 from hloom.tools.language_server.view import DocumentView
 
 MOST_ENTRIES: Final = 5000
-"""Limit on the entries that are sent; of larger programs parameters, roots and calls are listed first."""
+"""Limit of the entries; of larger programs only parameters, roots and calls are listed."""
 
 
 class OutlineEntry(NamedTuple):
-    """A line of the outline: a name, a detail beside it, its whole range and that of the name."""
+    """An entry of the outline: a name, a detail beside it, its kind, its range, and the range of its name."""
 
     name: str
     detail: str

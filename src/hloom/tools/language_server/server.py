@@ -1,6 +1,6 @@
-"""The language server: handlers of the protocol's requests, which `DocumentView` answers.
+"""The language server: handlers of the protocol's requests.
 
-pygls is an extra (``pip install hloom[lsp]``), so that this file must be checked without it too.
+pygls is an extra (``pip install hloom[lsp]``), so type checking of this file must not need it.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -37,14 +37,14 @@ _COMPLETED = {
 
 
 class HloServer(LanguageServer):
-    """A language server with its open documents."""
+    """The language server with its open documents."""
 
     def __init__(self) -> None:
         super().__init__("hloom", version("hloom"), protocol_cls=_Protocol, converter_factory=_converter)
         self.documents = Documents(self.publish)
 
     def publish(self, uri: str, analysis: Analysis) -> None:
-        """Send the errors of a document."""
+        """Send the errors of a document to the editor."""
         diagnostics = [
             lsp.Diagnostic(
                 range=_range(analysis.source, problem.span),
@@ -60,7 +60,7 @@ class HloServer(LanguageServer):
         )
 
     def change(self, params: lsp.DidChangeTextDocumentParams) -> None:
-        """Apply the edits of a document."""
+        """Apply the editor's changes to a document."""
         uri, version = params.text_document.uri, params.text_document.version
         source = self.documents[uri].source
         for edit in params.content_changes:
@@ -72,22 +72,21 @@ class HloServer(LanguageServer):
         self.documents.update(uri, source)
 
     async def view(self, params: Any) -> tuple[DocumentView, int]:
-        """Return the document that a request is about, and the offset of its position."""
+        """Return the document of a request, and the offset of the request's position."""
         view = await self.documents[params.text_document.uri].view()
         return view, view.source.offset(params.position.line, params.position.character)
 
 
 class _Protocol(LanguageServerProtocol):
-    """The protocol, whose edits `Documents` applies: pygls splits the whole text for each."""
+    """The protocol without pygls' own application of edits, which splits the whole text for each."""
 
     @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: lsp.DidChangeTextDocumentParams) -> Any:
-        """Call the handler."""
         yield self.fm.features[lsp.TEXT_DOCUMENT_DID_CHANGE], (params,), None
 
 
 def _converter() -> Any:
-    """Return the converter of messages; results that are plain dictionaries are sent as they are."""
+    """Return the converter of messages, which sends plain dictionaries unchanged."""
     converter = default_converter()
     for response in (lsp.ReferencesResponse, lsp.RenameResponse, lsp.DocumentSymbolResponse):
         converter.register_unstructure_hook(
@@ -101,14 +100,14 @@ def _range(source: Source, span: Span) -> lsp.Range:
 
 
 def serve() -> None:
-    """Serve a client on the standard input and output."""
-    sys.setswitchinterval(0.001)  # answers do not wait for the thread that analyses
+    """Serve an editor on the standard input and output."""
+    sys.setswitchinterval(0.001)  # so that answers do not wait for the analysis thread
     server = create_server()
     server.start_io()
 
 
 def create_server() -> HloServer:
-    """Return a server with its handlers."""
+    """Create a server with handlers for all requests."""
     server = HloServer()
     _add_documents(server)
     _add_names(server)
@@ -119,7 +118,7 @@ def create_server() -> HloServer:
 def _add_documents(server: HloServer) -> None:
     @server.feature(lsp.INITIALIZED)
     def _(params: lsp.InitializedParams) -> None:
-        server.thread_pool.submit(page, "add")  # reads the rules of all operations, once
+        server.thread_pool.submit(page, "add")  # caches the rules of all operations
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     async def _(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -224,5 +223,5 @@ def _add_words(server: HloServer) -> None:
 
 
 def _refused(error: HloError) -> JsonRpcException:
-    """Return the protocol's error of a request that a rule refuses; editors show its message."""
+    """Return the protocol's error for a refused request; editors show its message."""
     return JsonRpcException(f"{error.message} [{error.rule}]", code=lsp.LSPErrorCodes.RequestFailed)

@@ -1,4 +1,4 @@
-"""A text with its lines: conversion between offsets and the positions of the protocol."""
+"""A text with its line starts: conversion between offsets and positions of the protocol."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _CODECS: Final = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": (
 
 
 class Place(NamedTuple):
-    """A position of the protocol: a line and a number of code units, both from 0."""
+    """A position of the protocol: line number and number of code units in the line, both from 0."""
 
     line: int
     character: int
 
 
 class Span(NamedTuple):
-    """A range of offsets."""
+    """A half-open range of offsets."""
 
     start: int
     end: int
 
 
 class Source:
-    """One state of a document; ``encoding`` is that in whose code units the protocol counts characters."""
+    """One version of a document; ``encoding`` defines the code units of the protocol's positions."""
 
     def __init__(self, text: str, version: int = 0, encoding: str = "utf-16") -> None:
         self.text = text
@@ -39,7 +39,7 @@ class Source:
         return [0, *(line_end.end() for line_end in _LINE_END.finditer(self.text))]
 
     def edited(self, start: Place, end: Place, new: str, version: int) -> Source:
-        """Return the text with a part replaced; the lines around it are not read again."""
+        """Return the text with a range replaced; only the new part is scanned for line starts."""
         first, last = self.offset(*start), self.offset(*end)
         source = Source(self.text[:first] + new + self.text[last:], version, self.encoding)
         before, behind = bisect_right(self._starts, first), bisect_right(self._starts, last)
@@ -50,7 +50,6 @@ class Source:
         return source
 
     def place(self, offset: int) -> Place:
-        """Return the position of an offset."""
         line = bisect_right(self._starts, offset) - 1
         before = self.text[self._starts[line] : offset]
         if before.isascii():
@@ -59,11 +58,11 @@ class Source:
         return Place(line, len(before.encode(codec)) // width)
 
     def start_of(self, line: int) -> int:
-        """Return the offset at which a line begins; the end of the text if it has no such line."""
+        """Return the offset of a line's start, or the end of the text if there is no such line."""
         return self._starts[line] if line < len(self._starts) else len(self.text)
 
     def offset(self, line: int, character: int) -> int:
-        """Return the offset of a position; one behind the end of its line is that end."""
+        """Return the offset of a position, which is clamped to the end of its line."""
         if line >= len(self._starts):
             return len(self.text)
         start = self._starts[line]
@@ -76,7 +75,7 @@ class Source:
 
 
 class Changes:
-    """The difference between two texts as one replaced range, to find offsets of one in the other."""
+    """The difference between two texts as one replaced range; it maps offsets between them."""
 
     def __init__(self, old: str, new: str) -> None:
         self.start = _common(old, new)
@@ -84,11 +83,11 @@ class Changes:
         self.shift = len(new) - len(old)
 
     def forward(self, offset: int) -> int:
-        """Return the offset in the new text of one in the old; one in the replaced range moves to its end."""
+        """Map an offset of the old text to the new one; from inside the replaced range, to its end."""
         return offset if offset <= self.start else max(offset, self.old_end) + self.shift
 
     def backward(self, offset: int) -> int:
-        """Return the offset in the old text of one in the new; one in the replaced range moves to its end."""
+        """Map an offset of the new text to the old one; from inside the replaced range, to its end."""
         return offset if offset <= self.start else max(offset - self.shift, self.old_end)
 
 

@@ -1,4 +1,4 @@
-"""A document as the user sees it, explained by an analysis that may be of an earlier state."""
+"""Queries about the latest text of a document, by an analysis that may be of an earlier text."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _PARTS_OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 
 class Symbol(NamedTuple):
-    """A name: of a computation (without a scope), or of an instruction of a computation."""
+    """The name of an instruction in its computation's scope, or of a computation if the scope is None."""
 
     name: str
     scope: ComputationScope | None
 
 
 class DocumentView:
-    """The latest text, and the facts that are known about it.
+    """The latest text of a document with its last analysis.
 
-    Offsets are those of the latest text, except in ``analysis``.
+    Offsets are in the latest text, except those of ``analysis``.
     """
 
     def __init__(self, source: Source, analysis: Analysis) -> None:
@@ -37,7 +37,7 @@ class DocumentView:
 
     @cached_property
     def changes(self) -> Changes:
-        """The difference between the text of the analysis and the latest one."""
+        """The difference between the analyzed text and the latest one."""
         return Changes(self.analysis.source.text, self.source.text)
 
     # -- what is at an offset
@@ -47,11 +47,11 @@ class DocumentView:
         return list(tokens(self.source.text, *statement_at(self.source.text, offset)))
 
     def token_at(self, offset: int) -> Token | None:
-        """Return the token that an offset is in, or directly behind."""
+        """Return the token that contains an offset or ends at it."""
         return next((t for t in self.statement(offset) if t.start <= offset <= t.end), None)
 
     def scope_at(self, offset: int) -> ComputationScope | None:
-        """Return the computation at an offset, also if it is in the signature."""
+        """Return the computation whose body or signature contains an offset."""
         old = self.changes.backward(offset)
         scope = self.analysis.scope_at(old)
         if scope is not None:
@@ -65,7 +65,7 @@ class DocumentView:
         return Span(self.changes.forward(start), self.changes.forward(scope.body.end))
 
     def symbol_at(self, offset: int) -> Symbol | None:
-        """Return the instruction or computation whose name is at an offset, defined or used."""
+        """Return the symbol whose definition or use is at an offset."""
         token = self.token_at(offset)
         if token is None:
             return None
@@ -75,13 +75,13 @@ class DocumentView:
         return Symbol(token.name, scope) if scope is not None else None
 
     def instruction(self, symbol: Symbol) -> HloInstruction | None:
-        """Return the instruction of a symbol, if it is one and is known."""
+        """Return the instruction of a symbol; None for a computation or an undefined name."""
         return symbol.scope.names.get(symbol.name) if symbol.scope is not None else None
 
     # -- names
 
     def definition(self, symbol: Symbol) -> Span | None:
-        """Return where a name is defined."""
+        """Return the range of the name in its definition."""
         position = -1
         if symbol.scope is None:
             scope = self.analysis.computations.get(symbol.name)
@@ -101,7 +101,7 @@ class DocumentView:
         return None
 
     def occurrences(self, symbol: Symbol) -> Iterator[Token]:
-        """Yield the tokens that name an instruction or a computation, its definition included."""
+        """Yield the tokens of a symbol: its definition and uses."""
         text, name = self.source.text, symbol.name
         start, end = (0, len(text)) if symbol.scope is None else self.span_of(symbol.scope)
         kinds = _OF_INSTRUCTIONS if symbol.scope is not None else (Kind.COMPUTATION,)
@@ -120,7 +120,7 @@ class DocumentView:
             at = text.find(name, behind, end)
 
     def _may_be_name(self, start: int, end: int) -> bool:
-        """Return whether a range is a whole word that is neither an opcode nor in a path of scopes."""
+        """Return whether a range is a whole word, and neither an opcode nor part of an op_name."""
         text = self.source.text
         before, after = text[start - 1 : start], text[end : end + 1]
         if (
@@ -133,7 +133,7 @@ class DocumentView:
         return not (after == "(" and before == " " and text[start - 2] in "]})")
 
     def check_new_name(self, symbol: Symbol, name: str) -> str:
-        """Return a new name without its ``%``; raise HloError if the symbol cannot have it."""
+        """Return a new name without its ``%``. Raises HloError if it is malformed or defined already."""
         name = name.removeprefix("%")
         if not name or sanitized(name) != name or name in KEYWORDS or name in TYPE_NAMES:
             raise broken("rename.well-formed", f"{name!r} is not a name; names are words such as add.1")

@@ -1,1 +1,1 @@
-"""Pages of operations, and what notebooks show."""
+"""Pages of operations, and HTML for notebooks."""

@@ -1,4 +1,4 @@
-"""Notebooks: the `_repr_html_` of modules, shapes, layouts, executables and what they report."""
+"""Notebooks: the `_repr_html_` of modules, shapes, layouts, executables, profiles and traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hloom.shape.element_type import F32, U4
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
 from hloom.tools.pictures.markup import markup
-from hloom.tools.reports.statistics import quantity
+from hloom.tools.reports.amounts import plural, quantity
+from hloom.tools.reports.statistics import cost_words
 
 if TYPE_CHECKING:
     from hloom.debug.tracing import Event, Trace
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
     from hloom.runtime.measurements import Profile, ProgramMemory
 
 _DRAWN: Final = 300
-"""Number of instructions up to which a module is drawn."""
+"""Limit of instructions for drawing a module."""
 _LINES: Final = 60
+"""Limit of the lines of a text."""
 _EXAMPLE_SIZE: Final = 2
 _ROWS: Final = 50
-"""Number of rows of a table."""
+"""Limit of the rows of a table."""
 
 
 def html_of(value: object) -> str:
-    """Return a value of a class that inherits `hloom.display.Displayed` as HTML."""
+    """Return the HTML of an instance of a `hloom.display.Displayed` class."""
     names = (cls.__name__ for cls in type(value).__mro__)
     return next(_WRITERS[name] for name in names if name in _WRITERS)(value)
 
 
 def module_html(module: HloModule) -> str:
-    """Return a small program as its picture, a large one as the beginning of its text."""
+    """Return the picture of a small program, or the beginning of the text of a large one."""
     from hloom.tools.pictures.graph_scene import scene_of
     from hloom.tools.pictures.graph_svg import to_svg
 
@@ -47,7 +49,7 @@ def module_html(module: HloModule) -> str:
 
 
 def shape_html(shape: Shape) -> str:
-    """Return the explanation of a shape, and the picture of an array's layout."""
+    """Return the explanation of a shape, with a picture of its layout if it is an array."""
     from hloom.tools.pictures.layout_picture import layout_picture
     from hloom.tools.reports.layout import explain_layout
 
@@ -58,7 +60,7 @@ def shape_html(shape: Shape) -> str:
 
 
 def layout_html(layout: Layout) -> str:
-    """Return a layout explained by an array that it fits: two tiles in each tiled dimension, one not full."""
+    """Return the HTML of an example array with the layout: in each tiled dimension a tile and one element."""
     rank = layout.rank
     sizes = [_EXAMPLE_SIZE] * rank
     tile = layout.tiles[0].dimensions if layout.tiles else ()
@@ -74,31 +76,29 @@ def layout_html(layout: Layout) -> str:
 
 
 def executable_html(executable: Executable) -> str:
-    """Return the arguments, results, memory and cost of an executable, and its optimized program, folded."""
+    """Return the arguments, results, memory and cost of an executable, and its optimized program."""
     module = executable.modules[0]
     rows = [(_code(p.name), _code(p.shape.to_string()), "argument") for p in module.entry.parameters[:_ROWS]]
     rows.append(("result", _code(module.entry.root.shape.to_string()), "result"))
     devices = executable.num_replicas * executable.num_partitions
-    head = f"<b>{markup(module.name)}</b> on {_plural(devices, 'device')}"
+    head = f"<b>{markup(module.name)}</b> on {plural(devices, 'device')}"
     try:
         memory, cost, text = executable.memory, executable.cost, executable.to_hlo()
-    except HloError as error:  # a backend that offers no inspection, or sizes that are not known yet
+    except HloError as error:  # a backend without inspection, or unknown sizes
         return head + _table(("", "shape", ""), rows) + markup(str(error))
-    words = f"{quantity(cost.flops, 'flop')}, {quantity(cost.transcendentals)} transcendental functions, "
-    words += f"{quantity(cost.bytes, 'B')} read and written"
     program = f"<details><summary>the optimized program</summary>{_pre(_beginning(text))}</details>"
-    return f"{head}: {words}{_table(('', 'shape', ''), rows)}{memory_html(memory)}{program}"
+    return f"{head}: {cost_words(cost)}{_table(('', 'shape', ''), rows)}{memory_html(memory)}{program}"
 
 
 def memory_html(memory: ProgramMemory) -> str:
-    """Return the parts of a program's memory, with bars."""
+    """Return a table of a program's memory by purpose, with bars."""
     parts = {"arguments": memory.argument, "results": memory.output, "temporaries": memory.temp}
     rows = [(name, quantity(size, "B"), _bar(size, memory.peak)) for name, size in parts.items()]
     return _table(("memory", "", ""), [*rows, ("together", quantity(memory.peak, "B"), "")])
 
 
 def profile_html(profile: Profile) -> str:
-    """Return the instructions of a profile that took the most time, with bars."""
+    """Return a table of the instructions that took the most time, with bars."""
     rows: list[tuple[str, ...]] = []
     for line in profile.lines[:_ROWS]:
         amounts = (line.flops, line.bytes)
@@ -114,12 +114,12 @@ def profile_html(profile: Profile) -> str:
 
 
 def trace_html(trace: Trace) -> str:
-    """Return the statistics of the values of a trace, and the first NaN."""
+    """Return a table of the statistics of a trace's values, and the first NaN."""
     rows = [row for event in trace.events[:_ROWS] for row in _event_rows(event)]
     first = trace.first_nan
     origin = f"<div>first NaN:</div>{_pre(str(first))}" if first is not None else ""
     titles = ("value", "shape", "min", "max", "mean", "NaN", "inf", "operation")
-    return f"<b>{_plural(len(trace), 'value')}</b>{origin}{_table(titles, rows, len(trace))}"
+    return f"<b>{plural(len(trace), 'value')}</b>{origin}{_table(titles, rows, len(trace))}"
 
 
 def _event_rows(event: Event) -> list[tuple[str, ...]]:
@@ -134,7 +134,7 @@ def _event_rows(event: Event) -> list[tuple[str, ...]]:
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], count: int = 0) -> str:
-    """Return a table of cells in HTML; `count` is the number of all rows, if some are left out."""
+    """Return an HTML table of HTML cells; `count` is the number of rows before truncation."""
     style = 'style="text-align: left; vertical-align: top"'
     head = "".join(f"<th {style}>{markup(title)}</th>" for title in titles)
     body = "".join(f"<tr>{''.join(f'<td {style}>{cell}</td>' for cell in row)}</tr>" for row in rows)
@@ -151,10 +151,6 @@ def _bar(part: float, total: float) -> str:
 
 def _code(text: str) -> str:
     return f'<code style="white-space: pre">{markup(text)}</code>'
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _beginning(text: str) -> str:
@@ -176,4 +172,4 @@ _WRITERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "Shape": shape_html,
     "Trace": trace_html,
 }
-"""By the names of classes, because most are not loaded when a value of another is shown."""
+"""Functions by the names of classes, so that displaying one class does not import the others."""

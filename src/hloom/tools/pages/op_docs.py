@@ -1,6 +1,6 @@
-"""The pages of ``docs/operations/``, written from the declarations.
+"""``make docs``: write the pages of ``docs/operations/`` from the declarations of operations.
 
-``python -m hloom.tools.pages.op_docs DIRECTORY``, or ``make docs``.
+``python -m hloom.tools.pages.op_docs DIRECTORY`` does the same.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from pathlib import Path
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.ir.operation import REGISTRY
-from hloom.tools.pages.op_page import op_markdown
+from hloom.tools.pages.op_page import families, op_markdown
 
 
 def pages() -> dict[str, str]:
-    """Yield file names and contents: a page for every operation, and a list by family."""
-    families: dict[str, list[str]] = {}
-    for opcode in sorted(REGISTRY):
-        family = REGISTRY[opcode].__module__.rsplit(".", 1)[-1].replace("_", " ")
-        families.setdefault(family, []).append(opcode)
+    """Return the contents of each file, by name: a page for each operation, and a list by family."""
     index = [
         "# Operations",
         "",
@@ -26,8 +22,8 @@ def pages() -> dict[str, str]:
         "They are written from the declarations by `make docs`; `hloom op NAME` prints the same.",
         "",
     ]
-    for family in sorted(families):
-        links = ", ".join(f"[{opcode}]({opcode}.md)" for opcode in families[family])
+    for family, opcodes in families():
+        links = ", ".join(f"[{opcode}]({opcode}.md)" for opcode in opcodes)
         index.append(f"- **{family}**: {links}")
     texts = {"README.md": "\n".join(index) + "\n"}
     texts.update({f"{opcode}.md": op_markdown(opcode).rstrip() + "\n" for opcode in sorted(REGISTRY)})
@@ -35,7 +31,7 @@ def pages() -> dict[str, str]:
 
 
 def write(directory: Path) -> None:
-    """Write every page, and remove those of operations that are no more."""
+    """Write all pages to a directory, and delete pages of operations that no longer exist."""
     directory.mkdir(parents=True, exist_ok=True)
     texts = pages()
     for old in directory.glob("*.md"):

@@ -1,7 +1,6 @@
-"""An example for every operation, evaluated when it is shown.
+"""An example program for each operation, evaluated when it is shown.
 
-`op_examples.hlo` contains small programs; those of unary and binary elementwise operations are generated from
-their declarations.
+The programs are in `op_examples.hlo`, or generated for unary and binary elementwise operations.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ _OF_INTEGERS: Final = (
 
 @dataclass
 class Example:
-    """A small program with its devices, arguments and host values.
+    """A small program with its devices, arguments and values from the host.
 
     Attributes:
-        opcodes: the operations it shows.
-        lines: the program as shown: called computations, then the entry's instructions.
-        notes: devices, arguments and host values, by name.
+        opcodes: the operations that it shows.
+        lines: the lines of the called computations, then of the entry's instructions.
+        notes: numbers of devices, arguments, and values from the host, by name.
     """
 
     opcodes: tuple[str, ...]
@@ -58,7 +57,7 @@ class Example:
     notes: dict[str, str] = field(default_factory=dict[str, str])
 
     def module(self) -> HloModule:
-        """Return the program."""
+        """Parse the program."""
         computations: list[str] = []
         body: list[str] = []
         for line in self.lines:
@@ -73,7 +72,7 @@ class Example:
 
 
 def example_of(opcode: str) -> Example | None:
-    """Return the example of an operation."""
+    """Return the example of an operation, if there is one."""
     example = _stored().get(opcode)
     return example if example is not None else _elementwise(opcode)
 
@@ -116,7 +115,7 @@ def _elementwise(opcode: str) -> Example | None:
 
 
 def evaluated(example: Example) -> list[str]:
-    """Return the example's results as text: a line for each device and each value sent to the host."""
+    """Run an example on the evaluator; return a line for each device's result and each value for the host."""
     from hloom.runtime.executable import compile as compile_module
 
     module, notes = example.module(), example.notes
@@ -145,7 +144,7 @@ def evaluated(example: Example) -> list[str]:
 
 @contextmanager
 def _registered() -> Generator[None]:
-    """Register the Python function of the custom-call example for the duration of the block."""
+    """Register the Python function of the custom-call example while the context is active."""
     from hloom.runtime.custom_call import register_custom_call, unregister_custom_call
 
     def reverse(array: Any) -> Any:
@@ -165,7 +164,7 @@ def _literal(text: str) -> Literal:
 
 
 def value_text(value: Any, shape: Shape) -> str:
-    """Return a value in HLO's syntax, with its shape."""
+    """Return a value as an HLO literal, with its shape."""
     if shape.is_tuple:
         return "(" + ", ".join(value_text(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True)) + ")"
     if not shape.is_array:

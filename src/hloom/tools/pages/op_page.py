@@ -1,7 +1,4 @@
-"""The page of an operation: description, arguments, rules and an evaluated example.
-
-All of it derives from the declaration.
-"""
+"""The page of an operation, derived from its declaration: description, arguments, rules, example."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from hloom.tools.pages.rules import rules_of
 
 WIDTH: Final = 96
 Style = Callable[[str, str], str]
-"""Colours a text: style(text, role), with roles title, name, rule, dim and value."""
+"""A function of a text and its role (title, name, rule, dim or value) that returns the colored text."""
 
 
 def plain(text: str, role: str) -> str:
@@ -30,7 +27,10 @@ def plain(text: str, role: str) -> str:
 
 
 def operation_of(name: str) -> type[Operation]:
-    """Return the operation of an opcode or a builder function (Sub, DotGeneral); HloError for other names."""
+    """Return the operation of an opcode or builder function, such as ``DotGeneral``.
+
+    Raises HloError with the rule ``op.known`` for other names.
+    """
     import difflib
 
     operation = REGISTRY.get(opcode_of(name) or "")
@@ -42,19 +42,25 @@ def operation_of(name: str) -> type[Operation]:
 
 
 def op_list(style: Style = plain) -> str:
-    """Return a list of every operation, by family."""
-    families: dict[str, list[str]] = {}
-    for opcode, cls in REGISTRY.items():
-        families.setdefault(cls.__module__.rpartition(".")[2].replace("_", " "), []).append(opcode)
+    """Return the list of all operations by family, as text."""
     parts: list[str] = []
-    for family in sorted(families):
-        lines = textwrap.wrap("  ".join(sorted(families[family])), WIDTH - 4, break_on_hyphens=False)
+    for family, opcodes in families():
+        lines = textwrap.wrap("  ".join(opcodes), WIDTH - 4, break_on_hyphens=False)
         parts.append(style(family, "title") + "\n" + "\n".join("  " + line for line in lines))
     return "\n\n".join(parts) + f"\n\n{len(REGISTRY)} operations; `hloom op NAME` shows one.\n"
 
 
+def families() -> list[tuple[str, list[str]]]:
+    """Return the families of operations with their opcodes, both sorted; a family is a module's name."""
+    members: dict[str, list[str]] = {}
+    for opcode in sorted(REGISTRY):
+        family = REGISTRY[opcode].__module__.rpartition(".")[2].replace("_", " ")
+        members.setdefault(family, []).append(opcode)
+    return sorted(members.items())
+
+
 def op_page(name: str, style: Style = plain) -> str:
-    """Return the page of one operation as text."""
+    """Return the page of an operation as text."""
     cls = operation_of(name)
     function = builder_function(name)
     name = cls.opcode
@@ -71,7 +77,7 @@ def op_page(name: str, style: Style = plain) -> str:
 
 
 def signature(cls: type[Operation]) -> str:
-    """Return the signature: ``gather(operand, start_indices), offset_dims=..., [indices_are_sorted=...]``."""
+    """Return a signature such as ``gather(operand, start_indices), offset_dims=..., [mode=...]``."""
     operands = ", ".join(n if n[0] != "*" else n[1:] + "..." for n in cls.operand_names)
     parts = [f"{cls.opcode}({operands})"]
     parts += [_in_brackets(f"{a.name}=...", a.default is REQUIRED) for a in cls.attributes]
@@ -80,7 +86,7 @@ def signature(cls: type[Operation]) -> str:
 
 
 def _builder_page(function: Callable[..., object], style: Style) -> str:
-    """Return the signature of a function of `hloom.ops` and its description."""
+    """Return the signature and the docstring of a function of `hloom.ops`."""
     parameters = ", ".join(
         str(p.replace(annotation=p.empty)) for p in inspect.signature(function).parameters.values()
     )
@@ -98,7 +104,7 @@ def _docstring(cls: type[Operation]) -> str:
 
 
 def _attributes(cls: type[Operation], style: Style) -> str:
-    rows = [(a.name, _attribute_words(a)) for a in cls.attributes if a.proto or a.default is REQUIRED]
+    rows = _attribute_rows(cls)
     rows += [(r.name, "computations" if r.many else "computation") for r in cls.roles]
     if not rows:
         return ""
@@ -107,8 +113,12 @@ def _attributes(cls: type[Operation], style: Style) -> str:
     return style("Attributes", "title") + "\n" + "\n".join(lines)
 
 
+def _attribute_rows(cls: type[Operation]) -> list[tuple[str, str]]:
+    """Return the name of each attribute with ``required`` or its default value."""
+    return [(a.name, _attribute_words(a)) for a in cls.attributes if a.proto or a.default is REQUIRED]
+
+
 def _attribute_words(attribute: DeclaredAttribute) -> str:
-    """Return `required`, or the default value."""
     if attribute.default is REQUIRED:
         return "required"
     text = "none" if attribute.default is None else attribute.codec.text(attribute.default)
@@ -143,11 +153,11 @@ def _example(name: str, style: Style) -> str:
 
 
 def op_markdown(name: str) -> str:
-    """Return the page of one operation as Markdown."""
+    """Return the page of an operation as Markdown."""
     cls = operation_of(name)
     name = cls.opcode
     parts = [f"# {name}", f"```\n{signature(cls)}\n```", _argument_list(_docstring(cls))]
-    rows = [(a.name, _attribute_words(a)) for a in cls.attributes if a.proto or a.default is REQUIRED]
+    rows = _attribute_rows(cls)
     if rows:
         parts.append("| attribute | |\n|---|---|\n" + "\n".join(f"| `{n}` | {w} |" for n, w in rows))
     shape = _shape_rule(cls, plain)
@@ -167,7 +177,7 @@ def op_markdown(name: str) -> str:
 
 
 def _argument_list(text: str) -> str:
-    """Return a docstring with its section of arguments as a list of Markdown."""
+    """Rewrite the section ``Arguments:`` of a docstring as a Markdown list."""
     lines: list[str] = []
     in_section = False
     for line in text.split("\n"):

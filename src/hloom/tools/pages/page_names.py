@@ -1,4 +1,4 @@
-"""The names of operations: opcodes, and the functions of `hloom.ops`, which have the names of XLA's page."""
+"""Names of operations: opcodes, and the functions of `hloom.ops`, named as on XLA's semantics page."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SUFFIXES = ("-start", "-done")
 
 
 def opcode_of(name: str) -> str | None:
-    """Return the opcode of ``gather``, ``AllGather``, ``all_gather``, ``DotGeneral`` or ``Sub``."""
+    """Return the opcode of an opcode or function in any spelling: ``all-gather``, ``AllGather``, ``Sub``."""
     return _opcodes().get(_key(name))
 
 
 def builder_function(name: str) -> Callable[..., Any] | None:
-    """Return the function of `hloom.ops` of a name that is not an opcode, such as ``DotGeneral``."""
+    """Return the function of `hloom.ops` with a name such as ``DotGeneral``; None for opcodes."""
     from hloom import ops
 
     if _key(name) in map(_key, REGISTRY):
@@ -44,9 +44,9 @@ def _key(name: str) -> str:
 
 
 def emitted_opcode(function: Callable[..., object]) -> str:
-    """Return the opcode of the instruction that a builder function adds; the main one of several.
+    """Return the opcode of the main instruction that a builder function adds.
 
-    It stands in the function's code, or in that of the first of the functions that it calls.
+    It is found among the constants of the function's code, or of the functions that it calls.
     """
     opcodes = list(dict.fromkeys(_emitted(inspect.unwrap(function), ())))
     main = [o for o in opcodes if not (o.endswith(SUFFIXES) and o.rpartition("-")[0] in opcodes)]

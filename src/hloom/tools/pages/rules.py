@@ -1,8 +1,8 @@
-"""The named rules of an operation, read from the source: which refusals its methods can end in.
+"""The named rules of an operation, read from the source: the errors that its methods can raise.
 
-The methods of the operation's class are followed into the functions they call. A rule's name is often put
-together from the opcode and an argument (`f"{opcode}.{name}-sorted"`); constants are carried along the calls,
-so that the whole names come out.
+The walk follows the methods of the operation's class into the functions that they call. A rule's name is
+often composed of the opcode and an argument (`f"{opcode}.{name}-sorted"`), so constants are propagated along
+the calls.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FOLLOWED: Final = ("hloom.operations", "hloom.ir", "hloom.shape")
 _MAKERS: Final = ("rule", "broken")
 _PYTHON: Final = ("self", "list", "tuple", "map", "str", "len", "sorted", "max", "min", "sum", "set", "type")
 _BELOW: Final = ("element-type", "shape", "layout", "literal", "cursor")
-"""Rules of the data model, common to all operations."""
+"""Prefixes of rules of the data model, which all operations share."""
 
 Function: TypeAlias = ast.FunctionDef
 Known: TypeAlias = Mapping[str, frozenset[str]]
-"""The constant strings that each name may have."""
+"""The possible constant strings of each variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Rule:
 
     Attributes:
         name: such as ``gather.offset_dims-count``.
-        message: the message, with variable parts in braces.
-        where: the method or function that raises.
+        message: the error message, with variable parts in braces.
+        where: the method or function that raises the error.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Rule:
 
 
 def rules_of(opcode: str) -> list[Rule]:
-    """Return the rules that the operation's methods can raise, in the order of their checks."""
+    """Return the rules that an operation's methods can raise, in the order of the checks."""
     walk = _Walk(REGISTRY[opcode])
     for name in _ENTRANCES:
         walk.method(name, {})
@@ -59,7 +59,7 @@ def rules_of(opcode: str) -> list[Rule]:
 
 
 def named_in_source(path: Path) -> Iterator[tuple[str, int]]:
-    """Return the rules that a file names in full, with their lines; names built from parts are omitted."""
+    """Yield the rules that a file names by literal strings, with their line numbers."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name = _rule_argument(node)
@@ -72,14 +72,14 @@ def named_in_source(path: Path) -> Iterator[tuple[str, int]]:
 
 @dataclass
 class _Walk:
-    """The functions reached from one operation, each once for each set of known arguments."""
+    """The walk over the functions that an operation calls, each once for each set of constant arguments."""
 
     operation: type[Operation]
     rules: list[Rule] = field(default_factory=list[Rule])
     seen: set[Any] = field(default_factory=set[Any])
 
     def method(self, name: str, known: Known, above: type | None = None) -> None:
-        """Follow a method of the operation's class, or of the class after `above` in its MRO."""
+        """Walk a method of the operation's class, or of the classes after `above` in its MRO."""
         bases = self.operation.__mro__
         start = 0 if above is None else bases.index(above) + 1
         for base in bases[start:]:
@@ -127,7 +127,7 @@ class _Walk:
 
 @dataclass
 class _Scope:
-    """The known values of names inside one function."""
+    """The constant values of variables in one function."""
 
     operation: type[Operation]
     module: ModuleType
@@ -146,7 +146,7 @@ class _Scope:
             self.values[name] = frozenset(text for element in over.elts for text in self.texts(element))
 
     def texts(self, node: ast.expr) -> frozenset[str]:
-        """Return the strings that an expression may have, as far as they are known."""
+        """Return the possible constant strings of an expression; empty if it is not constant."""
         if isinstance(node, ast.Constant):
             return frozenset((str(node.value),) if isinstance(node.value, str | bool) else ()) - {""}
         if isinstance(node, ast.Name):
@@ -175,7 +175,7 @@ class _Scope:
         return frozenset()
 
     def live(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes of a function in reading order, without branches that this operation never runs."""
+        """Yield the nodes of a function in source order, without dead branches of this operation."""
         for child in ast.iter_child_nodes(node):
             yield child
             if isinstance(child, ast.If) and self.never(child.test):
@@ -186,7 +186,7 @@ class _Scope:
                 yield from self.live(child)
 
     def never(self, test: ast.expr) -> bool:
-        """Return whether a condition is known to be false for this operation."""
+        """Return whether a condition is always false for this operation."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             return any(self.never(value) for value in test.values)
         if isinstance(test, ast.Name):
@@ -199,7 +199,7 @@ class _Scope:
         return False
 
     def words(self, node: ast.expr) -> str:
-        """Return a message as in the source, with variables in braces."""
+        """Return the text of a message expression, with variables in braces."""
         if isinstance(node, ast.Name) and node.id in self.messages:
             node = self.messages[node.id]
         if isinstance(node, ast.Constant):
@@ -232,7 +232,7 @@ class _Scope:
         return None
 
     def arguments(self, node: ast.Call, callee: Function | None) -> dict[str, frozenset[str]]:
-        """Return the constant arguments of a call, by the callee's parameter names."""
+        """Return the constant arguments of a call, by the callee's parameters."""
         names: list[str] = []
         if callee is None and isinstance(node.func, ast.Attribute):
             method = inspect.getattr_static(self.operation, node.func.attr, None)
@@ -252,7 +252,7 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Named:
-    """The name of a method, used as the key of its module."""
+    """The name of a method, in place of a module."""
 
     __name__: str
 
@@ -270,7 +270,7 @@ def _function_of(value: object) -> tuple[Function | None, Any, type | None] | No
 
 
 def _placeholder(node: ast.expr) -> str:
-    """Return the placeholder of a variable part of a message: its main name in braces."""
+    """Return the main variable of an expression in braces, for a message."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return "{" + (node.attr if node.value.id == "self" else ast.unparse(node)) + "}"
     inside = [n for n in ast.walk(node) if isinstance(n, ast.Attribute)]
@@ -283,7 +283,7 @@ def _placeholder(node: ast.expr) -> str:
 
 
 def _rule_argument(node: ast.Call) -> ast.expr | None:
-    """Return the expression of the rule's name in a call that raises, None for other calls."""
+    """Return the rule argument of a call that creates an error; None for other calls."""
     for keyword in node.keywords:
         if keyword.arg == "rule":
             return keyword.value
@@ -293,7 +293,7 @@ def _rule_argument(node: ast.Call) -> ast.expr | None:
 
 
 def _defaults(definition: Function) -> dict[str, frozenset[str]]:
-    """Return the boolean default values of a function's parameters."""
+    """Return the boolean defaults of a function's parameters, as constant strings."""
     arguments = definition.args
     places = arguments.args[len(arguments.args) - len(arguments.defaults) :]
     pairs = [*zip(places, arguments.defaults), *zip(arguments.kwonlyargs, arguments.kw_defaults)]

@@ -1,1 +1,1 @@
-"""Pictures of programs and layouts, as SVG, PNG, HTML and Graphviz."""
+"""Pictures of programs and layouts as SVG, PNG, HTML and Graphviz."""

@@ -1,4 +1,4 @@
-"""Write the picture of a program in Graphviz' language: a cluster per computation, the nodes of the SVG."""
+"""Pictures of programs in Graphviz' language: a cluster for each computation, with the nodes of the SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hloom.visible import visible
 
 
 def to_dot(scene: Scene) -> str:
-    """Return the picture as a `digraph`."""
+    """Return a scene as a Graphviz ``digraph``."""
     return "\n".join(_lines(scene)) + "\n"
 
 

@@ -1,9 +1,10 @@
-"""Layered drawing of acyclic directed graphs, after Sugiyama, Tagawa and Toda (1981).
+"""Layered drawing of directed acyclic graphs, after Sugiyama, Tagawa and Toda (1981).
 
 Nodes are assigned to layers so that edges point down and are short; an edge has a bend in each layer that it
-crosses. Sweeps by the median of the neighbors order each layer until the number of crossings stops falling.
-Coordinates are as near to the mean of the neighbors as order and distances allow, computed layer by layer by
-isotonic regression. Edges move sideways only between layers, so they never cross a node.
+crosses. Sweeps order each layer by the median position of the neighbors, and the order with the fewest
+crossings is used. Coordinates are computed layer by layer: isotonic regression finds those nearest to the
+mean of the neighbors that respect order and distances. Edges move sideways only between layers, so that they
+never cross a node.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class GraphLayout:
     """Coordinates of nodes and edges, in pixels from the upper left corner.
 
     Attributes:
-        centres: the center of every node.
-        paths: points of every edge, from the bottom of its source to the top of its target.
-        width, height: the extent of the drawing.
+        centres: the center of each node.
+        paths: the points of each edge, from the bottom of its source to the top of its target.
+        width, height: of the drawing.
     """
 
     centres: dict[Key, Point] = field(default_factory=dict[Key, Point])
@@ -42,16 +43,18 @@ class GraphLayout:
 
 @dataclass(frozen=True)
 class _Bend:
-    """The position at which an edge crosses a layer."""
+    """The crossing of an edge and a layer."""
 
     edge: tuple[Key, Key]
     layer: int
 
 
 def layered(sizes: Mapping[Key, tuple[float, float]], edges: Iterable[tuple[Key, Key]]) -> GraphLayout:
-    """Lay out nodes of given (width, height); `edges` must be acyclic, and `sizes` in topological order.
+    """Lay out a graph.
 
-    The order of `sizes` is topological: an edge goes from an earlier key to a later one.
+    Args:
+        sizes: width and height of each node, in topological order.
+        edges: pairs of an earlier and a later node.
     """
     unique = list(dict.fromkeys(edges))
     layer_of = _layers(list(sizes), unique)
@@ -68,7 +71,7 @@ def layered(sizes: Mapping[Key, tuple[float, float]], edges: Iterable[tuple[Key,
 
 
 def _layers(nodes: Sequence[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key, int]:
-    """Assign layers by the longest path from above; branches without other users move down to their user."""
+    """Assign a layer to each node by the longest path from above; move branches with one user down to it."""
     after: dict[Key, list[Key]] = {node: [] for node in nodes}
     before: dict[Key, list[Key]] = {node: [] for node in nodes}
     for source, target in edges:
@@ -88,7 +91,7 @@ def _layers(nodes: Sequence[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key,
 
 
 def _chain(edge: tuple[Key, Key], layer_of: Mapping[Key, int]) -> list[Key]:
-    """Return an edge with its bends."""
+    """Return the nodes and bends along an edge."""
     source, target = edge
     between = range(layer_of[source] + 1, layer_of[target])
     return [source, *(_Bend(edge, layer) for layer in between), target]
@@ -121,7 +124,7 @@ def _neighbours(chains: Sequence[Sequence[Key]]) -> tuple[dict[Key, list[Key]], 
 def _ordered(
     layers: list[list[Key]], above: Mapping[Key, list[Key]], below: Mapping[Key, list[Key]]
 ) -> list[list[Key]]:
-    """Return the order with the fewest crossings found by median sweeps up and down."""
+    """Order layers by median sweeps down and up; return the order with the fewest crossings."""
     best, fewest = [list(layer) for layer in layers], _crossings(layers, below)
     for sweep in range(_ORDER_SWEEPS):
         down = sweep % 2 == 0
@@ -142,7 +145,7 @@ def _ordered(
 def _by_median(
     layer: Sequence[Key], neighbours: Mapping[Key, list[Key]], place: Mapping[Key, float]
 ) -> list[Key]:
-    """Sort a layer by the median position of the neighbors; nodes without neighbors keep their positions."""
+    """Sort a layer by the median position of neighbors; nodes without neighbors stay in place."""
     keys: list[float] = []
     for i, node in enumerate(layer):
         places = sorted(place[n] for n in neighbours.get(node, ()) if n in place)
@@ -176,7 +179,7 @@ def _placed(
     below: Mapping[Key, list[Key]],
     widths: Mapping[Key, float],
 ) -> dict[Key, float]:
-    """Return the x of every node and bend: sweeps towards the mean of the neighbors, bends weighted more."""
+    """Return the x coordinate of each node and bend, by sweeps towards the weighted mean of the neighbors."""
     x: dict[Key, float] = {}
     offsets = [_offsets(layer, widths) for layer in layers]
     for layer, offset in zip(layers, offsets, strict=True):
@@ -204,13 +207,13 @@ def _placed(
 
 
 def _pull(node: Key, other: Key) -> float:
-    """Return the weight of a neighbor; bends weigh more, which straightens long edges."""
+    """Return the weight of a neighbor's position: higher between bends, to straighten long edges."""
     bends = isinstance(node, _Bend) + isinstance(other, _Bend)
     return (1.0, 2.0, 6.0)[bends]
 
 
 def _offsets(layer: Sequence[Key], widths: Mapping[Key, float]) -> list[float]:
-    """Return the smallest x of the nodes of a layer without overlaps, the first at 0."""
+    """Return the smallest x coordinates of a layer's nodes without overlaps, from 0."""
     places: list[float] = []
     for i, node in enumerate(layer):
         if i == 0:
@@ -224,9 +227,10 @@ def _offsets(layer: Sequence[Key], widths: Mapping[Key, float]) -> list[float]:
 
 
 def isotonic(targets: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """Return the weighted least-squares positions nearest to the wanted ones that keep the offsets.
+    """Return positions whose distances are at least those of the offsets, nearest to the targets.
 
-    Without offsets this is isotonic regression: adjacent values out of order are pooled.
+    The weighted least-squares solution is an isotonic regression of targets minus offsets: adjacent values
+    out of order are pooled.
     """
     pools: list[tuple[float, float, int]] = []
     for target, weight, offset in zip(targets, weights, offsets, strict=True):
@@ -247,7 +251,7 @@ def _straightened(
     below: Mapping[Key, list[Key]],
     widths: Mapping[Key, float],
 ) -> None:
-    """Align chains of nodes and bends vertically where there is space."""
+    """Align chains of nodes and bends vertically where there is room."""
     runs = _runs(layers, above, below)
     beside: dict[Key, tuple[Key | None, Key | None]] = {}
     for layer in layers:
@@ -270,7 +274,7 @@ def _straightened(
 def _runs(
     layers: Sequence[Sequence[Key]], above: Mapping[Key, list[Key]], below: Mapping[Key, list[Key]]
 ) -> list[list[Key]]:
-    """Return the maximal chains of nodes with one successor and one predecessor."""
+    """Return the maximal chains in which each node is its predecessor's only successor, and vice versa."""
     runs: list[list[Key]] = []
     run_of: dict[Key, list[Key]] = {}
     for layer in layers:
@@ -329,7 +333,7 @@ def _path(
     layer_of: Mapping[Key, int],
     sizes: Mapping[Key, tuple[float, float]],
 ) -> list[Point]:
-    """Return the points of an edge; it moves sideways only between layers."""
+    """Return the points of an edge, which moves sideways only between layers."""
     source, target = chain[0], chain[-1]
     start, end = x[source] - left, x[target] - left + reach
     points = [
@@ -347,7 +351,7 @@ def _path(
 
 
 def _entry_places(chains: Sequence[Sequence[Key]], x: Mapping[Key, float]) -> dict[tuple[Key, Key], float]:
-    """Return the horizontal entry point of each edge at its target, in [-0.5, 0.5], ordered by source."""
+    """Return where each edge enters its target, from -0.5 (left) to 0.5, in the order of the sources."""
     arriving: dict[Key, list[tuple[float, Key]]] = {}
     for chain in chains:
         arriving.setdefault(chain[-1], []).append((x[chain[-2]], chain[0]))

@@ -1,4 +1,4 @@
-"""The picture of a program as rectangles, lines and text, of which `.png` files are painted."""
+"""The picture of a program as rectangles, lines and text, for `.png` files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from hloom.tools.pictures.marks import Line, Mark, Rectangle, TextMark
 from hloom.tools.pictures.picture import Picture
 
 _CAP: Final = 0.72
-"""Height of a capital in the font size."""
+"""Height of a capital letter, relative to the font size."""
 _PIECES: Final = 10
-"""Straight lines in place of one curve."""
+"""Number of straight lines that approximate a curve."""
 
 
 def scene_picture(scene: Scene) -> Picture:
-    """Return the picture of a scene, as `to_svg` draws it."""
+    """Return the picture of a scene, equal to that of `to_svg`."""
     legend = sum(34 + ADVANCE * 11 * len(family) for family in scene.families)
     width = max(scene.width, legend, 240.0) + 2 * MARGIN
     height = scene.height + HEADER + LEGEND + 2 * MARGIN
@@ -85,7 +85,7 @@ def _call(box: Box, node: Node, called: Box, shift: Point) -> Iterator[Mark]:
 
 
 def _arrow(points: Sequence[Point], color: str) -> Iterator[Mark]:
-    """Return a smooth path through points, vertical at each of them, with a head at its end."""
+    """Yield an arrow along a smooth path through points, vertical at each of them."""
     path: list[Point] = [points[0]]
     for a, b in pairwise(points):
         bend = (b[1] - a[1]) * 0.5

@@ -1,4 +1,4 @@
-"""`hloom draw`: write the picture of a program to a file."""
+"""`hloom draw`: draw a program to a file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WRITERS = {".svg": to_svg, ".html": to_html, ".dot": to_dot}
 def save_picture(
     module: HloModule, path: Path, *, full: bool = False, around: str = "", depth: int = 2
 ) -> tuple[int, int]:
-    """Draw a program, or what is `around` an instruction, into an .svg, .png, .html or .dot file.
+    """Draw a program, or the neighborhood of the instruction `around`, to an .svg, .png, .html or .dot file.
 
-    Return the numbers of drawn nodes and computations. Raises HloError for another suffix (``draw.suffix``),
-    for a program that is too large (``draw.size``), and for an unknown name (``draw.instruction``).
+    Return the numbers of drawn instructions and computations. Raises HloError with the rules ``draw.suffix``,
+    ``draw.size`` (too large to read) and ``draw.instruction`` (unknown name).
     """
     writer = _WRITERS.get(path.suffix)
     if writer is None and path.suffix != ".png":

@@ -1,7 +1,7 @@
-"""The picture of a program: computations as boxes, instructions as nodes, values as edges.
+"""The scene of a program's picture: computations as boxes, instructions as nodes, values as edges.
 
-For readability, scalars and small constants are shown in the nodes that use them, and computations such as a
-sum of two scalars are named at their caller instead of drawn.
+Scalars and small constants are shown in the nodes that use them, and computations of one operation, such as
+the sum of two scalars, are named in their caller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hloom.tools.pictures.graph_layout import GraphLayout, isotonic, layered
 TITLE_SIZE: Final = 12.0
 DETAIL_SIZE: Final = 10.0
 ADVANCE: Final = 0.61
-"""Width of a character of the fixed-width font, relative to the font size."""
+"""Width of a character of the monospaced font, relative to the font size."""
 PADDING: Final = 9.0
 LINE: Final = 14.0
 BOX_PADDING: Final = 18.0
@@ -47,7 +47,7 @@ FAMILIES: Final = {
     "frame": ("#f1f1f4", "#8a8d99"),
     "parameter": ("#ffe8d6", "#d07a35"),
 }
-"""Fill and line colors of every group of the legend."""
+"""Fill and line colors of each group of the legend."""
 
 _GROUPS: Final = {
     Family.ELEMENTWISE: "elementwise",
@@ -63,12 +63,12 @@ _GROUPS: Final = {
     Family.TRANSFER: "devices and host",
     Family.CUSTOM: "control flow",
 }
-"""The groups of the legend by family of operations."""
+"""The group of the legend of each family of operations."""
 
 
 @dataclass
 class Node:
-    """One instruction in the picture; coordinates are relative to its box until the picture is assembled."""
+    """An instruction in the picture; `x` and `y` are its center, relative to the content of its box."""
 
     instruction: HloInstruction
     title: str
@@ -81,7 +81,6 @@ class Node:
 
     @property
     def width(self) -> float:
-        """Width in pixels."""
         widest = max(
             [ADVANCE * TITLE_SIZE * len(self.title), *(ADVANCE * DETAIL_SIZE * len(d) for d in self.details)]
         )
@@ -89,13 +88,12 @@ class Node:
 
     @property
     def height(self) -> float:
-        """Height in pixels."""
         return 2 * PADDING - 4 + LINE * (1 + len(self.details))
 
 
 @dataclass
 class Box:
-    """One computation in the picture."""
+    """A computation in the picture; `x` and `y` are its upper left corner."""
 
     computation: HloComputation
     title: str
@@ -107,24 +105,23 @@ class Box:
 
     @property
     def width(self) -> float:
-        """Width in pixels, including the title."""
+        """Width in pixels, at least that of the title."""
         return max(self.layout.width, ADVANCE * TITLE_SIZE * len(self.title)) + 2 * BOX_PADDING
 
     @property
     def height(self) -> float:
-        """Height in pixels."""
         return self.layout.height + BOX_TITLE + 2 * BOX_PADDING
 
 
 @dataclass
 class Scene:
-    """The whole picture.
+    """The picture of a program.
 
     Attributes:
-        title: the module's name.
-        boxes: the drawn computations; the entry first.
-        calls: the box that a node calls, with the name of the role.
-        width, height: the extent in pixels.
+        title: of the picture.
+        boxes: the drawn computations, the entry first.
+        calls: each call as the caller's box and node, the callee's box, and the callee's role.
+        width, height: in pixels.
     """
 
     title: str
@@ -135,7 +132,7 @@ class Scene:
 
     @property
     def families(self) -> list[str]:
-        """Return the families that occur, in the order of the legend."""
+        """The groups of the legend that occur, in its order."""
         used = {node.family for box in self.boxes for node in box.nodes.values()}
         return [family for family in FAMILIES if family in used]
 
@@ -144,10 +141,10 @@ def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scen
     """Lay out the picture of a module.
 
     Args:
-        full: draw every instruction and computation, however small.
-        most: refuse modules of more nodes.
+        full: draw all instructions and computations, also small ones.
+        most: limit of the number of instructions.
 
-    Raises HloError by the rule ``draw.size`` for a module that is too large to draw.
+    Raises HloError with the rule ``draw.size`` above the limit.
     """
     _check_size(module.name, sum(len(c) for c in module.computations), most)
     scene = Scene(module.name)
@@ -172,9 +169,9 @@ def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scen
 
 
 def scene_around(module: HloModule, name: str, depth: int, *, full: bool = False, most: int = 2000) -> Scene:
-    """Lay out the picture of what is at most `depth` edges away from an instruction, in its computation.
+    """Lay out the part of a computation that is at most `depth` edges away from an instruction.
 
-    Raises HloError by the rules ``draw.instruction`` if no instruction has the name, and ``draw.size``.
+    Raises HloError with the rules ``draw.instruction`` (unknown name) and ``draw.size``.
     """
     target = name.removeprefix("%")
     middle = next((i for i in module.instructions() if i.name == target), None)
@@ -209,7 +206,7 @@ def _check_size(what: str, count: int, most: int) -> None:
 
 
 def short_name(computation: HloComputation) -> str:
-    """Return an opcode such as `add` for a computation of one operation on its parameters, else ""."""
+    """Return the opcode of a computation of one operation on its parameters; empty for others."""
     root = computation.root
     plain = len(computation) <= 3 and all(isinstance(o.operation, Parameter) for o in root.operands)
     if not plain or not root.operands or root.called_computations or isinstance(root.operation, Parameter):
@@ -235,7 +232,7 @@ def _box(
 
 
 def _is_inline(instruction: HloInstruction) -> bool:
-    """Return whether an instruction is a scalar constant, its broadcast, or an iota, shown in its users."""
+    """Return whether an instruction is shown in its users: a small constant, its broadcast, or an iota."""
     if instruction.is_root or instruction.control_successors or instruction.control_predecessors:
         return False
     match instruction.operation:
@@ -273,7 +270,7 @@ def _node(instruction: HloInstruction, inline: set[HloInstruction], full: bool) 
 
 
 def family_of(instruction: HloInstruction) -> str:
-    """Return the family that determines a node's color."""
+    """Return the group of the legend that determines the color of an instruction."""
     operation = instruction.operation
     if isinstance(operation, Parameter):
         return "parameter"
@@ -300,7 +297,7 @@ def _shortened(text: str) -> str:
 
 
 def _arrange(scene: Scene) -> None:
-    """Place the entry on the left and called computations in columns to the right, near their callers."""
+    """Place the entry on the left, and called computations in columns to the right, near their callers."""
     columns: dict[int, list[Box]] = {}
     for box in scene.boxes:
         columns.setdefault(box.column, []).append(box)
@@ -309,14 +306,14 @@ def _arrange(scene: Scene) -> None:
         boxes = columns[number]
         for box in boxes:
             box.x = x
-        _stack(boxes, {id(box): _wanted(scene, box) for box in boxes})
+        _stack(boxes, {id(box): _preferred_top(scene, box) for box in boxes})
         x += max(box.width for box in boxes) + COLUMN_GAP
     scene.width = max((box.x + box.width for box in scene.boxes), default=0.0)
     scene.height = max((box.y + box.height for box in scene.boxes), default=0.0)
 
 
-def _wanted(scene: Scene, box: Box) -> float:
-    """Return the top of a box whose center is level with the mean of its callers."""
+def _preferred_top(scene: Scene, box: Box) -> float:
+    """Return the top that puts the center of a box at the mean height of its callers."""
     callers = [
         caller.y + BOX_TITLE + BOX_PADDING + node.y
         for caller, node, called, _ in scene.calls
@@ -325,15 +322,15 @@ def _wanted(scene: Scene, box: Box) -> float:
     return sum(callers) / len(callers) - box.height / 2 if callers else 0.0
 
 
-def _stack(boxes: Sequence[Box], wanted: dict[int, float]) -> None:
-    """Stack boxes in the order of their wanted positions, as near to them as possible."""
-    ordered = sorted(boxes, key=lambda box: wanted[id(box)] + box.height / 2)
+def _stack(boxes: Sequence[Box], tops: dict[int, float]) -> None:
+    """Stack the boxes of a column in the order of their preferred tops, as near to these as possible."""
+    ordered = sorted(boxes, key=lambda box: tops[id(box)] + box.height / 2)
     offsets: list[float] = []
     at = 0.0
     for box in ordered:
         offsets.append(at)
         at += box.height + BOX_GAP
-    targets = [max(0.0, wanted[id(box)]) for box in ordered]
+    targets = [max(0.0, tops[id(box)]) for box in ordered]
     for box, y in zip(ordered, isotonic(targets, [1.0] * len(ordered), offsets), strict=True):
         box.y = y
     highest = min(box.y for box in ordered)

@@ -1,4 +1,4 @@
-"""A picture of a program as SVG, and as an HTML page in which it can be moved, scaled and searched."""
+"""Pictures of programs as SVG, and as HTML pages in which they can be moved, scaled and searched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOX_FILLS: Final = ("#fbfbfd", "#f5f6fb", "#eff1f9")
 
 
 def to_svg(scene: Scene) -> str:
-    """Return the picture as one SVG document."""
+    """Return a scene as an SVG document."""
     legend = _legend_width(scene)
     width = max(scene.width, legend, 240.0) + 2 * MARGIN
     height = scene.height + HEADER + LEGEND + 2 * MARGIN
@@ -67,7 +67,7 @@ def _defs() -> str:
 
 
 def box_fill(box: Box) -> str:
-    """Return the color of a computation: darker with its distance from the entry."""
+    """Return the fill color of a computation, darker with its call depth."""
     return _BOX_FILLS[min(box.column, len(_BOX_FILLS) - 1)]
 
 
@@ -92,7 +92,7 @@ def _contents(box: Box) -> Iterator[str]:
 
 
 def _edge(source: HloInstruction, target: HloInstruction, path: str) -> str:
-    """Draw a value as an edge; a control dependency is red and dashed."""
+    """Return the path of a value, or of a control dependency, which is red and dashed."""
     look = 'stroke="#9aa0b0" marker-end="url(#value)"'
     if source not in target.operands:
         look = 'stroke="#d0565b" stroke-dasharray="4 3" marker-end="url(#order)"'
@@ -101,7 +101,7 @@ def _edge(source: HloInstruction, target: HloInstruction, path: str) -> str:
 
 
 def origin(box: Box) -> Point:
-    """Return the coordinates of the upper left corner of a box's content."""
+    """Return the upper left corner of a box's content."""
     slack = (box.width - 2 * BOX_PADDING - box.layout.width) / 2
     return box.x + BOX_PADDING + slack, box.y + BOX_TITLE + BOX_PADDING
 
@@ -130,7 +130,7 @@ def _node(node: Node, x: float, y: float) -> str:
 
 
 def curve(points: Sequence[Point]) -> str:
-    """Return a smooth path through points of increasing y, vertical at each of them."""
+    """Return the SVG path of a smooth curve through points of increasing y, vertical at each of them."""
     parts = [f"M{points[0][0]:.1f},{points[0][1]:.1f}"]
     for (x, y), (u, v) in pairwise(points):
         bend = (v - y) * 0.5
@@ -176,7 +176,7 @@ def _legend(scene: Scene, y: float) -> Iterator[str]:
 
 
 def to_html(scene: Scene) -> str:
-    """Return a page with the picture: drag to move, wheel to scale, hover to mark neighbors, type to find."""
+    """Return a page with a scene: drag moves, the wheel scales, hovering marks neighbors, typing finds."""
     return _PAGE.replace("@TITLE@", markup(scene.title)).replace("@SVG@", to_svg(scene))
 
 

@@ -1,8 +1,8 @@
-"""The grid of a layout drawing: two dimensions of the array as positions in memory.
+"""The grid of a layout drawing: a two-dimensional slice of an array, as positions in memory.
 
-Columns are the most minor physical dimension, rows the next one; the others have given indices, 0 by default.
-Dimensions that a tile joins (`*`) are one axis. Long axes are cut to their beginning, the first border
-between tiles, and their end.
+Columns are the most minor physical dimension, rows the next one; the others have fixed indices, by default 0.
+Dimensions that a tile combines (`*`) are one axis. Long axes show their beginning, the first tile boundary,
+and their end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PADDING = -1
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """Return the letters of the dimensions as in XLA's pages; numbers from five dimensions on."""
+    """Return the names of dimensions: letters as in XLA's documentation, or ``d0`` … from rank 5."""
     if rank <= 4:
         return tuple("pzyx"[4 - rank :])
     return tuple(f"d{number}" for number in range(rank))
@@ -33,11 +33,15 @@ def axis_names(rank: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GridAxis:
-    """One direction of the grid: `extent` indices with padding, of which `bound` are of the array.
+    """An axis of the grid.
 
-    `dimensions` are the array's dimension numbers with their `sizes`, most major first: none for an axis that
-    only a tile adds, several for one that a tile joins. `tile` is the size of the outermost tile or 0;
-    `shown` are the indices to draw, with `GAP` for omitted ones.
+    Attributes:
+        name: names of its dimensions.
+        dimensions, sizes: the array's dimensions, most major first: several if a tile combines them, none if
+            only a tile adds the axis.
+        bound, extent: number of indices without and with padding.
+        tile: size of the outermost tile, or 0.
+        shown: the indices to draw, with `GAP` for omitted ones.
     """
 
     name: str
@@ -50,11 +54,11 @@ class GridAxis:
 
     @property
     def indices(self) -> list[int]:
-        """Return the indices to draw, without gaps."""
+        """The indices to draw, without gaps."""
         return [index for index in self.shown if index != GAP]
 
     def split(self, index: Any) -> list[Any]:
-        """Return the index in each dimension; the most major one may lie in the padding, beyond its size."""
+        """Return the index in each dimension; in padding, the most major one is beyond its size."""
         indices: list[Any] = []
         for size in reversed(self.sizes[1:]):
             indices.append(index % size)
@@ -62,17 +66,20 @@ class GridAxis:
         return [index, *reversed(indices)]
 
     def label(self, index: int) -> str:
-        """Return the index as text, that of joined dimensions with commas."""
+        """Return an index as text, with a comma between combined dimensions."""
         return ",".join(map(str, self.split(index)))
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutGrid:
-    """Two dimensions of a laid-out array; the arrays are rows × columns of the indices shown.
+    """A slice of an array in memory, as arrays of the shown rows × columns.
 
-    `positions` are positions in memory, `padding` says where there is no element, `colors` number the
-    outermost tiles so that neighbours differ (or rise with the position if there are none), and `inner` has,
-    for each further tiling, the numbers of its tiles.
+    Attributes:
+        positions: position in memory of each cell.
+        padding: whether a cell holds no element.
+        colors: a number for the outermost tile of each cell, different for adjacent tiles; without tiles the
+            position.
+        inner: for each further tiling, the number of each cell's tile.
     """
 
     shape: Shape
@@ -85,7 +92,7 @@ class LayoutGrid:
 
     @property
     def whole(self) -> bool:
-        """Return whether every element of the array is in the grid."""
+        """Whether the grid shows every element of the array."""
         others = math.prod(self.shape.dimensions) == self.rows.bound * self.columns.bound
         return others and GAP not in self.rows.shown and GAP not in self.columns.shown
 
@@ -93,7 +100,7 @@ class LayoutGrid:
 def layout_grid(
     shape: Shape, most_rows: int, most_columns: int, at: Mapping[int, int] | None = None
 ) -> LayoutGrid:
-    """Return the grid of an array, limited to `rows` and `columns`; `at` has indices of other dimensions."""
+    """Return the grid of an array with limited rows and columns; `at` has the indices of other dimensions."""
     form = physical_form(shape)
     added, joined = _joined(form)
     rows = _axis(shape, form, added, joined[-2], most_rows, _tile_of(form, 2))
@@ -122,27 +129,27 @@ def layout_grid(
 
 
 def other_dimensions(grid: LayoutGrid) -> list[int]:
-    """Return the dimensions that are neither rows nor columns and have several indices, most major first."""
+    """Return the dimensions of more than one index that are neither rows nor columns, most major first."""
     drawn = {*grid.rows.dimensions, *grid.columns.dimensions}
     order = physical_form(grid.shape).major_to_minor
     return [d for d in order if d not in drawn and grid.shape.dimensions[d] > 1]
 
 
 def slices(grid: LayoutGrid) -> Iterator[dict[int, int]]:
-    """Yield the indices of the other dimensions for every slice of the array, in the order of memory."""
+    """Yield the indices of the other dimensions for each slice of an array, in memory order."""
     others = other_dimensions(grid)
     for index in itertools.product(*(range(grid.shape.dimensions[d]) for d in others)):
         yield dict(zip(others, index, strict=True))
 
 
 def slice_words(shape: Shape, at: Mapping[int, int]) -> str:
-    """Return the indices of a slice by the names of the dimensions: ``z = 1, p = 0``."""
+    """Return the indices of a slice as text, such as ``z = 1, p = 0``."""
     names = axis_names(shape.rank)
     return ", ".join(f"{names[dimension]} = {index}" for dimension, index in at.items())
 
 
 def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None, int]]:
-    """For the first `count` positions in memory return the index, None for padding, and the tile's color."""
+    """Return the index (None for padding) and the tile's color of the first `count` positions in memory."""
     form = physical_form(shape)
     cells: list[tuple[tuple[int, ...] | None, int]] = []
     for position in range(min(count, form.element_count)):
@@ -156,7 +163,7 @@ def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None,
 
 
 def _joined(form: PhysicalForm) -> tuple[int, list[list[int]]]:
-    """Return the number of dimensions added in front, and the places of each axis' dimensions."""
+    """Return the number of dimensions added in front, and the positions of each axis' dimensions."""
     groups = form.tilings[0].groups if form.tilings else ((1,),) * len(form.bounds)
     tiled = sum(map(len, groups))
     added = max(0, tiled - len(form.bounds))
@@ -171,7 +178,7 @@ def _joined(form: PhysicalForm) -> tuple[int, list[list[int]]]:
 
 
 def _tile_of(form: PhysicalForm, from_end: int) -> int:
-    """Return the outermost tile's size along one axis, 0 if it does not tile it."""
+    """Return the size of the outermost tile along an axis counted from the end; 0 if it is not tiled."""
     tile = form.tilings[0].tile if form.tilings else ()
     return tile[-from_end] if from_end <= len(tile) else 0
 
@@ -193,7 +200,7 @@ def _axis(
 
 
 def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:
-    """Return the indices to draw: all, or the first, those at the border of the first tile, and the last."""
+    """Return the indices to draw: all, or the first, those at the first tile boundary, and the last."""
     if extent <= most:
         return tuple(range(extent))
     end = min(extent, bound + 1)
@@ -224,7 +231,7 @@ def _stages(form: PhysicalForm, index: list[object]) -> list[list[Any]]:
 
 
 def _color(form: PhysicalForm, stages: list[list[Any]]) -> Any:
-    """Return a color number of the outermost tile; adjacent tiles have different ones."""
+    """Return the color number of the outermost tile, which differs between adjacent tiles."""
     if not form.tilings:
         return ravel(stages[-1], form.dimensions)
     first = form.tilings[0]
@@ -233,7 +240,7 @@ def _color(form: PhysicalForm, stages: list[list[Any]]) -> Any:
 
 
 def _inner_tiles(form: PhysicalForm, stages: list[list[object]]) -> list[Any]:
-    """Return the number of the tile of an element, for each tiling after the first."""
+    """Return the number of an element's tile for each tiling after the first."""
     numbers: list[object] = []
     for tiling, stage in zip(form.tilings[1:], stages[2:], strict=True):
         outer = tiling.untouched + len(tiling.counts)

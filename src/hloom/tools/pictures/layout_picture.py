@@ -1,7 +1,7 @@
-"""The picture of a layout: the array with each element's position in memory, and memory with its elements.
+"""The picture of a layout: an array with the positions of its elements in memory, and memory with indices.
 
-After figures 1 and 2 of XLA's page "Tiled layout": every outermost tile has a colour, inner tiles have an
-outline, padding is white.
+As in figures 1 and 2 of XLA's page "Tiled layout", outermost tiles are colored, inner tiles outlined, and
+padding is white.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BYTE_LINE = "#3c4043"
 
 
 def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture:
-    """Return the picture of an array's layout: the first slices of two dimensions, or the one `at` indices.
+    """Draw an array's layout: its first two-dimensional slices, or the slice at indices `at`.
 
     Raises ShapeError for a shape without elements.
     """
@@ -87,13 +87,13 @@ def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture
 
 
 def _example(grid: LayoutGrid) -> str:
-    """Return the last slice as an argument of --at."""
+    """Return the last slice as an argument for ``--at``."""
     names = axis_names(grid.shape.rank)
     return ",".join(f"{names[d]}={grid.shape.dimensions[d] - 1}" for d in other_dimensions(grid))
 
 
 def _fill(color: int, untiled: int) -> str:
-    """Return a tile's color; without tiles a blue that darkens up to position `untiled`."""
+    """Return the fill of a color number; without tiles, a blue that darkens up to position `untiled`."""
     if color == PADDING:
         return "#ffffff"
     if untiled < 0:
@@ -104,14 +104,14 @@ def _fill(color: int, untiled: int) -> str:
 
 
 def _untiled_end(shape: Shape) -> int:
-    """Return the last position of an array without tiles, -1 for a tiled one."""
+    """Return the last position of an array without tiles; -1 if it has tiles."""
     form = physical_form(shape)
     return -1 if form.tilings else form.element_count - 1
 
 
 @dataclass(slots=True)
 class _ArrayPanel:
-    """A slice of the array in the picture; `top` is the y of its headings, `where` are the other indices."""
+    """The drawing of a slice; `top` is the y coordinate of its headings, `where` names the slice."""
 
     picture: Picture
     grid: LayoutGrid
@@ -145,7 +145,7 @@ class _ArrayPanel:
         self.picture.width = max(self.picture.width, end)
 
     def places(self, axis: GridAxis, start: float, size: float) -> list[tuple[int, float]]:
-        """Return each shown index, or `GAP`, with its coordinate."""
+        """Return each index to draw, or `GAP`, with its coordinate."""
         coordinates: list[tuple[int, float]] = []
         for index in axis.shown:
             coordinates.append((index, start))
@@ -204,7 +204,7 @@ class _ArrayPanel:
         rows: list[tuple[int, float]],
         number: int,
     ) -> None:
-        """Draw a frame around each block of cells of one inner tile; gaps end blocks."""
+        """Frame the cells of each inner tile, separately on both sides of a gap."""
         for block in _blocks(tiles, [index for index, _ in rows], [index for index, _ in columns]):
             ys = [y for index, y in rows if index in block[0]]
             xs = [x for index, x in columns if index in block[1]]
@@ -213,7 +213,7 @@ class _ArrayPanel:
             self.picture.marks.append(_outline(xs[0], ys[0], width, height, 2.5 + 2.5 * number, color))
 
     def gaps(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
-        """Draw three dots in every row or column at omitted indices."""
+        """Draw three dots in each row and column in place of omitted indices."""
         for _, x in (column for column in columns if column[0] == GAP):
             for _, y in (row for row in rows if row[0] != GAP):
                 for step in (-5.0, 0.0, 5.0):
@@ -235,9 +235,9 @@ def _axis_words(axis: GridAxis) -> str:
 
 
 def _blocks(tiles: list[list[int]], rows: list[int], columns: list[int]) -> list[tuple[list[int], list[int]]]:
-    """Return the rectangles of equal numbers in a grid with these row and column indices, split at `GAP`.
+    """Return the rows and columns of each rectangle of equal numbers in a grid, split at gaps.
 
-    Equal numbers that do not fill a rectangle yield one rectangle per cell.
+    Equal numbers that do not fill a rectangle become a rectangle for each cell.
     """
     row_runs, column_runs = _runs(rows), _runs(columns)
     cells: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
@@ -256,7 +256,7 @@ def _blocks(tiles: list[list[int]], rows: list[int], columns: list[int]) -> list
 
 
 def _runs(indices: list[int]) -> list[tuple[int, int]]:
-    """Return each index with the number of the stretch between gaps that contains it."""
+    """Return each index with the number of gaps before it."""
     runs: list[tuple[int, int]] = []
     run = 0
     for index in indices:
@@ -268,7 +268,7 @@ def _runs(indices: list[int]) -> list[tuple[int, int]]:
 
 
 def _cell_width(text: str, frames: int) -> float:
-    """Return the width of cells for texts of this length inside `frames` frames."""
+    """Return the width of cells for a text inside a number of frames."""
     return max(34.0, _whole(text_width(text, _TEXT) + 10 + 5 * frames))
 
 
@@ -295,7 +295,7 @@ def _outline(x: float, y: float, width: float, height: float, inset: float, colo
 
 
 def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
-    """Draw the first positions in memory with the indices of their elements; return the bottom."""
+    """Draw the first positions in memory with the indices of their elements; return the bottom edge."""
     form = physical_form(shape)
     line = _memory_line(shape)
     lines = max(1, min(_MEMORY_CELLS // line, -(-form.element_count // line)))
@@ -330,7 +330,7 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
 
 
 def _memory_line(shape: Shape) -> int:
-    """Return the positions per line: whole tiles, and if possible a divisor of the number shown."""
+    """Return the number of positions in a line: a multiple of a tile, and a divisor of all if possible."""
     form = physical_form(shape)
     if form.element_count <= _MEMORY_LINE:
         return form.element_count
@@ -349,7 +349,7 @@ def _memory_line(shape: Shape) -> int:
 def _outline_memory(
     picture: Picture, shape: Shape, line: tuple[float, float, float], first: int, count: int
 ) -> None:
-    """Draw frames around runs of memory of one innermost tile, in a line of `count` positions."""
+    """Frame the positions of each innermost tile in a line of `count` positions."""
     tilings = physical_form(shape).tilings
     # Only tiles of the last tiling are contiguous in memory.
     size = math.prod(tilings[-1].tile) if len(tilings) > 1 else 0
@@ -365,7 +365,7 @@ def _outline_memory(
 def _outline_bytes(
     picture: Picture, shape: Shape, line: tuple[float, float, float], first: int, count: int
 ) -> None:
-    """Draw a box around the elements of each byte, if elements are smaller than bytes."""
+    """Frame the elements of each byte, if they are narrower than a byte."""
     bits = shape.element_bits
     if bits >= 8 or 8 % bits:
         return
@@ -382,7 +382,7 @@ def _outline_bytes(
 
 
 def _draw_legend(picture: Picture, grid: LayoutGrid, top: float) -> float:
-    """Draw one line that explains colors and outlines; return its bottom."""
+    """Draw a line that explains colors and outlines; return its bottom edge."""
     layout = grid.shape.layout
     tiles = layout.tiles if layout is not None else ()
     entries: list[tuple[Rectangle, str]] = []

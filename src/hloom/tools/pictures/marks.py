@@ -1,4 +1,4 @@
-"""Marks of pictures: rectangles, lines and text, in picture units."""
+"""Marks of pictures: rectangles, lines and text. Coordinates and sizes are in picture units."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 ADVANCE: Final = 0.8
-"""From one letter to the next, in the height of a capital: of monospaced fonts, which are the widest."""
+"""Advance of a letter of the widest monospaced fonts, relative to the height of a capital."""
 LETTER: Final = 4 / 7
-"""The width of one letter, in the height of a capital."""
+"""Width of a letter, relative to the height of a capital."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A rectangle in picture units; a colour is "#rrggbb", "" for none."""
+    """A rectangle; colors are ``#rrggbb``, or empty for none."""
 
     x: float
     y: float
@@ -27,7 +27,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A straight line from one point to another, `width` picture units thick."""
+    """A straight line."""
 
     x1: float
     y1: float
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TextMark:
-    """One line of text: `y` is the baseline, `size` the cap height, `anchor` the point at `x`."""
+    """A line of text: `y` is the baseline, `size` the height of capitals, `anchor` the point at `x`."""
 
     x: float
     y: float
@@ -54,5 +54,5 @@ Mark: TypeAlias = Rectangle | Line | TextMark
 
 
 def text_width(text: str, size: float) -> float:
-    """Return the width of a line of text in picture units."""
+    """Return the width of a line of text."""
     return max(0.0, (len(text) - 1) * ADVANCE + LETTER) * size if text else 0.0

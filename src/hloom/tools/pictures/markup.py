@@ -1,4 +1,4 @@
-"""Text in XML and HTML."""
+"""Escapes for XML and HTML."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from hloom.visible import visible
 
 
 def markup(text: str) -> str:
-    """Return text for elements and attributes: well-formed whatever characters it holds."""
+    """Escape text for elements and attributes, control characters included."""
     return escape(visible(text))

@@ -1,4 +1,4 @@
-"""Pictures of rectangles, lines and text, written as SVG or PNG by their file's suffix."""
+"""Pictures of rectangles, lines and text, written as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.tools.pictures.markup import markup
 
 @dataclass(slots=True)
 class Picture:
-    """Marks in the order in which they are painted, on white."""
+    """Marks in the order of painting, on white."""
 
     width: float
     height: float
@@ -20,7 +20,7 @@ class Picture:
     marks: list[Mark] = field(default_factory=list["Mark"])
 
     def save(self, path: str | Path) -> None:
-        """Write an SVG or a PNG file, by suffix; raises HloError for any other suffix."""
+        """Write an SVG or PNG file, by suffix. Raises HloError for other suffixes."""
         target = Path(path)
         if target.suffix.lower() == ".svg":
             target.write_text(self.to_svg(), encoding="utf-8")
@@ -32,7 +32,6 @@ class Picture:
             )
 
     def to_svg(self) -> str:
-        """Return the picture as an SVG document."""
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}"'
             f' viewBox="0 0 {self.width:g} {self.height:g}"'
@@ -44,7 +43,7 @@ class Picture:
         return "\n".join([*parts, "</svg>\n"])
 
     def to_png(self, scale: float = 2.0) -> bytes:
-        """Return the picture as a PNG file, `scale` pixels per unit; see `raster.py`."""
+        """Return the picture as a PNG file with `scale` pixels per unit; see `raster.py`."""
         from hloom.tools.pictures.raster import rasterize
 
         return rasterize(self.marks, self.width, self.height, scale)

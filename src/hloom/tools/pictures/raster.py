@@ -1,4 +1,4 @@
-"""Paint a picture into pixels and write them as PNG, with Pillow and the font that it embeds."""
+"""Pictures as PNG, painted with Pillow and its embedded font."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
 
 _CAP_HEIGHT: Final = 0.7
-"""The height of a capital of Pillow's font, in its size."""
+"""Height of a capital in Pillow's font, relative to the font size."""
 _SLACK: Final = 1.1
-"""Factor by which text may be wider than the letters of a monospaced font."""
+"""Limit of the width of a text, relative to that in a monospaced font."""
 _OVERSAMPLING: Final = 4
-"""Factor by which round corners and slanted lines are painted larger, for smooth edges."""
+"""Factor of oversampling for round corners and slanted lines."""
 _ANCHORS: Final = {"start": "ls", "middle": "ms", "end": "rs"}
 
 
 def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) -> bytes:
-    """Return marks, painted in order on white, as a PNG file of 8-bit RGB.
+    """Paint marks in order on white; return a PNG file of 8-bit RGB.
 
-    Raises:
-        HloError: by the rule ``picture.pillow-installed`` without Pillow.
+    Raises HloError with the rule ``picture.pillow-installed`` if Pillow is missing.
     """
     try:
         from PIL import Image, ImageDraw
@@ -52,7 +51,7 @@ def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) 
 
 
 def _paint_text(draw: ImageDraw.ImageDraw, mark: TextMark, scale: float) -> None:
-    """Write text on its baseline; letters wider than those of a monospaced font are written smaller."""
+    """Paint text on its baseline, smaller if it would be too wide."""
     size = mark.size * scale / _CAP_HEIGHT
     room, length = _SLACK * len(mark.text) * ADVANCE * mark.size * scale, _font(size).getlength(mark.text)
     if length > room:
@@ -72,7 +71,7 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
 
 
 def _paint_rectangle(draw: ImageDraw.ImageDraw, mark: Rectangle, scale: float) -> None:
-    """Paint a rectangle with edges between pixels; its border is centered on them."""
+    """Paint a rectangle with its edges between pixels and its border centered on them."""
     x0, y0 = round(mark.x * scale), round(mark.y * scale)
     x1, y1 = round((mark.x + mark.width) * scale), round((mark.y + mark.height) * scale)
     if mark.fill and x1 > x0 and y1 > y0:

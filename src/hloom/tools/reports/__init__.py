@@ -1,1 +1,1 @@
-"""Texts about programs and shapes: statistics, differences, sharding, layouts."""
+"""Reports as text: statistics, differences, sharding, layouts."""

@@ -1,4 +1,4 @@
-"""Print the differences of two programs: lines with - and +, changed words marked."""
+"""The differences of two programs as text: lines with - and +, with changed words marked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Style = Callable[[str, str], str]
 
 
 def diff_text(left: HloModule, right: HloModule, style: Style, context: int = 2) -> str:
-    """Return the report; empty if the programs differ only in names and annotations.
+    """Return the differences as text; empty if the programs differ only in names and annotations.
 
     Args:
         style: colors a text by its role: title, removed, added, removed-word, added-word, dim.
@@ -60,7 +60,7 @@ def _computation(difference: ComputationDifference, style: Style, context: int) 
 def _lines(
     difference: ComputationDifference, right: HloComputation, style: Style
 ) -> Iterator[tuple[bool, list[str]]]:
-    """Return (differs, lines) in the right program's order, removed instructions at their old positions."""
+    """Yield (whether changed, lines) for each instruction of the right program and each removed one."""
     changed = {new: old for old, new in difference.changed}
     gone = set(difference.removed)
     assert difference.left is not None
@@ -108,7 +108,7 @@ def _text(instruction: HloInstruction) -> str:
 
 
 def _changed(left: str, right: str, style: Style) -> Iterator[str]:
-    """Return two lines with their differing words marked."""
+    """Yield an instruction's line in both programs, with the differing words marked."""
     ours, theirs = (re.findall(r"[%\w.\-]+|\W", text) for text in (left, right))
     old, new = [style("- ", "removed")], [style("+ ", "added")]
     for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():

@@ -1,7 +1,8 @@
-"""`hloom diff`: find the differences of two programs by structure.
+"""Structural differences of two programs.
 
-Instructions are matched first by equal subgraphs, then by name, by operation and shape, by position in the
-graph, and by opcode. Names alone are no difference. Unmatched instructions are added, removed or changed.
+Instructions are matched by equal subgraphs, then by name, by operation and shape, by position in the graph,
+and by opcode. Matched instructions that differ in more than their names are changed; unmatched ones are
+added or removed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class ComputationDifference:
     """The differences of two computations.
 
     Attributes:
-        left, right: the computations; one is None where the other is removed or added.
-        pairs: the left instruction matched with each right one.
-        changed: the pairs that differ in more than their names.
-        removed, added: instructions without a partner.
+        left, right: the computations; left is None for an added one, right for a removed one.
+        pairs: the matched left instruction of each right one.
+        changed: matched pairs (left, right) that differ in more than their names.
+        removed, added: unmatched instructions of the left, and of the right computation.
     """
 
     left: HloComputation | None
@@ -48,7 +49,6 @@ class ComputationDifference:
 
     @property
     def is_equal(self) -> bool:
-        """Return whether the computations are equal."""
         return (
             self.left is not None
             and self.right is not None
@@ -57,12 +57,12 @@ class ComputationDifference:
 
 
 def differences(left: HloModule, right: HloModule) -> list[ComputationDifference]:
-    """Return the differences computation by computation, entries last, including equal ones."""
+    """Return a difference for each pair of computations, also equal ones, the entries last."""
     return _Comparison(left, right).all()
 
 
 def header_differences(left: HloModule, right: HloModule) -> Iterator[tuple[str, str, str]]:
-    """Return (property, left, right) for the differing properties of the modules themselves."""
+    """Yield (name, left, right) for each property of the modules' headers that differs."""
     for name in _HEADER:
         ours, theirs = getattr(left.config, name), getattr(right.config, name)
         if ours != theirs:
@@ -86,7 +86,7 @@ class _Comparison:
         return compared
 
     def match_computations(self) -> None:
-        """Map right computations to left ones: the entries, those of equal name, those of equal content."""
+        """Match right computations with left ones: the entries, then by content, then by name."""
         self.partners[self.right.entry] = self.left.entry
         free = [c for c in self.left.post_order() if c is not self.left.entry]
         unmatched = [c for c in self.right.post_order() if c is not self.right.entry]
@@ -103,7 +103,7 @@ class _Comparison:
                 free.remove(partner)
 
     def content(self, computation: HloComputation) -> int:
-        """Return a hash that does not depend on names."""
+        """Return a hash of a computation that does not depend on names."""
         value = self.hashes.get(computation)
         if value is None:
             self.hashes[computation] = 0
@@ -111,7 +111,7 @@ class _Comparison:
         return value
 
     def graph_hashes(self, computation: HloComputation) -> dict[HloInstruction, int]:
-        """Return a hash of the graph above each instruction."""
+        """Return a hash of each instruction with its transitive operands."""
         hashes: dict[HloInstruction, int] = {}
         for instruction in computation.post_order():
             operands = tuple(hashes[operand] for operand in instruction.operands)
@@ -119,7 +119,7 @@ class _Comparison:
         return hashes
 
     def own(self, instruction: HloInstruction) -> Hashable:
-        """Return an instruction's operation, shape and called computations, without its name and operands."""
+        """Return a key of an instruction's operation, shape and called computations."""
         called = tuple(self.content(c) for c in instruction.called_computations)
         return (_operation_key(instruction), instruction.shape, called)
 
@@ -141,7 +141,7 @@ class _Comparison:
     def same(
         self, left: HloInstruction, right: HloInstruction, pairs: dict[HloInstruction, HloInstruction]
     ) -> bool:
-        """Return whether paired instructions have equal operations and paired operands and computations."""
+        """Return whether matched instructions have equal operations and matched operands and callees."""
         return (
             _operation_key(left) == _operation_key(right)
             and left.shape == right.shape
@@ -174,7 +174,7 @@ def _name_key(instruction: HloInstruction) -> Hashable:
 def _place_key(
     instruction: HloInstruction, pairs: dict[HloInstruction, HloInstruction] | None = None
 ) -> Hashable:
-    """Return a key of shape and operands; operands of the right program are replaced by their partners."""
+    """Return a key of shape and operands; right operands are replaced by the matched left ones."""
     operands = instruction.operands if pairs is None else [pairs.get(o, o) for o in instruction.operands]
     return (instruction.shape, *map(id, operands)) if operands else (instruction.opcode, instruction.shape)
 
@@ -190,7 +190,7 @@ def _pair_in_order(
     right_key: Any,
     pairs: dict[HloInstruction, HloInstruction],
 ) -> None:
-    """Pair free instructions with equal keys, keeping their common order."""
+    """Match unmatched instructions of equal keys, first in a common order, then in any."""
     matched = set(pairs.values())
     ours = [i for i in left if i not in matched]
     theirs = [i for i in right if i not in pairs]

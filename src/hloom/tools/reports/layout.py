@@ -1,8 +1,4 @@
-"""`hloom layout`: explain a shape and its layout, and draw them.
-
-`explain_layout` returns the explanation, `terminal_drawing` a drawing of characters; `draw_layout` writes an
-SVG or PNG file.
-"""
+"""`hloom layout`: explain a shape and its layout in words, and draw the layout."""
 
 from __future__ import annotations
 
@@ -25,6 +21,7 @@ from hloom.tools.pictures.layout_grid import (
     slice_words,
     slices,
 )
+from hloom.tools.reports.amounts import plural
 
 MEMORY_SPACES = {
     0: "the device's main memory (HBM)",
@@ -36,9 +33,9 @@ Line = tuple[str, str]
 
 
 def explain_layout(shape_text: str) -> str:
-    """Return an explanation of every component of a shape's text, its bytes and its padding.
+    """Explain each component of a shape's text, its size in bytes, and its padding.
 
-    Raises HloError with the column for an invalid shape.
+    Raises HloError, with the column of the error, for an invalid shape.
     """
     shape = Shape.parse(shape_text)
     parts = [
@@ -53,9 +50,9 @@ def explain_layout(shape_text: str) -> str:
 
 
 def slice_at(shape: Shape, text: str) -> dict[int, int]:
-    """Return the indices that a text such as ``z=1,p=0`` chooses, by dimension.
+    """Parse indices such as ``z=1,p=0``; return them by dimension number.
 
-    Raises HloError by the rule ``layout.at`` for anything else than indices of the array's dimensions.
+    Raises HloError with the rule ``layout.at`` for other text, and for indices out of range.
     """
     names = axis_names(shape.rank)
     indices: dict[int, int] = {}
@@ -74,10 +71,10 @@ def slice_at(shape: Shape, text: str) -> dict[int, int]:
 
 
 def draw_layout(shape: Shape, out_path: str | Path, at: Mapping[int, int] | None = None) -> None:
-    """Draw an array's layout into an SVG or PNG file, by the path's suffix.
+    """Draw an array's layout to an SVG or PNG file, by the path's suffix.
 
-    Each cell shows its element's position in memory; tiles are colored, inner tiles outlined, padding white;
-    large arrays are drawn in part. Raises HloError for shapes without elements and unknown suffixes.
+    Each cell shows the position of its element in memory. Tiles are colored, inner tiles outlined, padding is
+    white; large arrays are drawn in part. Raises HloError for shapes without elements and other suffixes.
     """
     from hloom.tools.pictures.layout_picture import layout_picture
 
@@ -94,7 +91,7 @@ def _table(title: str, lines: list[Line], suffix: str) -> str:
 
 
 def _lines(shape: Shape) -> list[Line]:
-    """Return the components of a non-tuple shape, each with its explanation."""
+    """Explain each component of a shape that is not a tuple."""
     if shape.is_token:
         return [("token", "orders side effects; it has no value and no memory")]
     if shape.is_opaque:
@@ -138,7 +135,7 @@ def _dimensions_words(shape: Shape) -> str:
             sizes.append(f"{name} of any size")
         else:
             sizes.append(f"{name} {'at most' if dynamic else '='} {size}")
-    count = "" if shape.is_unbounded else f"; {_counted(shape.element_count, 'element')}"
+    count = "" if shape.is_unbounded else f"; {plural(shape.element_count, 'element')}"
     noun = "dimension" if shape.rank == 1 else "dimensions"
     return f"{shape.rank} {noun}, {', '.join(sizes)}{count}; true rank {shape.true_rank}"
 
@@ -155,7 +152,7 @@ def _order_words(shape: Shape, layout: Layout) -> str:
 
 
 def _tile_lines(shape: Shape, layout: Layout) -> list[Line]:
-    """Return an explanation of each tiling, in terms of the dimensions that it tiles."""
+    """Explain each tiling by the names of the dimensions that it tiles."""
     if shape.is_unbounded:
         return [
             (f"T{tile}" if not number else str(tile), "a tile") for number, tile in enumerate(layout.tiles)
@@ -174,7 +171,7 @@ def _tile_lines(shape: Shape, layout: Layout) -> list[Line]:
         for tiles in tiling.counts:
             count *= tiles
         lead = "tiles of " if number == 0 else "tiled once more: "
-        also = f", {_counted(count, 'tile')}" if number == 0 and not tiling.untouched else ""
+        also = f", {plural(count, 'tile')}" if number == 0 and not tiling.untouched else ""
         lines.append(
             (("T" if number == 0 else "") + str(tile), lead + words + also + _word_note(shape, tile))
         )
@@ -184,7 +181,7 @@ def _tile_lines(shape: Shape, layout: Layout) -> list[Line]:
 
 
 def _word_note(shape: Shape, tile: Tile) -> str:
-    """Return a note that a tile packs several narrow elements into a 32-bit word."""
+    """Return a note if a tile packs several narrow elements into a 32-bit word."""
     count = tile.element_count
     if count > 1 and count * shape.element_bits == 32 and tile.dimensions[-1] == 1:
         return f"; {count} elements of {shape.element_bits} bits make a word of 32"
@@ -192,7 +189,7 @@ def _word_note(shape: Shape, tile: Tile) -> str:
 
 
 def _component_lines(shape: Shape, layout: Layout) -> list[Line]:
-    """Return the components after the tiles, in the order of the text; S(0) even if it is omitted."""
+    """Explain the components after the tiles, in the order of the text; S(0) also where it is omitted."""
     lines: list[Line] = []
     alignment = layout.tail_padding_alignment_in_elements
     if alignment != 1:
@@ -205,7 +202,7 @@ def _component_lines(shape: Shape, layout: Layout) -> list[Line]:
             lines.append((f"{sign}({element_type})", f"{what} of sparse storage are {element_type}"))
     if layout.element_size_in_bits:
         bits = layout.element_size_in_bits
-        lines.append((f"E({bits})", f"each element takes {_counted(bits, 'bit')} of memory"))
+        lines.append((f"E({bits})", f"each element takes {plural(bits, 'bit')} of memory"))
     space = MEMORY_SPACES.get(layout.memory_space, "a memory space of the device's own")
     lines.append((f"S({layout.memory_space})", space))
     names = axis_names(shape.rank)
@@ -225,18 +222,14 @@ def _component_lines(shape: Shape, layout: Layout) -> list[Line]:
 def _size_lines(shape: Shape) -> list[Line]:
     total = physical_element_count(shape)
     padding = total - shape.element_count
-    spent = f"{_counted(total, 'element')} of {_counted(shape.element_bits, 'bit')}"
+    spent = f"{plural(total, 'element')} of {plural(shape.element_bits, 'bit')}"
     words = f"{padding:,} of {total:,} elements, {100 * waste(shape):.3g} % wasted" if padding else "none"
     return [("size", f"{_bytes(physical_byte_size(shape))}: {spent}"), ("padding", words)]
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _bytes(count: int) -> str:
-    """Return a number of bytes, from 1 KiB on also in binary units."""
-    text = _counted(count, "byte")
+    """Return a number of bytes as text, from 1 KiB also in binary units."""
+    text = plural(count, "byte")
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count >= 1 << power:
             return f"{text} ({count / (1 << power):.4g} {unit})"
@@ -255,10 +248,10 @@ _MOST_SLICES = 4
 def terminal_drawing(
     shape: Shape, *, color: bool, columns: int = 80, at: Mapping[int, int] | None = None
 ) -> str:
-    """Draw an array's layout for a terminal of `columns` characters; "" if there is no element.
+    """Draw an array's layout for a terminal of `columns` characters; empty without elements.
 
-    Each cell shows the position in memory. With color, tiles have backgrounds and inner tiles alternate
-    shades; without, lines separate tiles. Padding is in parentheses.
+    Each cell shows the position of its element in memory, in parentheses for padding. With color, tiles have
+    background colors and inner tiles two shades of them; otherwise lines separate tiles.
     """
     if not shape.is_array or shape.is_unbounded or shape.element_count == 0:
         return ""
@@ -294,7 +287,7 @@ def _slice_drawing(grid: LayoutGrid, where: Mapping[int, int], color: bool) -> s
 
 
 def _fitting_grid(shape: Shape, columns: int, at: Mapping[int, int]) -> LayoutGrid:
-    """Return the grid with the most columns of the array that fit."""
+    """Return the widest grid of the array that fits into a number of characters."""
     for most in (32, 24, 20, 16, 14, 12, 10):
         grid = layout_grid(shape, _MOST_TERMINAL_ROWS, most, at)
         shown = len(grid.columns.shown)
@@ -330,7 +323,7 @@ def _starts_tile(tile: int, index: int) -> bool:
 
 
 def _row(texts: list[str], grid: LayoutGrid, width: int, bar: str = " ") -> str:
-    """Return texts in their columns, with `bar` where a tile starts and an ellipsis at gaps."""
+    """Join texts to a line of columns, with `bar` where a tile starts and an ellipsis at gaps."""
     line = ""
     remaining = iter(texts)
     for index in grid.columns.shown:
@@ -370,7 +363,7 @@ def _cells(grid: LayoutGrid, row: int, width: int, color: bool) -> str:
 
 
 def _shaded(grid: LayoutGrid, row: int, column: int, text: str) -> str:
-    """Return black text on its tile's color; every other inner tile has the second shade."""
+    """Color a cell by its outermost tile, with the second shade in every other inner tile."""
     layout = grid.shape.layout
     tiled = layout is not None and layout.tiles
     shades = _SHADES[int(grid.colors[row, column]) % len(_SHADES) if tiled else 0]

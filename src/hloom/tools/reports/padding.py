@@ -1,4 +1,4 @@
-"""Padding of tiled layouts: bytes that arrays occupy beyond their elements."""
+"""Padding of tiled layouts: bytes of arrays that hold no element."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hloom.shape.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class PaddedArray:
-    """An array in memory whose layout has padding.
+    """An array whose layout has padding.
 
     Attributes:
-        name: the instruction.
-        shape: the array, an element of a tuple maybe.
-        size: bytes in memory.
-        padding: those of them that hold no element.
+        name: of the instruction.
+        shape: of the array, which may be an element of a tuple.
+        size: bytes in memory, with padding.
+        padding: bytes of padding.
     """
 
     name: str
@@ -29,10 +29,10 @@ class PaddedArray:
 
 
 def padded_arrays(module: HloModule) -> list[PaddedArray]:
-    """Return the arrays with padding that instructions of a module write, the most wasteful first.
+    """Return the arrays with padding that a module's instructions write to memory, the most wasteful first.
 
-    Values inside of fusions are not in memory; tuples, their elements and the parameters of loops are views
-    of arrays that count already.
+    Values inside fusions are not in memory. Tuples, their elements, and parameters of loops are views of
+    arrays that are counted elsewhere.
     """
     inside = _inside(module)
     arrays = [
@@ -49,13 +49,13 @@ def padded_arrays(module: HloModule) -> list[PaddedArray]:
 
 
 def _is_view(i: HloInstruction) -> bool:
-    """Return true for calls, whose callees write the arrays, and for operations that move no bytes."""
+    """Return whether an instruction writes no memory itself: a call, or an operation that moves no bytes."""
     moves = i.operation.traffic(i.shape, *(o.shape for o in i.operands))
     return i.operation.calls_program or (bool(i.operands) and not moves)
 
 
 def _inside(module: HloModule) -> set[HloComputation]:
-    """Return the computations whose values are not in memory: of fusions, and those that reductions apply."""
+    """Return the computations whose values are not in memory, such as fusions and reducers."""
     return {c for i in module.instructions() if not i.operation.calls_program for c in i.called_computations}
 
 

@@ -1,4 +1,4 @@
-"""The report of a sharded program as text."""
+"""`hloom shard`: the report of a sharded program as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST: Final = 12
 
 
 def report_text(report: Report, everything: bool = False) -> str:
-    """Return a report as text; unless ``everything``, with truncated lists."""
+    """Return a report as text; long lists are truncated unless ``everything`` is set."""
     mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items())
     lines = [styled(f"{report.devices} devices" + (f" ({mesh})" if mesh else ""), "title")]
     groups = _groups(report.collectives)
@@ -43,7 +43,7 @@ def report_text(report: Report, everything: bool = False) -> str:
 
 
 def _memory(report: Report, most: int) -> list[str]:
-    """Return the lines about memory: the live arrays at the peak, and whether they fit."""
+    """Return the lines about a device's memory: its peak, whether it fits, and the arrays at the peak."""
     memory = report.memory
     parts = f"{byte_text(memory.argument_bytes)} arguments, {byte_text(memory.result_bytes)} results"
     if memory.donated_bytes:
@@ -67,7 +67,7 @@ def _memory(report: Report, most: int) -> list[str]:
                 str(len(group)),
                 group[0].shape,
                 byte_text(sum(array.bytes for array in group)),
-                ", ".join(part for part in (group[0].op_name, group[0].source) if part),
+                _origin(group[0].op_name, group[0].source),
             )
             for group in ordered[:most]
         ]
@@ -81,7 +81,7 @@ def _replicated(report: Report, most: int) -> list[str]:
         return []
     lines = ["", styled("replicated", "title")]
     for array in report.replicated_arrays[:most]:
-        origin = ", ".join(part for part in (array.op_name, array.source) if part)
+        origin = _origin(array.op_name, array.source)
         words = f"  %{array.name} {array.shape}: {byte_text(array.bytes)}"
         words += ", annotated" if array.is_annotated else ", not annotated"
         if array.saved:
@@ -91,7 +91,7 @@ def _replicated(report: Report, most: int) -> list[str]:
 
 
 def _suggestions(report: Report, most: int) -> list[str]:
-    """Return the lines about suggestions, with what they save."""
+    """Return the lines about suggested shardings, with the bytes that each saves."""
     if not report.suggestions:
         return []
     lines = ["", styled("to consider, each by itself", "title")]
@@ -107,7 +107,7 @@ def _saved(count: int) -> str:
 
 
 def byte_text(count: float) -> str:
-    """Return a number of bytes in a suitable unit."""
+    """Return a number of bytes with a decimal unit, such as ``1.5 MB``."""
     value, unit = float(count), "B"
     for larger in ("KB", "MB", "GB", "TB"):
         if value < 1000:
@@ -127,7 +127,7 @@ def _key(row: Row) -> tuple[object, ...]:
 
 
 def _groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """Group collectives of the same size, origin and purpose; groups that send most first."""
+    """Group collectives of equal size, origin and purpose; groups that send the most bytes come first."""
     groups = [list(group) for _, group in groupby(sorted(rows, key=_key), key=_key)]
     return sorted(groups, key=lambda group: -sum(row.bytes_per_step for row in group))
 
@@ -145,7 +145,7 @@ def _table(groups: Sequence[Sequence[Row]]) -> str:
             str(row.times),
             byte_text(sum(each.bytes_per_step for each in group)),
             f"{sum(each.seconds for each in group) * 1e6:.1f} us",
-            ", ".join(part for part in _origin(row) if part),
+            _origin(row.op_name, row.source) or _origin(row.why.op_name, row.why.source),
         )
         for number, group in enumerate(groups, 1)
         for row in group[:1]
@@ -153,14 +153,12 @@ def _table(groups: Sequence[Sequence[Row]]) -> str:
     return table(rows, ("", "name", "", "", "", "", "", "value"))
 
 
-def _origin(row: Row) -> tuple[str, str]:
-    """Return the operation and source line of a collective, or of the instruction that needs it."""
-    location = row.op_name, row.source
-    return location if any(location) else (row.why.op_name, row.why.source)
+def _origin(op_name: str, source: str) -> str:
+    return ", ".join(filter(None, (op_name, source)))
 
 
 def _why(number: int, row: Row) -> list[str]:
-    """Return the lines on why a collective is needed: tilings, reason, origins of shardings."""
+    """Return the lines that explain a collective: tilings, reason, and origins of the shardings."""
     why = row.why
     by = f" by {why.opcode} %{why.instruction}" if why.instruction else ""
     change = f"%{why.value} {why.before} to {why.after}" if why.before else f"{why.kind}{by}"
@@ -174,7 +172,7 @@ def _why(number: int, row: Row) -> list[str]:
 
 
 def _conflict(conflict: Conflict) -> str:
-    origin = ", ".join(part for part in (conflict.op_name, conflict.source) if part)
+    origin = _origin(conflict.op_name, conflict.source)
     used = "; ".join(conflict.kept) or "nothing"
     costs = f"{byte_text(conflict.bytes)}"
     if conflict.other_bytes >= 0:

@@ -15,6 +15,7 @@ from hloom.operations.structure import Constant, Parameter
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.shape.shape import Shape
+from hloom.tools.reports.amounts import plural, quantity
 from hloom.tools.reports.padding import PaddedArray, padded_arrays
 from hloom.visible import visible_line
 
@@ -23,7 +24,7 @@ _MOST_ROWS: Final = 12
 
 @dataclass
 class ModuleStatistics:
-    """Counts of a module; bytes include the padding of layouts."""
+    """Counts of a module's instructions, operations and bytes; bytes include the padding of layouts."""
 
     name: str
     instructions: int
@@ -39,7 +40,7 @@ class ModuleStatistics:
     padded: list[PaddedArray] = field(default_factory=list[PaddedArray])
 
     def by_scope(self, depth: int = 3) -> dict[str, Cost]:
-        """Return the costs by op_name scope, of at most `depth` parts; the empty text is the rest."""
+        """Return the costs by scope: the first `depth` parts of op_names; empty for those without one."""
         costs: dict[str, Cost] = {}
         for op_name, cost in self.breakdown.by_op_name.items():
             scope = "/".join(scope_parts(op_name)[:depth])
@@ -48,7 +49,7 @@ class ModuleStatistics:
 
 
 def statistics_of(module: HloModule) -> ModuleStatistics:
-    """Count the instructions, costs and bytes of a module."""
+    """Count the instructions, operations and bytes of a module."""
     counted = _with_trip_counts(module)
     breakdown = Breakdown()
     breakdown.add(counted.entry)
@@ -75,7 +76,7 @@ def statistics_of(module: HloModule) -> ModuleStatistics:
 
 
 def _with_trip_counts(module: HloModule) -> HloModule:
-    """Return a copy annotated with the trip counts of its loops; they take precedence over hints."""
+    """Return a copy of a module annotated with the trip counts of loops, which override known_trip_count."""
     copy = clone_module(module)
     FlattenCallGraph().run(copy)
     WhileLoopTripCountAnnotator().run(copy)
@@ -83,20 +84,12 @@ def _with_trip_counts(module: HloModule) -> HloModule:
 
 
 def byte_size(shape: Shape) -> int:
-    """Return the bytes of a value, 0 if its size is unbounded."""
+    """Return the size of a value in bytes; 0 if it is unbounded."""
     return 0 if shape.is_unbounded else shape.byte_size
 
 
-def quantity(number: float, unit: str = "") -> str:
-    """Return a number with a decimal prefix: 12.3 M."""
-    for factor, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= factor:
-            return f"{number / factor:.3g} {letter}{unit}"
-    return f"{number:.3g} {unit}".rstrip()
-
-
 def statistics_json(found: ModuleStatistics) -> dict[str, object]:
-    """Return all counts as values of JSON; sizes are in bytes, costs those of one run."""
+    """Return all counts as JSON data; sizes are in bytes, costs are of one execution."""
     breakdown = found.breakdown
     return {
         "name": found.name,
@@ -123,14 +116,14 @@ ORDERS: Final[dict[str, Callable[[Cost], float]]] = {
     "flops": lambda cost: cost.flops + cost.transcendentals,
     "bytes": lambda cost: cost.bytes,
 }
-"""Orders of the tables of costs, by the name that `hloom stats --sort` takes."""
+"""Sort keys of the tables of costs, by the names of `hloom stats --sort`."""
 
 
 def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3, order: str = "cost") -> str:
-    """Return the report.
+    """Return the statistics as text.
 
     Args:
-        style: `style(text, role)` colors titles and dim text.
+        style: colors a text by its role: title or dim.
         depth: depth of op_name scopes.
         order: a key of `ORDERS`.
     """
@@ -161,19 +154,20 @@ def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3, order: 
 
 def _cost_words(found: ModuleStatistics) -> str:
     cost, loops, calls = found.cost, found.breakdown.unknown_loops, found.breakdown.unknown_calls
-    words = f"{quantity(cost.flops, 'flop')}, {quantity(cost.transcendentals)} transcendental functions, "
-    words += f"{quantity(cost.bytes, 'B')} read and written"
+    words = cost_words(cost)
     if loops:
-        words += f"; {_plural(loops, 'loop')} of unknown trip count counted as one iteration"
-    return words + (f"; {_plural(calls, 'custom call')} not counted" if calls else "")
+        words += f"; {plural(loops, 'loop')} of unknown trip count counted as one iteration"
+    return words + (f"; {plural(calls, 'custom call')} not counted" if calls else "")
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def cost_words(cost: Cost) -> str:
+    """Describe a cost: flops, transcendental functions, bytes."""
+    functions = f"{quantity(cost.transcendentals)} transcendental functions"
+    return f"{quantity(cost.flops, 'flop')}, {functions}, {quantity(cost.bytes, 'B')} read and written"
 
 
 def _opcode_lines(found: ModuleStatistics, style: Any, weight: Callable[[Cost], float]) -> list[str]:
-    """Return a line for each opcode, the most expensive first; bars are shares of the whole cost."""
+    """Return a line for each opcode, the most expensive first, with a bar for its share of the cost."""
     rows: list[str] = []
     costs = {opcode: found.breakdown.by_opcode.get(opcode, Cost()) for opcode in found.opcodes}
     total = sum(map(weight, costs.values())) or 1.0
@@ -205,7 +199,7 @@ def _amounts(cost: Cost) -> list[str]:
 def _cost_section(
     title: str, costs: Mapping[str, Cost], style: Any, weight: Callable[[Cost], float]
 ) -> list[str]:
-    """Return the most expensive entries of a table."""
+    """Return a section with the most expensive entries of a table of costs."""
     if not any(costs):
         return []
     ordered = sorted(costs.items(), key=lambda entry: (-weight(entry[1]), -entry[1].bytes))
@@ -222,7 +216,7 @@ def _loop_lines(found: ModuleStatistics, style: Any) -> list[str]:
         return []
     lines = ["", style("Loops", "title")]
     for loop in loops[:_MOST_ROWS]:
-        words = "unknown trip count" if loop.iterations is None else _plural(loop.iterations, "iteration")
+        words = "unknown trip count" if loop.iterations is None else plural(loop.iterations, "iteration")
         if loop.iterations is not None and not loop.proved:
             words += ", by known_trip_count alone"
         if loop.proved and loop.hint not in (None, loop.iterations):
@@ -232,13 +226,13 @@ def _loop_lines(found: ModuleStatistics, style: Any) -> list[str]:
 
 
 def _padding_lines(found: ModuleStatistics, style: Any) -> list[str]:
-    """Return the arrays that waste the most memory by the padding of their layouts."""
+    """Return a section with the arrays that have the most padding."""
     if not found.padded:
         return []
     total, padding = sum(p.size for p in found.padded), sum(p.padding for p in found.padded)
     lines = ["", style("Padding of layouts", "title")]
     lines.append(
-        f"  {quantity(padding, 'B')} of {quantity(total, 'B')} in {_plural(len(found.padded), 'array')}"
+        f"  {quantity(padding, 'B')} of {quantity(total, 'B')} in {plural(len(found.padded), 'array')}"
     )
     for array in found.padded[:_MOST_ROWS]:
         share = f"{100 * array.padding / array.size:.3g} %"
@@ -247,7 +241,7 @@ def _padding_lines(found: ModuleStatistics, style: Any) -> list[str]:
 
 
 def copies_text(module: HloModule) -> str:
-    """Return a line for each array that the compiled program copies to preserve a value."""
+    """Return a line for each array that the compiled program copies because its old value is needed."""
     from hloom.buffers.copies import array_copies
     from hloom.codegen.target import host
     from hloom.cpu.jit.compilation import optimize

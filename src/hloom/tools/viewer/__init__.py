@@ -1,1 +1,1 @@
-"""`hloom view`: programs as one HTML page that needs no server and no network."""
+"""`hloom view`: programs in one HTML page that needs no server and no network."""

@@ -1,4 +1,4 @@
-"""Folders of dumps as stages of the viewer."""
+"""Stages of the viewer from folders of dumps."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from hloom.files import load
 from hloom.tools.viewer.program import Stage, stage_of
 
 Unread: TypeAlias = Callable[[Path, HloError], None]
-"""What is done with a file that cannot be read, and why it cannot."""
+"""A function that is called with each unreadable file and its error."""
 _MOST_INSTRUCTIONS: Final = 400_000
-"""Number of instructions in all stages of a page beyond which programs are shown at their ends only."""
+"""Number of instructions of a page above which only the first and last stage of a program are shown."""
 
 
 def folder_stages(
     programs: Sequence[DumpedProgram], progress: Callable[[str], None], unread: Unread
 ) -> list[Stage]:
-    """Return the stages of the programs of a folder, the largest program first.
+    """Return the stages of all programs of a folder, the largest program first.
 
-    `progress` is called with the name of each program, `unread` for each file that cannot be read. Raises
-    HloError (``view.unreadable``) if there is no other. Beyond `_MOST_INSTRUCTIONS` of a page only the first
-    and the last stage of a program are read.
+    `progress` is called with the name of each program, `unread` with each unreadable file. Raises HloError
+    with the rule ``view.unreadable`` if no file can be read.
     """
     stages: list[Stage] = []
     for program in sorted(programs, key=lambda each: -each.byte_size):
@@ -38,7 +37,7 @@ def folder_stages(
 
 
 def dumped_stages(program: DumpedProgram, unread: Unread, *, ends_only: bool = False) -> list[Stage]:
-    """Return the stages of a dumped program, without those that equal their predecessor."""
+    """Return the stages of a dumped program that differ from their predecessors."""
     stages: list[Stage] = []
     for dumped in (program.stages[0], program.stages[-1]) if ends_only else program.stages:
         try:

@@ -1,4 +1,4 @@
-"""The data of the memory tab: the buffers of a compiled program over its schedule."""
+"""Data of the memory tab: the buffers of a compiled program over its schedule."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from hloom.ir.instruction import HloInstruction
 
 
 def memory_data(assignment: Assignment) -> dict[str, object]:
-    """Return the temporaries in the arena, and the sizes of what is live during the whole run.
+    """Return the temporary buffers in the arena, and the total sizes of all other buffers by kind.
 
-    A buffer is its offset, its size, its live spans in half steps of the schedule, and the values that it
-    holds: the instruction, the position at which it runs, and which part of the value: the indices of an
-    element of a tuple, or "workspace". The step at position p reads at 2p and writes at
-    2p + 1.
+    A buffer is a list: offset and size in bytes, live spans in half steps of the schedule, and values. A
+    value is an instruction, its position in the schedule, and its part: the index of a tuple's element, or
+    "workspace". The instruction at position p reads at half step 2p and writes at 2p + 1.
     """
     contents: dict[Buffer, list[tuple[HloInstruction, str]]] = {}
     fixed: dict[Buffer, None] = {}

@@ -1,4 +1,4 @@
-"""The data of the code views: LLVM IR and assembly, with the lines of each kernel."""
+"""Data of the code views: LLVM IR and assembly, with the lines of each kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LABEL: Final = re.compile(r'"?([A-Za-z_][\w$]*)"?:')
 
 
 def code_data(program: NativeProgram) -> dict[str, object]:
-    """Return the lines of a program's LLVM IR and assembly, and the kernels of its instructions."""
+    """Return the lines of a program's LLVM IR and assembly, and the kernel of each instruction."""
     from hloom.cpu.jit.llvm import generate_module
 
     assembly = generate_module(program.module, assembly=True).decode()
@@ -28,7 +28,7 @@ def code_data(program: NativeProgram) -> dict[str, object]:
 def _parts(
     text: str, opens: Callable[[str], re.Match[str] | None], functions: set[str], end: str
 ) -> dict[str, object]:
-    """Return the lines of a text, and for each function its first line and the one after its last."""
+    """Return the lines of a text, and the half-open range of lines of each function."""
     lines = text.split("\n")
     ranges: dict[str, tuple[int, int]] = {}
     name, first = "", 0

@@ -1,4 +1,4 @@
-"""The data of the sharding tab: the report of a program with shardings."""
+"""Data of the sharding tab: the report of a program with shardings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
-    """Return whether a program states shardings for several devices."""
+    """Return whether a program has shardings and several devices."""
     from hloom.sharding.reading.meshes import device_count
     from hloom.sharding.reading.preparation import is_annotated
 
@@ -20,7 +20,7 @@ def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
 
 
 def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
-    """Partition a program; raises HloError as `hloom.sharding.partitioned_program` does."""
+    """Partition a program. Raises HloError as `hloom.sharding.partitioned_program`."""
     from hloom.sharding.partitioning.partitioner import partitioned_program
     from hloom.sharding.reading.meshes import device_count, resized
 
@@ -30,7 +30,7 @@ def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
 def sharding_part(
     module: HloModule, axes: Mapping[str, int], tries: int, progress: Callable[[str], None] | None = None
 ) -> dict[str, object]:
-    """Return the part `sharding`; see `hloom.sharding.report` for the arguments and for errors."""
+    """Return the data of the sharding tab; see `hloom.sharding.report` for arguments and errors."""
     from hloom.sharding.reporting.report import report
 
     data = report(module, axes, tries=tries, progress=progress).to_json()

@@ -1,4 +1,4 @@
-"""The data of the time tab: a profile, and the limits of the machine that it is compared with."""
+"""Data of the time tab: a profile, a timeline, and measured limits of the machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hloom.runtime.measurements import Profile, Recording
 
 _SIDE: Final = 256
 _LEVELS: Final = {"L2": 1 << 18, "L3": 1 << 22, "memory": 1 << 26}
-"""Bytes of a copy, source and target together, that each level of the memory holds."""
+"""Size in bytes of a copy, source and target together, that fits each level of memory."""
 _MOST_RECORDS: Final = 20_000
-"""Number of a thread's records that the page holds."""
+"""Limit of the records of a thread in the page."""
 _TIMES: Final = 60
-"""Short measurements, many times: the least of them is undisturbed even on a busy machine."""
+"""Number of measurements; the minimum is undisturbed even on a busy machine."""
 
 
 def time_data(profile: Profile, recordings: Sequence[Recording]) -> dict[str, object]:
-    """Return the time, runs, flops, bytes and waiting of each instruction, limits, and a run by thread."""
+    """Return each instruction's time, runs, flops, bytes and waiting; the timeline; the machine's limits."""
     lines = [[i.name, i.seconds, i.runs, i.flops, i.bytes, i.waiting] for i in profile.lines]
     flops, levels = machine_limits()
     devices = max(1, len(profile.devices))
@@ -30,7 +30,7 @@ def time_data(profile: Profile, recordings: Sequence[Recording]) -> dict[str, ob
 
 
 def _threads(recordings: Sequence[Recording]) -> list[dict[str, object]]:
-    """Return when instructions ran on each device, in seconds since the first; outer ones come first."""
+    """Return the timeline of each thread in seconds from the first record, outer instructions first."""
     ran = [recording.records[recording.records[:, 0] >= 0] for recording in recordings]
     begin = min((int(records[:, 1].min()) for records in ran if len(records)), default=0)
     threads: list[dict[str, object]] = []
