@@ -18,6 +18,7 @@ from hloom.errors import HloError
 from hloom.tools.cli import main
 from hloom.tools.viewer.compiled import compiled_parts
 from hloom.tools.viewer.dump_folder import dumped_stages, folder_stages
+from hloom.tools.viewer.page import page_parts
 from tests.viewer.conftest import Viewed
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
@@ -209,7 +210,37 @@ def test_the_rewrites_of_a_pass_are_listed(view: Callable[..., Path], viewed: Vi
     assert f"{len(rewrites)} rewrites" in viewed.texts(".rewrites summary")
     assert any("transpose_twice" in words and "%twice" in words for words in rewrites)
     viewed.page.locator(".rewrites li", has_text="%twice").first.click()
-    viewed.page.wait_for_selector("#details h2:has-text('%twice')")
+    viewed.page.wait_for_selector(".rewrites li.chosen:has-text('%twice')")
+    viewed.page.wait_for_selector("#details h2:has-text('%transpose')")
+    assert any("%twice = " in line for line in viewed.texts(".changes .line.removed"))
+    assert "twice" not in viewed.page.evaluate("window.hloom.graph.program.names")
+    viewed.page.evaluate("window.hloom.showTab('text')")
+    viewed.page.wait_for_selector("#tab-text .line:has-text('%transpose = ')")
+    assert not any("%twice = " in line for line in viewed.texts("#tab-text .line"))
+    viewed.page.evaluate("window.hloom.showTab('passes')")
+    viewed.page.locator(".stages li.chosen").click()
+    viewed.page.wait_for_selector(".rewrites:not(:has(li.chosen))")
+
+
+@pytest.mark.parametrize("room", [10_000, 0])
+def test_a_page_has_the_program_after_each_rewrite(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hloom.tools.viewer.compiled._MOST_INSTRUCTIONS", room)
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e {\n  p = f32[2,3] parameter(0)\n  a = f32[3,2] transpose(p), dimensions={1,0}\n"
+        "  b = f32[2,3] transpose(a), dimensions={1,0}\n  c = f32[2,3] negate(b)\n"
+        "  d = f32[2,3] negate(c)\n  ROOT r = f32[2,3] exponential(d)\n}\n"
+    )
+    stages, _ = compiled_parts(module)
+    stage = next(stage for stage in stages if stage.title == "after algsimp")
+    assert len(stage.states) == (len(stage.rewrites) - 1 if room else 0)
+    texts = [data["text"] for data in (*stage.states, stage.data)]
+    assert len(set(texts)) == len(texts)
+    for text in texts:
+        HloModule.from_text(text).verify()
+    parts = page_parts(stages, {})
+    number = stages.index(stage)
+    assert parts["manifest"]["programs"][number]["states"] == len(stage.states)
+    assert all(parts[f"program-{number}.{k}"] is data for k, data in enumerate(stage.states, 1))
 
 
 def test_a_stage_that_was_chosen_in_another_tab_fits_the_graph(

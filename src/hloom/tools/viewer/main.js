@@ -24,6 +24,7 @@ const programs = new Map();
 const found = { matches: [], at: -1 };
 let current = null;
 let number = -1;
+let rewrite = 0;
 let tab = "";
 let focus = "";
 let pathStart = -1;
@@ -57,12 +58,20 @@ const TABS = {
   graph: "Graph", text: "Text", ...(longest && { passes: "Passes" }),
   ...(has("memory") && { memory: "Memory" }), ...(has("time") && { time: "Time" }), ...(has("sharding") && { sharding: "Sharding" }),
 };
-const revealIn = async (stage, name) => {
-  await showProgram(stage);
+const revealIn = async (stage, name, step = 0) => {
+  await showProgram(stage, step);
   if (current.number(name) >= 0) graph.reveal(current.number(name));
 };
+/** Show the program after a rewrite, or before the pass if it has no such program, and go to what was rewritten. */
+async function revealRewrite(step, name) {
+  const { rewrites, states } = stages[number];
+  if (states !== rewrites.length - 1) return revealIn(number - 1, name);
+  await showProgram(number, step);
+  const i = [name, ...(graph.changed ?? [])].map((each) => current.number(each)).find((each) => each >= 0);
+  if (i !== undefined) graph.reveal(i);
+}
 const passes = longest > 0 && new PassesView(by("tab-passes"), stages, {
-  choose: (n) => showProgram(n), reveal: (name) => revealIn(number, name), revealBefore: (name) => revealIn(number - 1, name),
+  choose: (n) => showProgram(n), reveal: (name) => revealIn(number, name, rewrite), revealRewrite,
 });
 
 function selected(node) {
@@ -84,23 +93,27 @@ function showChoice() {
     ...(inside.length > 1 ? [choice("stage", inside, number, (n) => stages[n].title)] : []));
 }
 
-async function programAt(at) {
-  if (!programs.has(at)) programs.set(at, new Program(await part(`program-${at}`)));
-  return programs.get(at);
+/** Return the program of a stage, or after `step` rewrites of its pass. */
+async function programAt(at, step = 0) {
+  const name = `program-${at}${step && step <= stages[at].states ? `.${step}` : ""}`;
+  if (!programs.has(name)) programs.set(name, new Program(await part(name)));
+  return programs.get(name);
 }
 
-async function showProgram(next) {
-  if (next === number) return;
-  number = next;
-  const [before, program] = [next > first(next) ? await programAt(next - 1) : null, await programAt(next)];
-  if (number !== next) return;
+/** Show what a stage changed, or one rewrite of its pass: number `step`, counted from 1. */
+async function showProgram(next, step = 0) {
+  if (next === number && step === rewrite) return;
+  [number, rewrite] = [next, step];
+  const before = next === first(next) ? null : await (step > 1 ? programAt(next, step - 1) : programAt(next - 1));
+  const program = await programAt(next, step);
+  if (number !== next || rewrite !== step) return;
   current = program;
   graph.changed = before && before.name === program.name ? changedNames(before, program) : null;
-  if (passes) passes.show(next, before, program, first(next), end(next));
+  if (passes) passes.show(next, before, program, first(next), end(next), step);
   focus = "";
   by("focus-bar").hidden = true;
   graph.show(current);
-  text.show(current, has("code") && next === last ? await part("code") : null);
+  text.show(current, has("code") && next === last && !step ? await part("code") : null);
   search(by("search").value, false);
   selected(null);
   showChoice();
@@ -275,7 +288,7 @@ function remember() {
   writeLink(() => {
     const { x, y, k } = graph.transform;
     return {
-      program: number || "", tab, focus, open: graph.root === graph.home ? graph.open.join("_") : "",
+      program: number || "", rewrite: rewrite || "", tab, focus, open: graph.root === graph.home ? graph.open.join("_") : "",
       selected: graph.selected?.instruction >= 0 ? current.names[graph.selected.instruction] : "",
       at: `${Math.round(x)},${Math.round(y)},${k.toFixed(3)}`,
       color: graph.scheme === "opcode" ? "" : graph.scheme,
@@ -294,7 +307,7 @@ async function restore() {
   const link = readLink();
   by("search").value = link.search ?? "";
   showTheme(link.theme ?? systemTheme());
-  await showProgram(Math.min(Number(link.program ?? 0), last));
+  await showProgram(Math.min(Number(link.program ?? 0), last), Number(link.rewrite ?? 0));
   if (link.open !== undefined) graph.open = link.open.split("_");
   showScheme(link.color ?? "opcode");
   await showTab(link.tab ?? "graph");

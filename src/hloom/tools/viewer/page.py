@@ -1,8 +1,8 @@
-"""The page: markup, style and modules of `viewer/`, and the compressed data, in one HTML file.
+"""The page: markup, style and JavaScript modules of `viewer/`, and the compressed data, in one HTML file.
 
-Every JavaScript module becomes a `data:` URL in an import map, so that the page has no parts outside of
-itself and the sources need no build. Data are JSON, deflated and in base64; the browser inflates a program
-when it is shown.
+Each JavaScript module becomes a `data:` URL in an import map, so that the page is self-contained and the
+sources need no build. Data are JSON, deflated and encoded in base64; the browser inflates a program when it
+is shown.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ _LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"
 
 
 def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, object]:
-    """Return the parts of a page: a manifest, the data of each program, and `memory`, `code`, `time` and
-    `sharding`.
+    """Return the data of a page: a manifest, the data of each stage, and `more`, the data of the tabs.
 
-    Programs of which one came from another by passes are shown with their changes.
+    Consecutive stages of a program are shown with their changes.
     """
     first = stages[0].data["name"]
     groups = list(dict.fromkeys(stage.program for stage in stages))
@@ -36,17 +35,22 @@ def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, ob
                 "title": stage.title,
                 "count": len(stage.data["names"]),
                 "group": groups.index(stage.program),
-                "rewrites": list(filter(None, stage.rewrites)),
+                "rewrites": stage.rewrites,
+                "states": len(stage.states),
             }
             for stage in stages
         ],
         "parts": list(more),
     }
-    return {"manifest": manifest, **{f"program-{n}": s.data for n, s in enumerate(stages)}, **more}
+    programs = {f"program-{n}": stage.data for n, stage in enumerate(stages)}
+    states = {
+        f"program-{n}.{k}": data for n, stage in enumerate(stages) for k, data in enumerate(stage.states, 1)
+    }
+    return {"manifest": manifest, **programs, **states, **more}
 
 
 def html_page(parts: Mapping[str, Any]) -> str:
-    """Return the page that shows the parts; the manifest names the others."""
+    """Return the HTML page of the data of `page_parts`."""
     folder = resources.files("hloom.tools.viewer")
     modules = {f"viewer/{f.name}": f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".js")}
     modules["dagre"] = folder.joinpath(_LAYOUT_LIBRARY).read_text("utf-8")
@@ -65,7 +69,7 @@ def html_page(parts: Mapping[str, Any]) -> str:
 
 
 def _module_url(name: str, text: str) -> str:
-    """Return a module as a URL; the browser's debugger shows it under its name."""
+    """Return a JavaScript module as a data URL, which debuggers show under the module's name."""
     encoded = base64.b64encode(f"{text}\n//# sourceURL={name}\n".encode()).decode()
     return f"data:text/javascript;base64,{encoded}"
 
@@ -77,5 +81,5 @@ def _data_script(name: str, part: object) -> str:
 
 
 def _in_script(text: str) -> str:
-    """Return JSON that cannot end its script element."""
+    """Escape JSON so that it cannot end its script element."""
     return text.replace("</", "<\\/")

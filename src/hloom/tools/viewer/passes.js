@@ -9,12 +9,12 @@ const AROUND = 3;
 const MOST_REWRITES = 1000;
 
 /**
- * The tab of passes; `choose(number)` shows a stage, `reveal(name)` goes to an instruction, `revealBefore(name)`
- * to one of the program before the pass.
+ * The tab of passes; `choose(number)` shows a stage, `reveal(name)` goes to an instruction, and
+ * `revealRewrite(step, name)` shows the program after a rewrite and goes to the instruction that it rewrote.
  */
 export class PassesView {
-  constructor(place, stages, { choose, reveal, revealBefore }) {
-    Object.assign(this, { stages, choose, revealBefore });
+  constructor(place, stages, { choose, reveal, revealRewrite }) {
+    Object.assign(this, { stages, choose, revealRewrite });
     this.whole = false;
     this.slider = element("input", { type: "range", oninput: () => choose(Number(this.slider.value)) });
     this.title = element("b");
@@ -36,18 +36,22 @@ export class PassesView {
     });
   }
 
-  /** Show what stage `number` changed in its predecessor; `first` and `last` are the stages of its program. */
-  show(number, before, program, first, last) {
+  /**
+   * Show what changed from `before` to `program`: stage `number`, or rewrite `step` of it. `first` and `last` are
+   * the stages of its program.
+   */
+  show(number, before, program, first, last, step) {
+    const { title, rewrites } = this.stages[number];
     if (this.first !== first) this.listStages(first, last);
     this.slider.value = number;
-    this.title.textContent = `${number - first}. ${this.stages[number].title}`;
+    this.title.textContent = `${number - first}. ${title}${step ? `, rewrite ${step} of ${rewrites.length}` : ""}`;
     [...this.names.children].forEach((item, i) => item.classList.toggle("chosen", i === number - first));
     this.names.children[number - first].scrollIntoView({ block: "nearest" });
     const plain = (lines) => lines.map((line) => line.replace(/, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}/, ""));
     this.rows = before ? difference(plain(before.lines), plain(program.lines)) : program.lines.map((line, i) => ["kept", line, i]);
     const count = (kind) => this.rows.filter((row) => row[0] === kind).length;
     this.counts.textContent = before ? `+${count("added")} −${count("removed")} lines, ${program.count - before.count} instructions` : "the program as given";
-    this.listRewrites(this.stages[number].rewrites ?? []);
+    this.listRewrites(rewrites, step);
     this.list();
   }
 
@@ -58,12 +62,12 @@ export class PassesView {
       element("li", { onclick: () => this.choose(first + number), title: stage.title }, element("span", {}, stage.title), element("small", {}, `${stage.count}`))));
   }
 
-  /** List the rewrites of a pass; a click goes to the instruction that it rewrote. */
-  listRewrites(rewrites) {
+  /** List the rewrites of a pass; a click shows the program after it. */
+  listRewrites(rewrites, step) {
     this.rewrites.hidden = !rewrites.length;
-    this.rewrites.replaceChildren(element("summary", {}, `${rewrites.length} rewrites`), element("ol", {}, ...rewrites.slice(0, MOST_REWRITES).map((words) => {
-      const name = /%([^\s,]+)/.exec(words)?.[1];
-      return element("li", name ? { onclick: () => this.revealBefore(name) } : {}, words);
+    this.rewrites.replaceChildren(element("summary", {}, `${rewrites.length} rewrites`), element("ol", {}, ...rewrites.slice(0, MOST_REWRITES).map((words, i) => {
+      const name = /%([^\s,]+)/.exec(words)?.[1] ?? "";
+      return element("li", { class: i + 1 === step ? "chosen" : "", onclick: () => this.revealRewrite(i + 1, name) }, words);
     })));
     if (rewrites.length > MOST_REWRITES) this.rewrites.append(element("div", { class: "hint" }, `and ${rewrites.length - MOST_REWRITES} more`));
   }

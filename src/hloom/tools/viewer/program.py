@@ -1,7 +1,7 @@
-"""The data of one program in the page: columns over its instructions, in the order of the printed text.
+"""Data of a program in the page: columns over its instructions, in the order of the printed text.
 
-Repeated values (opcodes, shapes, op_names, source lines, shardings) are stored once in a table, and each
-instruction has a number in it. Attributes are not stored: the page takes them from the text.
+Opcodes, shapes, op_names, source lines and shardings are stored once in a table; a column has their numbers.
+Attributes are not stored: the page reads them from the text.
 """
 
 from __future__ import annotations
@@ -25,28 +25,37 @@ from hloom.shape.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A program in the page.
+    """A program in the page, at one point of its compilation.
 
     Attributes:
-        title: its name, or the pass after which it was taken.
-        data: see `program_data`.
-        program: the program of a folder that it is a stage of; stages of one program are compared.
-        rewrites: what the pass rewrote, in order.
+        title: the program's name, or the last pass.
+        data: the result of `program_data`.
+        program: the name of the program in a folder of dumps; stages with equal names are compared.
+        rewrites: descriptions of the pass's rewrites, in order.
+        states: the data of the program after each rewrite but the last; empty if they would be too large.
     """
 
     title: str
     data: dict[str, Any]
     program: str = ""
     rewrites: tuple[str, ...] = ()
+    states: tuple[dict[str, object], ...] = ()
 
 
-def stage_of(module: HloModule, title: str, *, program: str = "", rewrites: Sequence[str] = ()) -> Stage:
-    """Return the stage of a program as it is now."""
-    return Stage(title, program_data(module), program, tuple(rewrites))
+def stage_of(
+    module: HloModule,
+    title: str,
+    *,
+    program: str = "",
+    rewrites: Sequence[str] = (),
+    states: Sequence[dict[str, object]] = (),
+) -> Stage:
+    """Return a stage of a program in its present state."""
+    return Stage(title, program_data(module), program, tuple(rewrites), tuple(states))
 
 
 class StringTable:
-    """Distinct texts, numbered in the order of their first use."""
+    """Distinct texts, numbered by first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -56,13 +65,13 @@ class StringTable:
         return self._numbers.setdefault(text, len(self._numbers))
 
     def column(self, texts: Iterable[str]) -> dict[str, list[Any]]:
-        """Return a column: the table, and the number of each text in it."""
+        """Return a column: the table of texts, and the number of each row's text."""
         numbers = [self.number(text) for text in texts]
         return {"table": list(self._numbers), "numbers": numbers}
 
 
 def program_data(module: HloModule) -> dict[str, object]:
-    """Return the data of a program; see `program.js` for its reader."""
+    """Return the data of a program, which `program.js` reads."""
     with _trip_counts(module):
         return _columns(module)
 
@@ -100,10 +109,10 @@ def _columns(module: HloModule) -> dict[str, object]:
 
 @contextmanager
 def _trip_counts(module: HloModule) -> Generator[None]:
-    """Annotate loops with the trip counts that follow from the program, inside the ``with`` statement.
+    """Annotate loops with their proved trip counts while the context is active.
 
-    They are found on a copy, because the analysis writes the states of loops in other words. The annotations
-    are taken away again: passes may still change the loops.
+    The analysis runs on a copy, because it rewrites the loops' states. Later passes may change the loops, so
+    the annotations are removed at the end.
     """
     loops = [i for i in module.instructions() if isinstance(i.operation, While)]
     trip_counts: dict[str, TripCount] = {}
@@ -144,9 +153,9 @@ def _calls(
     computations: dict[HloComputation, int],
     numbers: dict[HloInstruction, int],
 ) -> Iterable[list[Any]]:
-    """Return every call: the instruction, the role of the computation, its number, and whether it is nested.
+    """Yield each call: caller, role of the callee, callee, and whether it is drawn inside the caller.
 
-    Combiners of reductions, sorts and the like are not shown inside of their caller.
+    Callees such as reducers and comparators are not drawn.
     """
     for i in instructions:
         if i.called_computations:
@@ -167,7 +176,7 @@ def _size(shape: Shape) -> int:
 
 
 def _frames(frames: StackFrames) -> list[list[Any]]:
-    """Return every frame as function, location and number of the frame that called it (0: none)."""
+    """Return each stack frame as its function, its source line, and the number of its caller (0: none)."""
     rows: list[list[object]] = []
     for frame in frames.frames:
         location = frames.file_locations[frame.file_location_id - 1]
