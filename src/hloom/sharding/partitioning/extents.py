@@ -11,7 +11,8 @@ from hloom.operations.structure import AfterAll, Iota
 from hloom.passes.writing import Inserter
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
-from hloom.sharding.partitioning.device_constants import device_constant
+from hloom.sharding.partitioning.device_constants import device_constant, device_coordinate
+from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
 
@@ -73,6 +74,14 @@ def masked(
     end = inserter.broadcast(device_constant(inserter, ends), dimensions)
     inside = inserter.compare(index, "LT", end)
     return inserter.op(Select(), inside, value, inserter.broadcast(fill, dimensions), shape=value.shape)
+
+
+def on_first_device(value: HloInstruction, number: Coordinate, identity: float = 0) -> HloInstruction:
+    """Return a tile on the devices whose coordinate is 0, and the identity of a combiner on the others."""
+    inserter = Inserter(value)
+    is_first = inserter.compare(device_coordinate(inserter, number), "EQ", inserter.scalar(0, S32))
+    mask = inserter.broadcast(is_first, value.shape.dimensions)
+    return inserter.op(Select(), mask, value, inserter.full(identity, value.shape), shape=value.shape)
 
 
 def copied(value: HloInstruction) -> HloInstruction:

@@ -29,7 +29,7 @@ from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.collectives import CollectiveWriter
 from hloom.sharding.partitioning.device_constants import device_constant, device_coordinate
-from hloom.sharding.partitioning.extents import cropped, padded
+from hloom.sharding.partitioning.extents import cropped, on_first_device, padded
 from hloom.sharding.partitioning.halos import exchange_halo
 from hloom.sharding.planning.decisions import ShardedFactor
 from hloom.sharding.planning.fetches import Fetch, fetches
@@ -262,11 +262,21 @@ def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
     return inserter.convert(indices, S32)
 
 
-def _clamped(local: LocalOperation, index: HloInstruction, most: int) -> HloInstruction:
-    """Convert a scalar index to s32, and clamp it between 0 and a limit."""
+def _start_in_padded_tile(
+    local: LocalOperation, d: int, tiling: Tiling, index: HloInstruction, size: int
+) -> HloInstruction:
+    """Return the s32 start of a slice in the tile of operand 0 padded by ``size`` at both ends of ``d``.
+
+    A slice outside of the tile starts in the padding. ``index`` is the start in the global array.
+    """
     inserter = local.inserter
-    bounds = inserter.scalar(0, S32), inserter.scalar(most, S32)
-    return inserter.op(Clamp(), bounds[0], _as_s32(inserter, index), bounds[1], shape=Shape(S32, ()))
+    extent, tile_extent = local.shapes[0].dimensions[d], local.i.operands[0].shape.dimensions[d]
+    zero = inserter.scalar(0, S32)
+    last, limit = inserter.scalar(extent - size, S32), inserter.scalar(tile_extent + size, S32)
+    start = inserter.op(Clamp(), zero, _as_s32(inserter, index), last, shape=zero.shape)
+    start = inserter.op(Subtract(), start, local.first(tiling, extent), shape=zero.shape)
+    start = inserter.op(Add(), start, inserter.scalar(size, S32), shape=zero.shape)
+    return inserter.op(Clamp(), zero, start, limit, shape=zero.shape)
 
 
 def _dynamic_slice(local: LocalOperation) -> HloInstruction:
@@ -275,16 +285,8 @@ def _dynamic_slice(local: LocalOperation) -> HloInstruction:
     sizes = list(local.tile.dimensions)
     for factor, tiling in local.of_kind("indexed"):
         d = factor.operands[0]
-        size, extent = sizes[d], local.shapes[0].dimensions[d]
-        inserter = local.inserter
-        tile_extent = i.operands[0].shape.dimensions[d]
-        value = padded(i.operands[0], d, size, size, _identity(local, factor))
-        start = _clamped(local, i.operands[1 + d], extent - size)
-        start = inserter.op(Subtract(), start, local.first(tiling, extent), shape=start.shape)
-        start = inserter.op(Add(), start, inserter.scalar(size, S32), shape=start.shape)
-        zero, limit = inserter.scalar(0, S32), inserter.scalar(tile_extent + size, S32)
-        start = inserter.op(Clamp(), zero, start, limit, shape=start.shape)
-        i.replace_operand(0, value)
+        start = _start_in_padded_tile(local, d, tiling, i.operands[1 + d], sizes[d])
+        i.replace_operand(0, padded(i.operands[0], d, sizes[d], sizes[d], _identity(local, factor)))
         _same_types(local, 1)
         i.replace_operand(1 + d, start)
     i.operation = replace(i.operation, dynamic_slice_sizes=tuple(sizes))  # type: ignore[call-arg]
@@ -305,16 +307,11 @@ def _dynamic_update(local: LocalOperation) -> HloInstruction:
     indexed = local.of_kind("indexed")
     for factor, tiling in indexed:
         d = factor.operands[0]
-        size, extent = local.shapes[1].dimensions[d], local.shapes[0].dimensions[d]
-        inserter = local.inserter
-        tile_extent = i.operands[0].shape.dimensions[d]
+        size = local.shapes[1].dimensions[d]
+        start = _start_in_padded_tile(local, d, tiling, i.operands[2 + d], size)
         i.replace_operand(0, padded(i.operands[0], d, size, size))
-        start = _clamped(local, i.operands[2 + d], extent - size)
-        start = inserter.op(Subtract(), start, local.first(tiling, extent), shape=start.shape)
-        start = inserter.op(Add(), start, inserter.scalar(size, S32), shape=start.shape)
-        zero, limit = inserter.scalar(0, S32), inserter.scalar(tile_extent + size, S32)
         _same_types(local, 2)
-        i.replace_operand(2 + d, inserter.op(Clamp(), zero, start, limit, shape=start.shape))
+        i.replace_operand(2 + d, start)
     if not indexed:
         return i
     value = local.inserter.op(i.operation, *i.operands, shape=i.operands[0].shape)
@@ -423,7 +420,6 @@ def _scatter(local: LocalOperation) -> HloInstruction:
     operation = i.operation
     assert isinstance(operation, Scatter)
     count = len(local.shapes) // 2
-    inserter = local.inserter
     for factor, tiling in (*local.of_kind("parallel"), *local.of_kind("indexed")):
         if factor.result is not None:
             component = operation.scatter_dims_to_operand_dims.index(factor.operands[0])
@@ -433,14 +429,10 @@ def _scatter(local: LocalOperation) -> HloInstruction:
             )
             continue
         assert factor.combiner is not None
-        number = device_coordinate(inserter, tiling.coordinates[0])
         operand = i.operands[0]
-        is_first = inserter.compare(number, "EQ", inserter.scalar(0, S32))
-        value = factor.combiner.neutral_element(operand.shape.element_type)
-        assert value is not None
-        identity = inserter.full(value, operand.shape)
-        mask = inserter.broadcast(is_first, operand.shape.dimensions)
-        i.replace_operand(0, inserter.op(Select(), mask, operand, identity, shape=operand.shape))
+        identity = factor.combiner.neutral_element(operand.shape.element_type)
+        assert identity is not None
+        i.replace_operand(0, on_first_device(operand, tiling.coordinates[0], identity))
     return i
 
 

@@ -39,15 +39,10 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
     if have.unreduced is not None or manual.unreduced is not None:
         return preserved
     for d, tiles in enumerate(have.tiles):
-        coordinate = have.coordinates[d]
-        if tiles == 1 or shape.dimensions[d] % (tiles * manual.tiles[d]):
-            continue
-        others = [preserved.coordinates[e] for e in range(len(preserved.tiles)) if e != d]
-        if are_independent([*fixed, *others, coordinate]):
-            coordinates = (*preserved.coordinates[:d], coordinate, *preserved.coordinates[d + 1 :])
-            preserved = Tiling(
-                (*preserved.tiles[:d], tiles, *preserved.tiles[d + 1 :]), coordinates, have.devices
-            )
+        if tiles > 1 and shape.dimensions[d] % (tiles * manual.tiles[d]) == 0:
+            candidate = preserved.replaced(d, have.select([d]))
+            if are_independent([*fixed, *candidate.coordinates]):
+                preserved = candidate
     return preserved
 
 

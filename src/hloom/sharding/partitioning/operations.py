@@ -21,11 +21,10 @@ from hloom.sharding.partitioning.custom_calls import (
     rule_of,
     with_local_operands,
 )
-from hloom.sharding.partitioning.extents import copied, masked
+from hloom.sharding.partitioning.extents import copied, masked, on_first_device
 from hloom.sharding.partitioning.local_operations import LocalOperation, localized
 from hloom.sharding.partitioning.one_device import device_of, run_on
 from hloom.sharding.partitioning.resharding import bytes_to_reshard, origin_of, reshard_operands, resharded
-from hloom.sharding.partitioning.resharding_steps import on_first_device
 from hloom.sharding.partitioning.state import PartitionState, Region, fixed_coordinates
 from hloom.sharding.planning.assignment import (
     AssignmentProblem,
@@ -33,7 +32,6 @@ from hloom.sharding.planning.assignment import (
     cheapest_assignment,
     from_dimensions,
     operand_tiling,
-    product,
     result_tiling,
     scattered,
 )
@@ -273,12 +271,12 @@ def _reduced(
         tiling = target
     else:
         along = [n for n, (factor, _) in enumerate(sharded) if factor.result is None]
-        groups = product([factor_tiling for _, factor_tiling in sharded]).groups(along, value.fixed)
+        groups = Tiling.product([factor_tiling for _, factor_tiling in sharded]).groups(along, value.fixed)
         total = state.collectives.all_reduce(i, combiner, groups)
     if initial is not None:
         addend = inserter.broadcast(initial, total.shape.dimensions)
         if tiling.unreduced is not None:
-            addend = on_first_device(addend, tiling)
+            addend = on_first_device(addend, tiling.unreduced)
         total = inserter.op(combiner, addend, total, shape=total.shape)
     total = inserter.convert(total, shape.element_type)
     if total is i:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -79,10 +79,11 @@ def partitioned_program(module: HloModule, devices: int, *, even_results: bool =
     state = PartitionState(copy, devices)
     results = _partition_entry(state, even_results)
     scatter_sums(state)
-    forward_tuple_elements(copy)
+    for computation in copy.computations:
+        forward_tuple_elements(computation)
     RotationCalls().run(copy)
     DeadCodeElimination().run(copy)
-    _combine_all_reduces(copy, state.collectives.causes)
+    _combine_all_reduces(state)
     config = copy.config
     config.entry_layout = None
     config.aliases, config.buffer_donors = {}, []
@@ -97,8 +98,9 @@ def partitioned_program(module: HloModule, devices: int, *, even_results: bool =
     )
 
 
-def _combine_all_reduces(module: HloModule, causes: MutableMapping[HloInstruction, Cause]) -> None:
+def _combine_all_reduces(state: PartitionState) -> None:
     """Combine all-reduces; a combined one has the cause of its first operand."""
+    module, causes = state.module, state.collectives.causes
     of_operand = {i.operands[0]: causes[i] for i in module.instructions() if i in causes and i.operands}
     AllReduceCombiner().run(module)
     for i in module.instructions():

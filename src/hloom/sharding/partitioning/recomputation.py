@@ -20,7 +20,7 @@ from hloom.ir.traits import Family
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import Iota
 from hloom.shape.shape import Shape
-from hloom.sharding.planning.assignment import is_divided, operand_tiling, tilings_are_independent
+from hloom.sharding.planning.assignment import is_divided, operand_tiling
 from hloom.sharding.planning.decisions import ShardedFactor
 from hloom.sharding.tiling.tiling import Tiling
 
@@ -59,8 +59,7 @@ class Origin:
             if factor is None or not is_divided(factor, factor_tiling, self.shapes, self.result):
                 return None
             sharded.append((factor, factor_tiling))
-        independent = not sharded or tilings_are_independent([factor_tiling for _, factor_tiling in sharded])
-        return sharded if independent else None
+        return sharded if tiling.is_even else None
 
     def operand_tilings(self, sharded: Sequence[ShardedFactor], devices: int) -> list[Tiling]:
         """Return the tilings of the operands for some sharded factors."""

@@ -7,7 +7,6 @@ from collections.abc import MutableMapping, Sequence
 from hloom.ir.device_groups import DeviceList
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Add, Subtract
-from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.movement import Concatenate, Transpose
 from hloom.passes.writing import Inserter
@@ -15,7 +14,7 @@ from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.collectives import CollectiveWriter
 from hloom.sharding.partitioning.device_constants import device_constant, device_coordinate
-from hloom.sharding.partitioning.extents import resized, with_extent
+from hloom.sharding.partitioning.extents import on_first_device, resized, with_extent
 from hloom.sharding.partitioning.halos import exchange_halo
 from hloom.sharding.planning.partial_sums import scattered_dimension, tiles_as_partial_sums
 from hloom.sharding.planning.plans import (
@@ -77,7 +76,9 @@ class Resharder:
         for step in steps:
             value = self._step(value, shape, before, step)
             before = step.after
-        return on_first_device(value, want) if want.unreduced != have.unreduced else value
+        if want.unreduced is None or want.unreduced == have.unreduced:
+            return value
+        return on_first_device(value, want.unreduced)
 
     def _step(self, value: HloInstruction, shape: Shape, before: Tiling, step: Step) -> HloInstruction:
         local = step.after.local(shape.dimensions)
@@ -168,14 +169,3 @@ def _in_zeros(value: HloInstruction, shape: Shape, have: Tiling, along: Sequence
     for d in along:
         value = resized(value, d, shape.dimensions[d])
     return value
-
-
-def on_first_device(value: HloInstruction, tiling: Tiling) -> HloInstruction:
-    """Return the value on the first device of each group with partial sums, zeros on the others."""
-    inserter = Inserter(value)
-    assert tiling.unreduced is not None
-    number = device_coordinate(inserter, tiling.unreduced)
-    is_first = inserter.compare(number, "EQ", inserter.scalar(0, S32))
-    zeros = inserter.full(0, value.shape)
-    mask = inserter.broadcast(is_first, value.shape.dimensions)
-    return inserter.op(Select(), mask, value, zeros, shape=value.shape)

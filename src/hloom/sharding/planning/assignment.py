@@ -15,7 +15,7 @@ from hloom.sharding.planning import plans
 from hloom.sharding.planning.decisions import FactorAssignment, ShardedFactor
 from hloom.sharding.planning.fetches import Fetch, elements_at, fetches, halo_of_current_tiles
 from hloom.sharding.planning.partial_sums import scattered_dimension, stay_unreduced
-from hloom.sharding.tiling.coordinates import Coordinate, are_independent
+from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
 
@@ -162,7 +162,7 @@ def _can_shard(
         return False
     if any(_share(other, factor) for other, _ in sharded):
         return False
-    if not tilings_are_independent([*(other for _, other in sharded), tiling]):
+    if not Tiling.product([*(other for _, other in sharded), tiling]).is_even:
         return False
     return problem.fetches(factor, tiling) is not None
 
@@ -286,33 +286,21 @@ def from_dimensions(shape: Shape, by_dimension: dict[int, Tiling], devices: int)
     """Return the tiling of an array from tilings of rank 1 by dimension; other dimensions are replicated."""
     replicated = Tiling.replicated(1, devices)
     tilings = [by_dimension.get(d, replicated) for d in range(shape.rank if shape.is_array else 0)]
-    return product(tilings) if tilings else Tiling.replicated(0, devices)
-
-
-def product(tilings: Sequence[Tiling]) -> Tiling:
-    """Return the tiling whose dimensions have the given tilings of rank 1."""
-    tiles = tuple(tiling.tiles[0] for tiling in tilings)
-    return Tiling(tiles, tuple(tiling.coordinates[0] for tiling in tilings), tilings[0].devices)
+    return Tiling.product(tilings) if tilings else Tiling.replicated(0, devices)
 
 
 def extended(tiling: Tiling, have: Tiling, dimensions: Iterable[int]) -> Tiling:
-    """Shard replicated dimensions of a tiling like those of another one, where that is independent.
+    """Shard replicated dimensions of a tiling as another tiling does, where all tiles stay equally frequent.
 
     Args:
         tiling: the tiling to extend.
         have: the other tiling.
-        dimensions: that may be sharded.
+        dimensions: the dimensions that may be sharded.
     """
-    by_dimension = [tiling.select([d]) for d in range(len(tiling.tiles))]
     if have.unreduced is not None or tiling.unreduced is not None:
         return tiling
     for d in dimensions:
-        added = [*by_dimension[:d], have.select([d]), *by_dimension[d + 1 :]]
-        if not tiling.is_sharded(d) and have.is_sharded(d) and tilings_are_independent(added):
-            by_dimension = added
-    return product(by_dimension) if by_dimension else tiling
-
-
-def tilings_are_independent(tilings: Sequence[Tiling]) -> bool:
-    """Return true if every combination of tiles is on equally many devices, for tilings of rank 1."""
-    return are_independent([tiling.coordinates[0] for tiling in tilings])
+        candidate = tiling.replaced(d, have.select([d]))
+        if not tiling.is_sharded(d) and have.is_sharded(d) and candidate.is_even:
+            tiling = candidate
+    return tiling

@@ -14,7 +14,7 @@ from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.coordinates import Coordinate
-from hloom.sharding.tiling.ranges import Halo, PaddedHalo, by_device, elements
+from hloom.sharding.tiling.ranges import Halo, PaddedHalo, by_device, elements, elements_of_tiles
 from hloom.sharding.tiling.tiling import Tiling
 
 
@@ -94,12 +94,6 @@ def fetches(
         case _:
             return None
     return [Fetch(0, operand_dimension, window)] if window is not None else None
-
-
-def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
-    """Return the number of elements in each tile of a dimension, padding excluded."""
-    local = -(-extent // tiles)
-    return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
 
 
 def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:

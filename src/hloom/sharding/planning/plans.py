@@ -22,7 +22,7 @@ from hloom.sharding.tiling.coordinates import (
     groups_along,
     refined,
 )
-from hloom.sharding.tiling.ranges import Halo, by_device
+from hloom.sharding.tiling.ranges import Halo, by_device, elements_of_tiles
 from hloom.sharding.tiling.tiling import Tiling
 
 
@@ -300,7 +300,8 @@ class _RegularPlan:
             before, local = self._tiling(), self._local()
             fixed = [coordinate_along((k,), self.sizes) for k in self.fixed]
             coordinate = coordinate_along(target, self.sizes)
-            step = _halo_step(before, d, extent, (self._count(target), coordinate), fixed)
+            after = Tiling((self._count(target),), (coordinate,), before.devices)
+            step = _halo_step(before, d, extent, after, fixed)
             stride = math.prod(n for e, n in enumerate(local) if e != d)
             if step is not None and step.halo.sent() < self._tiles_to_gather(d, target) * local[d]:
                 self.steps.append(step)
@@ -377,7 +378,7 @@ def _tiles_sent(tiles: int, filled: int) -> int:
 
 
 def _halo_step(
-    before: Tiling, d: int, extent: int, after: tuple[int, Coordinate], fixed: Sequence[Coordinate]
+    before: Tiling, d: int, extent: int, after: Tiling, fixed: Sequence[Coordinate]
 ) -> HaloStep | None:
     """Return the halo exchange for new tiles of a dimension; None for many devices or rounds.
 
@@ -385,19 +386,14 @@ def _halo_step(
         before: the current tiling.
         d: the dimension.
         extent: of the dimension.
-        after: the number of the new tiles, and the coordinate along them.
+        after: the new tiling of the dimension.
         fixed: coordinates in which the devices of a group must agree.
     """
-    tiles, coordinate = after
-    local = -(-extent // tiles)
+    (tiles,), (local,) = after.tiles, after.local([extent])
     starts = tuple(p * local for p in range(tiles))
-    needed = tuple(min(max(extent - start, 0), local) for start in starts)
-    halo = by_device(Halo(extent, starts, local, needed), before, d, coordinate, fixed)
-    if halo is None:
-        return None
-    counts = (*before.tiles[:d], tiles, *before.tiles[d + 1 :])
-    coordinates = (*before.coordinates[:d], coordinate, *before.coordinates[d + 1 :])
-    return HaloStep(d, halo, Tiling(counts, coordinates, before.devices))
+    needed = elements_of_tiles(extent, tiles)
+    halo = by_device(Halo(extent, starts, local, needed), before, d, after.coordinates[0], fixed)
+    return HaloStep(d, halo, before.replaced(d, after)) if halo is not None else None
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
-from hloom.sharding.planning.assignment import product, tilings_are_independent
 from hloom.sharding.planning.decisions import PropagationStep, PropagationTrace
 from hloom.sharding.planning.flow import Flow, Leaf
 from hloom.sharding.tiling.coordinates import Coordinate, are_independent
@@ -196,8 +195,8 @@ class Propagation:
         current = self.tilings.get(leaf) or Tiling.replicated(len(dimensions), self.devices)
         if current.is_sharded(d):
             return False
-        by_dimension = [current.select([e]) if e != d else tiling for e in range(len(dimensions))]
-        if not tilings_are_independent(by_dimension):
+        sharded = current.replaced(d, tiling)
+        if not sharded.is_even:
             return False
-        self.tilings[leaf] = product(by_dimension)
+        self.tilings[leaf] = sharded
         return True

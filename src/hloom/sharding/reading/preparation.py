@@ -38,8 +38,8 @@ def prepared(module: HloModule) -> HloModule:
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)
     MultiSliceCalls().run(copy)
-    forward_tuple_elements(copy)
     for computation in copy.computations:
+        forward_tuple_elements(computation)
         for i in computation.post_order():
             _annotate_operand(i)
         for i in computation.post_order():
@@ -50,16 +50,13 @@ def prepared(module: HloModule) -> HloModule:
     return copy
 
 
-def forward_tuple_elements(module: HloModule) -> None:
-    """Replace get-tuple-elements of tuples by the elements, unless they are annotated."""
-    for computation in module.computations:
-        for i in computation.post_order():
-            operation = i.operation
-            if not isinstance(operation, GetTupleElement) or is_annotated(i):
-                continue
+def forward_tuple_elements(computation: HloComputation) -> None:
+    """``get-tuple-element(tuple(x0, x1, ...)), index=n`` → ``xn``, unless it is annotated."""
+    for i in computation.post_order():
+        if isinstance(i.operation, GetTupleElement) and not is_annotated(i):
             (source,) = i.operands
             if isinstance(source.operation, Tuple):
-                computation.replace(i, source.operands[operation.index])
+                computation.replace(i, source.operands[i.operation.index])
 
 
 def _merge_slice_into_pad(i: HloInstruction) -> None:

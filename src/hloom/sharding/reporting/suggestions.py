@@ -27,7 +27,7 @@ from hloom.sharding.reporting.explanations import Why
 from hloom.sharding.reporting.memory import memory_of
 from hloom.sharding.reporting.sliced_all_reduces import sliced_dimension
 from hloom.sharding.reporting.traffic import Execution, executions
-from hloom.sharding.tiling.coordinates import Coordinate
+from hloom.sharding.tiling.coordinates import coordinate_along
 from hloom.sharding.tiling.tiling import Tiling
 
 _NAME: Final = re.compile(r"%([\w.-]+)")
@@ -214,15 +214,8 @@ def _placements(group: _AnnotationGroup, axes: Mapping[str, int]) -> Iterator[Pl
 
 
 def _tiling(placement: Placement, axes: Mapping[str, int], devices: int) -> Tiling:
-    strides: dict[str, int] = {}
-    stride = math.prod(axes.values())
-    for axis, size in axes.items():
-        stride //= size
-        strides[axis] = stride
-    coordinates = tuple(
-        Coordinate.along([(strides[axis], axes[axis]) for axis in dimension], devices)
-        for dimension in placement
-    )
+    names, sizes = list(axes), list(axes.values())
+    coordinates = tuple(coordinate_along(map(names.index, dimension), sizes) for dimension in placement)
     return Tiling(tuple(coordinate.count for coordinate in coordinates), coordinates, devices)
 
 

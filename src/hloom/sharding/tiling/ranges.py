@@ -241,6 +241,12 @@ class PaddedHalo:
         return PaddedHalo(Halo(extent, firsts, count, counts), low, high, skips)
 
 
+def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
+    """Return the number of elements in each tile of a dimension, padding excluded."""
+    local = -(-extent // tiles)
+    return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
+
+
 def elements(dimensions: tuple[int, ...], d: int) -> int:
     """Return the number of elements at one index of a dimension."""
     return math.prod(n for e, n in enumerate(dimensions) if e != d)

@@ -14,7 +14,7 @@ from hloom.ir.device_groups import AxisRef, DeviceList, IotaTiles, Mesh
 from hloom.ir.named_sharding import NamedSharding
 from hloom.ir.sharding import Sharding
 from hloom.ir.tile_assignment import TileAssignment
-from hloom.sharding.tiling.coordinates import Coordinate, DeviceGroups, groups_along, refined
+from hloom.sharding.tiling.coordinates import Coordinate, DeviceGroups, are_independent, groups_along, refined
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ class Tiling:
         return Tiling((1,) * rank, (Coordinate(devices),) * rank, devices)
 
     @staticmethod
+    def product(tilings: Sequence[Tiling]) -> Tiling:
+        """Return the tiling whose dimensions have the given tilings of rank 1, at least one."""
+        tiles = tuple(tiling.tiles[0] for tiling in tilings)
+        return Tiling(tiles, tuple(tiling.coordinates[0] for tiling in tilings), tilings[0].devices)
+
+    @staticmethod
     def from_tile_indices(
         tiles: Sequence[int], tile_indices: Sequence[Sequence[int]], unreduced: Sequence[int] = ()
     ) -> Tiling:
@@ -52,6 +58,11 @@ class Tiling:
     def is_replicated(self) -> bool:
         """True if every device holds the full array."""
         return self.unreduced is None and all(count == 1 for count in self.tiles)
+
+    @property
+    def is_even(self) -> bool:
+        """True if all tiles are on the same number of devices."""
+        return are_independent(self.coordinates)
 
     @cached_property
     def tile_indices(self) -> tuple[tuple[int, ...], ...]:
@@ -76,6 +87,12 @@ class Tiling:
     def without(self, dimensions: Sequence[int]) -> Tiling:
         """Return this tiling with some dimensions replicated, and without partial sums."""
         return self.select([None if d in dimensions else d for d in range(len(self.tiles))])
+
+    def replaced(self, d: int, along: Tiling) -> Tiling:
+        """Return this tiling with dimension ``d`` sharded by a tiling of rank 1, and without partial sums."""
+        tiles = (*self.tiles[:d], *along.tiles, *self.tiles[d + 1 :])
+        coordinates = (*self.coordinates[:d], *along.coordinates, *self.coordinates[d + 1 :])
+        return Tiling(tiles, coordinates, self.devices)
 
     def is_sharded(self, dimension: int) -> bool:
         """Return true if a dimension has more than one tile."""
