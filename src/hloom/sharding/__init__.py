@@ -1,7 +1,7 @@
-"""Sharding: partitions programs with sharding annotations.
+"""Sharding: the SPMD partitioner, its reports, and sharded arrays in files.
 
 The partitioner rewrites a program on global arrays into the program that every device runs on its tiles
-(SPMD: single program, multiple data). Source of the idea: Xu et al., "GSPMD", arXiv:2105.04663.
+(single program, multiple data). Source: Xu et al., "GSPMD", arXiv:2105.04663.
 """
 
 from __future__ import annotations

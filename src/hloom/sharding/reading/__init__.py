@@ -1,1 +1,1 @@
-"""What a program states about its sharding."""
+"""Sharding annotations: parsing, meshes, and preparation of programs."""

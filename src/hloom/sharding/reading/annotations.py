@@ -1,4 +1,4 @@
-"""Sharding annotations of a program: values, manual regions, open parameters."""
+"""Sharding annotations of a program, as tilings: of values, of manual regions, of open parameters."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hloom.sharding.reading.shardy import parse_axes, parse_meshes, parse_shardi
 from hloom.sharding.tiling.tiling import Tiling, coordinate_in_mesh
 
 Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
-"""The tiling of an array or a token, or the tilings of the elements of a tuple."""
+"""The tiling of an array or a token, or those of the elements of a tuple, nested like its shape."""
 
 _UNSPECIFIED: Final = re.compile(r"unspecified_dims=\[([\d, ]*)\]")
 _BORDER_SHARDINGS: Final = {TO_LOCAL: "xla.sdy.in_shardings", TO_GLOBAL: "xla.sdy.out_shardings"}
-"""The frontend attribute with the shardings at a border of a manual region, by call target."""
+"""The frontend attribute that states the shardings at a border of a manual region, by call target."""
 
 
 class Annotations:
@@ -41,7 +41,7 @@ class Annotations:
         self._open = module.config.allow_spmd_sharding_propagation_to_parameters
 
     def tilings(self, i: HloInstruction) -> Tilings | None:
-        """Return the annotated tilings of an instruction of global shape; None without an annotation."""
+        """Return the annotated tilings of an instruction whose shape is global; None without annotation."""
         shardings = self._shardy(i, "xla.sdy.sharding")
         if shardings and not i.shape.is_tuple:
             return Tiling.of_named(shardings[0], rank_of(i.shape), self.devices)
@@ -56,21 +56,21 @@ class Annotations:
         return for_each_leaf(i.shape, tiling)
 
     def _shardy(self, i: HloInstruction, key: str) -> list[NamedSharding]:
-        """Return the shardings in a frontend attribute of an instruction."""
+        """Return the shardings in a frontend attribute, in Shardy's notation; none without the attribute."""
         return parse_shardings((i.frontend_attributes or {}).get(key, ""), self.meshes)
 
     def is_open(self, parameter: int, shape: Shape) -> bool:
-        """Return true if propagation may shard a parameter of the entry.
+        """Return true if the module lets propagation shard an unannotated parameter of the entry.
 
-        The module permits it for each parameter, or for all.
+        The module has a flag for each parameter, or one for all.
         """
         allowed = self._open if len(self._open) > 1 else self._open * (parameter + 1)
         return shape.is_array and parameter < len(allowed) and allowed[parameter]
 
     def open_dimensions(self, i: HloInstruction) -> frozenset[int]:
-        """Return the dimensions of an annotated array that propagation may shard further.
+        """Return the open dimensions of an annotated array, which propagation may shard further.
 
-        Named shardings mark them by ``?``, calls of ``Sharding`` by ``unspecified_dims``.
+        Named shardings mark them by ``?``, calls to ``Sharding`` by ``unspecified_dims``.
         """
         named = i.sharding.named if i.sharding is not None else None
         for sharding in self._shardy(i, "xla.sdy.sharding")[:1]:
@@ -81,9 +81,10 @@ class Annotations:
         return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
 
     def statements(self, i: HloInstruction) -> Iterator[Statement]:
-        """Yield the annotated tilings of an instruction: of an array, or of the sharded elements of a tuple.
+        """Yield the annotated tiling of an array, or those of the sharded elements of a tuple.
 
-        The results of a manual region are annotated along its manual axes; their other dimensions are open.
+        The results of a manual region count as annotated along its manual axes, and open in the other
+        dimensions.
         """
         if isinstance(i.operation, CustomCall) and i.operation.custom_call_target == TO_GLOBAL:
             for (index, leaf), tiling in zip(i.shape.leaves(), self.border(i).manual, strict=True):
@@ -125,10 +126,10 @@ class Annotations:
 
 
 def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, set[HloInstruction]]:
-    """Propagate the annotations of a program; return also the members of its sharding groups.
+    """Propagate the annotations of a program; return the propagation and the members of sharding groups.
 
-    Parameters are replicated by default, except in a value class with others: to slice the initial value of a
-    loop sends nothing.
+    Parameters are replicated by default, except in value classes with other members: slicing the initial
+    value of a loop sends nothing.
     """
     groups = sharding_groups(module.computations)
     flow = Flow(module.entry, groups)
@@ -144,19 +145,19 @@ def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation
 
 
 def for_each_leaf(shape: Shape, function: Callable[[Shape], Tiling]) -> Tilings:
-    """Return the tilings that a function gives for the leaves of a shape."""
+    """Apply a function to each leaf of a shape; return the tilings, nested like the shape."""
     if shape.is_tuple:
         return tuple(for_each_leaf(part, function) for part in shape.tuple_shapes)
     return function(shape)
 
 
 def leaves_of(tilings: Tilings) -> list[Tiling]:
-    """Return the tilings of all leaves."""
+    """Return the tilings of all leaves, in order."""
     if isinstance(tilings, Tiling):
         return [tilings]
     return [leaf for part in tilings for leaf in leaves_of(part)]
 
 
 def rank_of(shape: Shape) -> int:
-    """Return the rank of an array; 0 for other shapes."""
+    """Return the rank of an array, 0 for any other shape."""
     return shape.rank if shape.is_array else 0

@@ -1,4 +1,7 @@
-"""Meshes of programs: the number of devices, and tilings and device groups in terms of axes."""
+"""Meshes of programs, and texts of tilings and device groups in terms of mesh axes.
+
+Axes are mappings from names to sizes, major axis first.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
 
 
 def parse_mesh(text: str) -> dict[str, int]:
-    """Return the axes of ``x=4,y=2``; raises HloError by the rule ``mesh.notation``."""
+    """Parse axes such as ``x=4,y=2``; raises HloError by the rule ``mesh.notation``."""
     axes: dict[str, int] = {}
     for part in text.split(","):
         axis = _AXIS.fullmatch(part)
@@ -30,7 +33,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def mesh_of(module: HloModule) -> dict[str, int]:
-    """Return the axes of the largest mesh of a program; empty if it has no mesh."""
+    """Return the axes of the largest mesh in a program; empty without a mesh."""
     meshes = [
         dict(mesh.axes)
         for mesh in parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", "")).values()
@@ -43,9 +46,9 @@ def mesh_of(module: HloModule) -> dict[str, int]:
 
 
 def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
-    """Return a copy of a program with other sizes of the named axes in its meshes.
+    """Return a copy of a program whose mesh axes of the given names have the given sizes.
 
-    Shardings without meshes, stated by device ids, are unchanged.
+    Shardings by device ids, without a mesh, are unchanged.
     """
     from hloom.ir.cloning import clone_module
 
@@ -60,7 +63,7 @@ def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
 
 
 def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
-    """Return the number of devices: of the given axes, of the program's mesh, or of its header."""
+    """Return the number of devices of the given axes, else of the program's mesh, else of its header."""
     if axes:
         return math.prod(axes.values())
     mesh = mesh_of(module)
@@ -68,7 +71,7 @@ def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
 
 
 def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
-    """Return the axes along which the devices of a group differ, joined by ``+``; "" without a mesh."""
+    """Return the axes along which the devices of a group differ, joined by ``+``; "" without axes."""
     if not axes:
         return ""
     sizes = tuple(axes.values())
@@ -78,9 +81,10 @@ def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
 
 
 def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
-    """Return the axes of a coordinate, major first, joined by ``+``; ``a:(2)4`` is a sub-axis, as in Shardy.
+    """Return the axes of a coordinate, major axis first, joined by ``+``, such as ``data+model``.
 
-    Returns the number of tiles if the coordinate does not consist of axes.
+    Sub-axes are written as in Shardy, ``a:(2)4``. Returns ``N tiles`` for a coordinate that does not consist
+    of axes.
     """
     names: list[str] = []
     covered = 1
@@ -102,7 +106,7 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
 
 
 def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
-    """Return the axes of each dimension, such as ``[data, -]``; HLO's notation without a mesh."""
+    """Return the axes of each dimension, such as ``[data, -]``; without axes, HLO's notation."""
     coordinates = [*tiling.coordinates, *((tiling.unreduced,) if tiling.unreduced is not None else ())]
     if not axes or any(coordinate.listed for coordinate in coordinates):
         return tiling.to_sharding().text(metadata=False)

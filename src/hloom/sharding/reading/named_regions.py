@@ -1,4 +1,4 @@
-"""Manual regions with named shardings at their borders, as XLA writes them since jaxlib 0.12.
+"""Conversion of manual regions with named shardings, as XLA writes them since jaxlib 0.12.
 
 ::
 
@@ -6,7 +6,7 @@
     t = f32[4,8] custom-call(s), custom_call_target="xla.sdy.GlobalToLocalShape",
       sharding={mesh['x'=2,'y'=2], [{?}, {?}], manual={'y'}}
 
-Older versions write frontend attributes, which the rest of the partitioner reads.
+Older versions write frontend attributes, the form that the rest of the partitioner reads.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MESHES: Final = "xla.sdy.meshes"
 def normalize_regions(module: HloModule) -> None:
     """Convert named shardings at borders of manual regions to frontend attributes.
 
-    Must run before call inlining: annotations inside of a region name its manual axes. Raises HloError by the
-    rule ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
+    Must run before call inlining, which drops the annotations of operands that name the manual axes. Raises
+    HloError by the rule ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:
@@ -58,7 +58,7 @@ def _write_attributes(
     inside: Sequence[NamedSharding],
     meshes: dict[Mesh, str],
 ) -> None:
-    """Write the attributes of a border from the shardings on both sides."""
+    """Write the frontend attributes of a border, from the named shardings outside and inside."""
     axes = {named.mesh.axes[axis.axis][0]: None for named in inside for axis in named.manual_axes}
     shardings = ", ".join(_sharding(named, meshes) for named in outside)
     border.frontend_attributes = {
@@ -69,7 +69,7 @@ def _write_attributes(
 
 
 def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
-    """Return the named sharding of each leaf of a value at a border."""
+    """Return the named sharding of each leaf of an operand or result of a border."""
     sharding = value.sharding
     if sharding is None and isinstance(value.operation, GetTupleElement):
         (source,) = value.operands

@@ -1,4 +1,4 @@
-"""Preparation of a program for propagation and partitioning."""
+"""Preparation of a program for propagation: inlining, canonical forms, sharding groups."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from hloom.sharding.reading.named_regions import normalize_regions
 
 
 def prepared(module: HloModule) -> HloModule:
-    """Return a copy with inlined calls, a flat call graph, and no tuples between producer and user.
+    """Return a copy of a module with inlined calls, a flat call graph, and canonical sharding annotations.
 
-    Inlined calls leave tuples and get-tuple-elements, through which shardings would not propagate.
+    Tuples that inlined calls leave between producers and users are removed, as shardings would not propagate
+    through them.
     """
     copy = clone_module(module)
     normalize_regions(copy)
@@ -62,7 +63,7 @@ def forward_tuple_elements(computation: HloComputation) -> None:
 def _merge_slice_into_pad(i: HloInstruction) -> None:
     """``slice(pad(x, v))`` → ``pad(x, v)`` with less or negative padding: one halo exchange instead of two.
 
-    Looks through copies. Applies only if the slice keeps elements of ``x``. Bitwise.
+    Also through copies. Applies only if the slice contains elements of ``x``. Bitwise.
     """
     if not isinstance(i.operation, Slice):
         return
@@ -89,7 +90,7 @@ def _merge_slice_into_pad(i: HloInstruction) -> None:
 
 
 def _annotate_operand(i: HloInstruction) -> None:
-    """Move the annotation of a constraint to its operand, if the constraint is the only user."""
+    """Replace a sharding constraint by its operand with the annotation, if it is the operand's only user."""
     if not is_constraint(i) or not is_annotated(i):
         return
     (operand,) = i.operands
@@ -106,10 +107,10 @@ def _annotate_operand(i: HloInstruction) -> None:
 
 
 def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInstruction]]:
-    """Return the members of each sharding group, and remove the calls that define the groups.
+    """Remove the calls that define sharding groups; return the members of each group.
 
-    ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group with the id in
-    its frontend attribute ``xla.sdy.sharding_group_id``.
+    ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` adds ``x`` to the group whose id is the
+    frontend attribute ``xla.sdy.sharding_group_id``.
     """
     groups: dict[str, dict[HloInstruction, None]] = {}
     for i in [i for computation in computations for i in computation.post_order()]:

@@ -1,1 +1,1 @@
-"""Tilings: which tile of an array each device has."""
+"""Tilings: the tile of an array on each device, and ranges of tiles that devices need."""

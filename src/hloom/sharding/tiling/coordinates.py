@@ -1,11 +1,10 @@
-"""Device coordinates: the index of each device's tile along one dimension.
+"""Device coordinates: the tile index of each device along one dimension.
 
-A regular coordinate is a mixed-radix number made of digits of the device id: ``((4, 2), (1, 2))`` has the
-major digit ``device // 4 % 2`` and the minor digit ``device // 1 % 2``. Algorithms on digits take the same
-time for 8 devices and for 65,536. An irregular coordinate lists its value for each device.
+A regular coordinate is a mixed-radix number of digits of the device id: ``((4, 2), (1, 2))`` has the major
+digit ``device // 4 % 2`` and the minor digit ``device // 1 % 2``. Algorithms on digits take the same time for
+8 devices and for 65,536. An irregular coordinate lists the index of each device.
 
-`refined` brings several coordinates to a common basis: it factors the device id into axes of prime size,
-major axis first, such that each coordinate consists of whole axes.
+`refined` factors device ids into axes of prime size such that several coordinates all consist of whole axes.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ import numpy as np
 from hloom.ir.device_groups import DeviceList, IotaDeviceList, IotaTiles
 
 Digit: TypeAlias = tuple[int, int]
-"""Stride and size of the digit ``device // stride % size`` of a device id."""
+"""(stride, size) of the digit ``device // stride % size`` of a device id."""
 DeviceGroups: TypeAlias = DeviceList | IotaDeviceList
 
 MOST_LISTED: Final = 64
-"""Number of devices up to which groups and tables are written as lists, for readability."""
+"""Maximum number of devices for which groups and per-device constants are written as lists."""
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """The index of each device's tile along one dimension.
+    """The tile index of each device along one dimension.
 
     Attributes:
         devices: the number of devices.
-        digits: of a regular coordinate, major first; adjacent digits are merged.
-        listed: the indices of an irregular coordinate, by device; empty for a regular one.
+        digits: the digits of a regular coordinate, major first; adjacent digits are merged.
+        listed: the index of each device, for an irregular coordinate; empty for a regular one.
     """
 
     devices: int
@@ -45,7 +44,7 @@ class Coordinate:
 
     @staticmethod
     def along(digits: Iterable[Digit], devices: int) -> Coordinate:
-        """Return the regular coordinate with the given digits."""
+        """Return the regular coordinate with the given digits, major first."""
         merged: list[Digit] = []
         for stride, size in digits:
             if size == 1:
@@ -58,12 +57,12 @@ class Coordinate:
 
     @staticmethod
     def of(indices: Sequence[int]) -> Coordinate:
-        """Return the coordinate with the given index for each device; regular if possible."""
+        """Return the coordinate with the given index for each device, a regular one if it exists."""
         return _recognized(tuple(indices))
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
-        """The index of each device."""
+        """The index of each device, by device id."""
         if self.listed:
             return self.listed
         numbers = np.arange(self.devices)
@@ -78,13 +77,12 @@ class Coordinate:
         return max(self.listed) + 1 if self.listed else math.prod(size for _, size in self.digits)
 
     def __getitem__(self, device: int) -> int:
-        """Return the index of a device."""
         return self.indices[device]
 
 
 @lru_cache(maxsize=1024)
 def _recognized(indices: tuple[int, ...]) -> Coordinate:
-    """Return the regular coordinate with these indices, or the irregular one if there is none."""
+    """Return the coordinate with the given indices; try digits of all radices before an irregular one."""
     devices = len(indices)
     for sizes in _radices(devices):
         strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
@@ -98,7 +96,7 @@ def _recognized(indices: tuple[int, ...]) -> Coordinate:
 
 @lru_cache
 def _radices(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Return the orders of the prime factors of a number of devices; one order if there are many factors."""
+    """Return the distinct orders of the prime factors of a number, one order if it has more than 6."""
     primes = _primes(devices)
     if len(set(primes)) < 2 or len(primes) > 6:
         return (tuple(primes),)
@@ -117,15 +115,15 @@ def _primes(number: int) -> list[int]:
 
 
 Axes: TypeAlias = "tuple[int, ...]"
-"""Axis numbers, major first."""
+"""Numbers of axes, major axis first."""
 
 
 @lru_cache(maxsize=8192)
 def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
-    """Factor device ids into axes of which all coordinates consist.
+    """Factor device ids into axes of prime size such that each coordinate consists of whole axes.
 
-    Returns the sizes of the axes, major first, and the axes of each coordinate; None if a coordinate is
-    irregular or if digits of different coordinates overlap partially.
+    Returns the sizes of the axes, major axis first, and the axes of each coordinate. Returns None if a
+    coordinate is irregular, or digits of two coordinates overlap partially.
     """
     if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None
@@ -153,14 +151,17 @@ def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple
 
 
 def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
-    """Return the coordinate along some axes, major axis first."""
+    """Return the device coordinate along some axes; ``sizes`` are those of all axes, major axis first."""
     strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
     return Coordinate.along([(strides[k], sizes[k]) for k in axes], math.prod(sizes))
 
 
 @lru_cache(maxsize=1024)
 def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
-    """Return groups of devices that differ along some axes only, in row-major order of these axes."""
+    """Return the groups of devices that differ along some axes only, in row-major order of these axes.
+
+    ``sizes`` are the sizes of all axes, major axis first.
+    """
     others = [k for k in range(len(sizes)) if k not in axes]
     width, devices = math.prod(sizes[k] for k in axes), math.prod(sizes)
     tiles = IotaTiles.canonical(sizes, (*others, *axes))
@@ -174,7 +175,7 @@ def group_size(groups: DeviceGroups) -> int:
 
 
 def are_independent(coordinates: Sequence[Coordinate]) -> bool:
-    """Return true if every combination of indices occurs on the same number of devices."""
+    """Return true if every combination of indices occurs on the same number of devices, at least one."""
     basis = refined(tuple(coordinates))
     if basis is not None:
         used = [k for axes in basis[1] for k in axes]
@@ -187,7 +188,7 @@ def are_independent(coordinates: Sequence[Coordinate]) -> bool:
 
 
 def same_classes(coordinates: Sequence[Coordinate], coordinate: Coordinate) -> bool:
-    """Return true if several coordinates together partition the devices as another coordinate does."""
+    """Return true if devices agree in several coordinates exactly where they agree in another coordinate."""
     basis = refined((*coordinates, coordinate))
     if basis is not None:
         *others, axes = basis[1]

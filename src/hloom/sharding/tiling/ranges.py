@@ -1,9 +1,8 @@
-"""Ranges of a sharded dimension that devices need, and the permutations that deliver them.
+"""Halos: the range of a sharded dimension that each device needs, and the permutations that deliver it.
 
-`Halo` states the range of an array that each device needs. A `HaloSegment` is the part of a range within one
-tile; an `ExchangeRound` is one permutation, in which each device sends and receives at most one segment. If
-the range depends only on the tile that a device owns, tiles stand for devices; otherwise each device stands
-for itself (`TileOwners`).
+A `Halo` has one range per tile, if the range of a device depends only on its tile, or one per device
+(`TileOwners`). A `HaloSegment` is the part of a range within one tile. An `ExchangeRound` is one permutation,
+in which each device sends and receives at most one segment.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class TileOwners:
-    """The tiles of a dimension, by device.
+    """The tile of a dimension that each device owns, for halos with one range per device.
 
     Attributes:
         tiles: the number of tiles.
-        tile_of: the tile of each device.
-        class_of: the class of each device; devices exchange segments within their class.
+        tile_of: the tile index of each device.
+        class_of: the number of the class of each device; devices exchange segments within their class only.
     """
 
     tiles: int
@@ -33,7 +32,7 @@ class TileOwners:
     class_of: tuple[int, ...]
 
     def by_tile(self) -> dict[tuple[int, int], list[int]]:
-        """Return the owners of each tile, by class and tile."""
+        """Return the devices that own each tile, by (class, tile)."""
         owners: dict[tuple[int, int], list[int]] = {}
         for device, key in enumerate(zip(self.class_of, self.tile_of, strict=True)):
             owners.setdefault(key, []).append(device)
@@ -42,15 +41,15 @@ class TileOwners:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """The ranges of a dimension that devices need, all of one length.
+    """The ranges of a dimension that devices need, all of one length, in elements.
 
     Attributes:
-        extent: of the dimension of the global array.
-        starts: the first index of each range, by tile or by device; may be out of bounds.
-        length: of each range.
-        needed: the number of elements of each range whose value matters, from its start.
-        owners: the owners of the tiles; None if ranges are numbered by tile.
-        wraps: indices are modulo the extent.
+        extent: the extent of the dimension in the global array.
+        starts: the first index of each range, which may be out of bounds; one range per tile or per device.
+        length: the length of every range.
+        needed: the length of the prefix of each range that is used.
+        owners: the owners of the tiles, for one range per device; None for one range per tile.
+        wraps: indices are taken modulo the extent.
     """
 
     extent: int
@@ -66,11 +65,11 @@ class Halo:
         return -(-self.extent // (self.owners.tiles if self.owners is not None else len(self.starts)))
 
     def rounds(self) -> tuple[ExchangeRound, ...]:
-        """Return the exchange rounds, chosen greedily to send few elements; the first one may be local."""
+        """Return the rounds that deliver all segments; the first one may consist of local segments."""
         return _rounds(self)
 
     def segments(self) -> Iterator[tuple[int, HaloSegment]]:
-        """Yield the segments of each range, with the number of the range."""
+        """Yield (range number, segment) for all ranges; senders are chosen to balance the elements sent."""
         owners = self.owners.by_tile() if self.owners is not None else {}
         load: dict[int, int] = {}
         for p, q, low, high, at in self._intersections():
@@ -83,7 +82,7 @@ class Halo:
             yield p, HaloSegment(source, q, low, high, at)
 
     def _intersections(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield range, tile, first and last index of their intersection, and its offset in the range."""
+        """Yield (range, tile, low, high, offset in the range) for each intersection of a range and a tile."""
         for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
             first, end = start, start + needed
             if not self.wraps:
@@ -97,24 +96,26 @@ class Halo:
                 first = base + stop
 
     def sent(self) -> int:
-        """Return the number of elements along the dimension that a device sends."""
+        """Return the extent that a device sends along the dimension, over all rounds."""
         return sum(exchange.length for exchange in self.rounds() if exchange.is_sent)
 
 
 MOST_DEVICES: Final = 256
-"""Number of devices up to which ranges may be stated by device."""
+"""Maximum number of devices for halos with one range per device."""
 _MOST_ROUNDS: Final = 8
-"""Number of permutations that may deliver ranges stated by device."""
+"""Maximum number of rounds of halos with one range per device."""
 
 
 def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequence[Coordinate]) -> Halo | None:
-    """Return ranges numbered by tile as ranges of devices that own other tiles; None if too expensive.
+    """Return a halo with one range per device, fetched from the tiles of the current tiling.
+
+    Returns None for too many devices or rounds, or if a class of devices does not own all tiles.
 
     Args:
-        halo: the ranges, by tile.
-        have: the current tiling.
+        halo: a halo with one range per tile.
+        have: the current tiling of the array.
         d: the dimension.
-        need: the range of each device.
+        need: the number of the range that each device needs.
         fixed: coordinates in which the devices of a group must agree.
     """
     if have.devices > MOST_DEVICES:
@@ -134,7 +135,7 @@ def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequenc
 
 @lru_cache(maxsize=1024)
 def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
-    """Assign segments to rounds, long ones first, each to the first round in which both ends are free."""
+    """Assign segments to rounds, the longest first, each to the first round with both devices idle."""
     local: dict[int, HaloSegment] = {}
     sent: list[dict[int, HaloSegment]] = []
     senders: list[set[int]] = []
@@ -159,13 +160,13 @@ def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HaloSegment:
-    """The part of a range within one tile.
+    """The part of a range within one tile, in elements.
 
     Attributes:
-        source: the sender: a tile, or a device if ranges are stated by device.
-        tile: the tile.
-        low, high: bounds of the segment in the global dimension.
-        at: offset of the segment in the range.
+        source: the sender: the tile, or a device if there is one range per device.
+        tile: the tile index.
+        low, high: the bounds of the segment in the global dimension.
+        at: the offset of the segment in the range.
     """
 
     source: int
@@ -176,43 +177,45 @@ class HaloSegment:
 
     @property
     def length(self) -> int:
-        """The number of elements."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRound:
-    """Segments that one permutation delivers, or that stay local.
+    """The segments that one permutation delivers, or that need no permutation.
 
     Attributes:
-        segments: by receiver; at most one each.
+        segments: the segment of each receiver, by tile or by device.
     """
 
     segments: Mapping[int, HaloSegment]
 
     @property
     def is_sent(self) -> bool:
-        """True unless every receiver is the sender."""
+        """True if any segment comes from another device."""
         return any(p != segment.source for p, segment in self.segments.items())
 
     @property
     def length(self) -> int:
-        """The length of the longest segment, to which the others are extended."""
+        """The length of the longest segment; shorter ones are extended to it."""
         return max(segment.length for segment in self.segments.values())
 
     def first(self, segment: HaloSegment, local: int) -> int:
-        """Return the index in its tile from which a segment is sent, extended to the round's length."""
+        """Return the index in its tile at which a segment, extended to `length`, starts.
+
+        ``local`` is the extent of a tile.
+        """
         return min(segment.low - segment.tile * local, local - self.length)
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedHalo:
-    """Ranges of a dimension with base dilation: the elements to fetch, and the padding around them.
+    """Ranges of a dilated and padded dimension: the elements to fetch, and the padding to apply to them.
 
     Attributes:
         halo: the elements to fetch.
-        low, high: padding at both ends of the dilated elements; negative to crop.
-        skips: the number of leading elements of the padded range that do not belong to each tile's range.
+        low, high: the padding at both ends after dilation; negative to crop.
+        skips: for each tile, the number of leading elements of the padded range to drop.
     """
 
     halo: Halo
@@ -224,10 +227,17 @@ class PaddedHalo:
     def of(
         extent: int, dilation: int, starts: tuple[int, ...], length: int, needed: Sequence[int]
     ) -> PaddedHalo | None:
-        """Return elements and padding for ranges of a dilated dimension; None if a range has no element.
+        """Return the elements and the padding for ranges of a dilated dimension, one range per tile.
 
-        If the ranges begin at different phases of the dilation, all get the largest padding, and some skip
-        elements.
+        Returns None if a range lies between two elements. If ranges start at different phases of the
+        dilation, all get the largest padding, and some skip elements.
+
+        Args:
+            extent: the extent before dilation.
+            dilation: the distance of elements after dilation.
+            starts: the first index of each range, after dilation.
+            length: the length of every range, after dilation.
+            needed: the length of the prefix of each range that is used.
         """
         lows = [-start % dilation for start in starts]
         if max(lows) >= length:
@@ -242,11 +252,11 @@ class PaddedHalo:
 
 
 def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
-    """Return the number of elements in each tile of a dimension, padding excluded."""
+    """Return the extent of each tile of a dimension without padding; 0 for a tile of padding."""
     local = -(-extent // tiles)
     return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
 
 
 def elements(dimensions: tuple[int, ...], d: int) -> int:
-    """Return the number of elements at one index of a dimension."""
+    """Return the number of elements at one index of dimension ``d``: the product of the other extents."""
     return math.prod(n for e, n in enumerate(dimensions) if e != d)

@@ -19,14 +19,14 @@ from hloom.sharding.tiling.coordinates import Coordinate, DeviceGroups, are_inde
 
 @dataclass(frozen=True)
 class Tiling:
-    """A sharding of an array into tiles of one size, each of which is on one or more devices.
+    """A division of an array into tiles of one size, each on one or more devices.
 
     Attributes:
         tiles: the number of tiles along each dimension.
-        coordinates: the tile of each device, along each dimension.
+        coordinates: the tile index of each device along each dimension.
         devices: the number of devices.
-        unreduced: numbers the partial sums whose total is a tile, by device; devices with equal numbers hold
-            copies of one partial sum. None if devices hold the tile itself.
+        unreduced: for an unreduced array, the number of the partial sum on each device; the sum over all
+            numbers is the tile, and devices with equal numbers hold copies. None for a reduced array.
     """
 
     tiles: tuple[int, ...]
@@ -36,7 +36,7 @@ class Tiling:
 
     @staticmethod
     def replicated(rank: int, devices: int) -> Tiling:
-        """Return the replicated tiling: one tile, on every device."""
+        """Return the tiling with one tile, on every device."""
         return Tiling((1,) * rank, (Coordinate(devices),) * rank, devices)
 
     @staticmethod
@@ -49,7 +49,7 @@ class Tiling:
     def from_tile_indices(
         tiles: Sequence[int], tile_indices: Sequence[Sequence[int]], unreduced: Sequence[int] = ()
     ) -> Tiling:
-        """Return the tiling with the given tile for each device, as an index along each dimension."""
+        """Return the tiling with the given tile index, and number of the partial sum, for each device."""
         coordinates = [Coordinate.of([index[d] for index in tile_indices]) for d in range(len(tiles))]
         sums = Coordinate.of(unreduced) if any(unreduced) else None
         return Tiling(tuple(tiles), tuple(coordinates), len(tile_indices), sums)
@@ -66,26 +66,26 @@ class Tiling:
 
     @cached_property
     def tile_indices(self) -> tuple[tuple[int, ...], ...]:
-        """The tile of each device, as an index along each dimension."""
+        """The multidimensional tile index of each device."""
         if not self.coordinates:
             return ((),) * self.devices
         return tuple(zip(*(coordinate.indices for coordinate in self.coordinates), strict=True))
 
     def local(self, dimensions: Sequence[int]) -> tuple[int, ...]:
-        """Return the dimensions of a tile of an array; the last tiles may be padded."""
+        """Return the dimensions of a tile, rounded up; the last tiles are padded to this size."""
         return tuple(-(-n // t) for t, n in zip(self.tiles, dimensions, strict=True))
 
     def select(self, sources: Sequence[int | None]) -> Tiling:
-        """Return the tiling whose dimensions are sharded like the given ones of this tiling.
+        """Return the tiling whose dimension n is sharded like dimension ``sources[n]`` of this tiling.
 
-        Dimensions of source None are replicated. The result has no partial sums.
+        A source of None is replicated. Partial sums are dropped.
         """
         tiles = tuple(1 if s is None else self.tiles[s] for s in sources)
         coordinates = tuple(Coordinate(self.devices) if s is None else self.coordinates[s] for s in sources)
         return Tiling(tiles, coordinates, self.devices)
 
     def without(self, dimensions: Sequence[int]) -> Tiling:
-        """Return this tiling with some dimensions replicated, and without partial sums."""
+        """Return this tiling with the given dimensions replicated, and without partial sums."""
         return self.select([None if d in dimensions else d for d in range(len(self.tiles))])
 
     def replaced(self, d: int, along: Tiling) -> Tiling:
@@ -99,17 +99,18 @@ class Tiling:
         return self.tiles[dimension] > 1
 
     def is_sharded_like(self, dimension: int, other: Tiling, other_dimension: int) -> bool:
-        """Return true if a dimension is sharded over the same devices as a dimension of another tiling."""
+        """Return true if a dimension has the same tile on each device as a dimension of another tiling."""
         return (
             self.tiles[dimension] == other.tiles[other_dimension]
             and self.coordinates[dimension] == other.coordinates[other_dimension]
         )
 
     def groups(self, dimensions: Sequence[int], fixed: Sequence[Coordinate]) -> DeviceGroups:
-        """Return device groups that hold all tiles along some dimensions, in row-major order of the tiles.
+        """Return device groups for collectives along some dimensions.
 
-        The devices of a group agree along the other dimensions and in the ``fixed`` coordinates. Raises
-        HloError by the rule ``sharding.uneven-replicas`` if tiles have different numbers of copies.
+        Each group holds all tiles along these dimensions, in row-major order, and agrees in the other
+        dimensions and in the ``fixed`` coordinates. Raises HloError by the rule ``sharding.uneven-replicas``
+        if tiles have different numbers of copies.
         """
         moved = [self.coordinates[d] for d in dimensions]
         others = [coordinate for d, coordinate in enumerate(self.coordinates) if d not in dimensions]
@@ -142,11 +143,11 @@ class Tiling:
         return tuple(sorted(groups))
 
     def reduced(self) -> Tiling:
-        """Return this tiling after the reduction of partial sums."""
+        """Return this tiling without partial sums."""
         return Tiling(self.tiles, self.coordinates, self.devices)
 
     def reduction_groups(self, fixed: Sequence[Coordinate]) -> DeviceGroups:
-        """Return device groups that hold all partial sums of a tile; see `groups`."""
+        """Return device groups that hold all partial sums of a tile each; see `groups`."""
         assert self.unreduced is not None
         stacked = Tiling(
             (*self.tiles, self.unreduced.count), (*self.coordinates, self.unreduced), self.devices
@@ -157,12 +158,11 @@ class Tiling:
 
     @staticmethod
     def of(sharding: Sharding | None, rank: int, devices: int) -> Tiling:
-        """Convert the sharding of an array.
+        """Convert the sharding of an array of the given rank to a tiling over ``devices`` devices.
 
-        Shardings that are not tiled, or tiled over a subset of the devices, become replicated.
-
-        Raises HloError by the rule ``sharding.device`` for a device id out of range, by
-        ``sharding.reduction-sum`` for an unreduced value with another reduction than addition.
+        Shardings that do not tile the array, or tile it over a subset of the devices, become replicated.
+        Raises HloError by the rule ``sharding.device`` for a device id out of range, and by
+        ``sharding.reduction-sum`` for an unreduced array whose reduction is not addition.
         """
         replicated = Tiling.replicated(rank, devices)
         if sharding is None:
@@ -190,13 +190,9 @@ class Tiling:
     def of_named(
         named: NamedSharding, rank: int, devices: int, only: Collection[str] | None = None
     ) -> Tiling:
-        """Convert a sharding over the axes of a mesh; see `of`.
+        """Convert a sharding over mesh axes; see `of`.
 
-        Args:
-            named: the sharding.
-            rank: of the array.
-            devices: the number of devices.
-            only: the names of the axes to convert; the others count as replicated. None converts all.
+        ``only`` are the names of the axes to convert, all by default; the others count as replicated.
         """
         mesh = named.mesh
         _require_sum(named.reduction)
@@ -217,7 +213,7 @@ class Tiling:
         return Tiling(tiles, coordinates, devices, unreduced if unreduced.count > 1 else None)
 
     def to_sharding(self) -> Sharding:
-        """Convert to a sharding."""
+        """Convert to a sharding in HLO's notation by tile assignment."""
         if self.is_replicated:
             return Sharding.replicated()
         parts = self.unreduced.count if self.unreduced is not None else 1
@@ -228,7 +224,7 @@ class Tiling:
         return Sharding.tiled(TileAssignment(dimensions, self._order()), tuple(kind for _, kind in last))
 
     def _order(self) -> IotaTiles | tuple[int, ...]:
-        """Return the devices sorted by their tiles, then by their partial sums."""
+        """Return the device ids, ordered by tile index, then by number of the partial sum."""
         coordinates = (*self.coordinates, *((self.unreduced,) if self.unreduced is not None else ()))
         basis = refined(coordinates)
         if basis is not None:
@@ -242,7 +238,7 @@ class Tiling:
 
 
 def _require_sum(reduction: str) -> None:
-    """Refuse unreduced values with another reduction than addition."""
+    """Raise HloError by the rule ``sharding.reduction-sum`` unless a reduction is addition."""
     if reduction != "SUM":
         message = f"a value is unreduced by {reduction.lower()}; the partitioner supports unreduced sums only"
         raise HloError(message, rule="sharding.reduction-sum")
@@ -258,7 +254,7 @@ def _unknown_device(device: int, devices: int) -> HloError:
 
 
 def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coordinate:
-    """Return the device coordinate along axes of a mesh, major axis first; 0 outside of the mesh."""
+    """Return the device coordinate along axes of a mesh, major axis first; 0 for devices not in the mesh."""
     digits: list[tuple[int, int]] = []
     for reference in axes:
         full = mesh.sizes[reference.axis]
@@ -273,7 +269,7 @@ def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coo
 
 
 def manual_coordinates(sharding: Sharding) -> tuple[Coordinate, ...]:
-    """Return the device coordinates along the manual subgroups of a sharding."""
+    """Return the device coordinates along the manual axes or manual subgroups of a sharding."""
     if sharding.named is not None and sharding.named.manual_axes:
         mesh = sharding.named.mesh
         return (coordinate_in_mesh(mesh, sharding.named.manual_axes, len(mesh.numbers)),)
