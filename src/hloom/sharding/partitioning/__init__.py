@@ -1,1 +1,1 @@
-"""The rewrite of a program into the program of one device."""
+"""The rewrite of a program on global arrays into the program of one device."""

@@ -1,4 +1,4 @@
-"""Collectives of the partitioned program, and why they were written."""
+"""Writer of the collectives of a partitioned program, which records their causes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hloom.sharding.tiling.coordinates import DeviceGroups, group_size
 
 
 class CollectiveWriter:
-    """Writes collectives on channels of their own.
+    """Writes collectives, each on a channel of its own.
 
     Attributes:
-        causes: of the collectives that were written inside of `because`.
+        causes: the cause of each collective that was written in a ``with`` statement of `because`.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -36,7 +36,7 @@ class CollectiveWriter:
 
     @contextmanager
     def because(self, cause: Cause) -> Generator[None]:
-        """Record a cause for the collectives that are written inside of the ``with`` statement."""
+        """Record a cause for the collectives that are written in the ``with`` statement."""
         outer, self._cause = self._cause, cause
         try:
             yield
@@ -48,7 +48,7 @@ class CollectiveWriter:
         return next(self._channels)
 
     def permute(self, value: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
-        """Send the value of each source to its target; other devices get zeros."""
+        """Send values along pairs (source, target); devices that are no target get zeros."""
         operation = CollectivePermute(channel_id=self.channel(), source_target_pairs=tuple(pairs))
         return self._add(operation, value, value.shape.dimensions)
 
@@ -66,7 +66,7 @@ class CollectiveWriter:
     def reduce_scatter(
         self, value: HloInstruction, combiner: Operation, d: int, groups: DeviceGroups
     ) -> HloInstruction:
-        """Combine the values of each group, and scatter the result along a dimension."""
+        """Combine the values of each group, and scatter the result along dimension ``d``."""
         operation = ReduceScatter(
             replica_groups=groups,
             channel_id=self.channel(),
@@ -80,7 +80,7 @@ class CollectiveWriter:
         return self._add(operation, value, dimensions, [computation])
 
     def all_gather(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
-        """Concatenate the values of each group along a dimension."""
+        """Concatenate the values of each group along dimension ``d``."""
         operation = AllGather(
             all_gather_dimensions=(d,),
             replica_groups=groups,
@@ -93,7 +93,7 @@ class CollectiveWriter:
         return self._add(operation, value, dimensions)
 
     def all_to_all(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
-        """Send element n along a dimension to device n of the group; the extent is the size of the groups."""
+        """Send index n of dimension ``d`` to device n of the group; its extent is the group size."""
         operation = AllToAll(
             channel_id=self.channel(),
             replica_groups=groups,

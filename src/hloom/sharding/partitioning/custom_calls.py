@@ -1,4 +1,4 @@
-"""Shardable custom calls: partitioners of targets, Shardy's sharding rules, batch dimensions.
+"""Sharding of custom calls: registered partitioners, Shardy's sharding rules, batch dimensions.
 
 A rule names the factors of each dimension, major first; ``ij`` is a dimension of two factors::
 
@@ -28,14 +28,14 @@ ShardedShape: TypeAlias = "tuple[Shape, Tiling]"
 CallPartitioner: TypeAlias = (
     "Callable[[HloInstruction, Sequence[ShardedShape], Sequence[ShardedShape]], LocalProgram | None]"
 )
-"""Takes a call and proposed tilings of operands and results; returns None to remove the call."""
+"""Returns the local program for a call, operands and results; None to replace the call by its operand."""
 
 CALL_PARTITIONERS: Final[dict[str, CallPartitioner]] = {}
-"""Partitioners by call target."""
+"""Registered partitioners, by call target."""
 BATCH_PARTITIONABLE: Final[set[str]] = set()
-"""Call targets with leading batch dimensions, whose number is the attribute ``num_batch_dims``."""
+"""Call targets with leading batch dimensions; the frontend attribute ``num_batch_dims`` has their number."""
 TILEWISE: Final[set[str]] = set()
-"""Call targets that each device calls with its tiles."""
+"""Call targets that every device calls with its tiles, without resharding."""
 
 _RULE: Final = re.compile(r"#sdy\.op_sharding_rule<\((.*)\)->\((.*)\) \{([^{}]*)\}(.*)>")
 _VALUE: Final = re.compile(r"\[([^\[\]]*)\]")
@@ -49,8 +49,8 @@ class LocalProgram:
     """The program that each device runs in place of a call.
 
     Attributes:
-        module: the program, on tiles.
-        operands, results: their tilings.
+        module: the program, whose parameters and result are tiles.
+        operands, results: the tilings of the operands and results.
     """
 
     module: HloModule
@@ -60,14 +60,14 @@ class LocalProgram:
 
 @dataclass(frozen=True, slots=True)
 class RuleFactor:
-    """A factor of a sharding rule, and the dimension that it indexes in each result, by result number."""
+    """A factor of a sharding rule, and the dimension of each result that it indexes, by result number."""
 
     factor: Factor
     results: Mapping[int, int]
 
 
 def rule_of(call: HloInstruction) -> list[RuleFactor]:
-    """Return the factors of a call that may be sharded: those that are major in all of their dimensions.
+    """Return the shardable factors of a call's sharding rule: those that are major in all their dimensions.
 
     Raises HloError by the rule ``sharding.rule`` for a malformed rule.
     """
@@ -104,7 +104,7 @@ def rule_of(call: HloInstruction) -> list[RuleFactor]:
 
 
 def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]:
-    """Return a factor for each batch dimension of a call; none unless its target is batch partitionable."""
+    """Return a factor for each batch dimension of a call; none unless its target is `BATCH_PARTITIONABLE`."""
     operation = cast("CustomCall", call.operation)
     if operation.custom_call_target not in BATCH_PARTITIONABLE:
         return []
@@ -118,7 +118,7 @@ def batch_factors(call: HloInstruction, shapes: Sequence[Shape]) -> list[Factor]
 
 
 def with_local_operands(call: HloInstruction) -> CustomCall:
-    """Return the operation of a call, with operand layouts for the current shapes of the operands."""
+    """Return the operation of a call, its operand layouts adapted to the current operand shapes."""
     operation = cast("CustomCall", call.operation)
     constraints = operation.operand_layout_constraints
     if constraints is None:
@@ -131,7 +131,7 @@ def with_local_operands(call: HloInstruction) -> CustomCall:
 
 
 def adopt(module: HloModule, program: HloModule, channel: Callable[[], int]) -> None:
-    """Move the computations that the entry of a program calls to a module, with unique names and channels."""
+    """Move the computations that a program's entry calls to a module, with unique names and channels."""
     CallInliner().run(program)
     FlattenCallGraph().run(program)
     called = {c for i in program.instructions() for c in i.called_computations}

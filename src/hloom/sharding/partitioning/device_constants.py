@@ -1,4 +1,4 @@
-"""Scalars that depend on the device: entries of tables, and coordinates."""
+"""Scalars that depend on the device id: per-device constants and device coordinates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hloom.sharding.tiling.coordinates import MOST_LISTED, Coordinate
 
 
 def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
-    """Return the s32 entry of this device in a table."""
+    """Return the s32 entry of a table at the device id."""
     if len(set(table)) == 1:
         return inserter.scalar(table[0], S32)
     numbers = np.asarray(table, np.int32)
@@ -32,10 +32,9 @@ def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
 
 
 def device_coordinate(inserter: Inserter, coordinate: Coordinate, factor: int = 1) -> HloInstruction:
-    """Return the s32 coordinate of this device, times a factor.
+    """Return the s32 tile index of the device, times a factor.
 
-    For many devices it is computed from the digits of the device id, because a table would grow with the
-    devices.
+    For many devices it is computed from digits of the device id, to avoid a table.
     """
     if coordinate.devices <= MOST_LISTED or coordinate.listed:
         return device_constant(inserter, [index * factor for index in coordinate.indices])

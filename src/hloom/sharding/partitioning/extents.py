@@ -1,4 +1,4 @@
-"""Extents of tiles along a dimension: padding, cropping and masking; copies."""
+"""Padding, cropping and masking of tiles; copies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def with_extent(shape: Shape, d: int, extent: int) -> Shape:
-    """Return a shape with another extent of a dimension, without layout."""
+    """Return a shape with another extent of dimension ``d``, without layout."""
     return Shape(shape.element_type, (*shape.dimensions[:d], extent, *shape.dimensions[d + 1 :]))
 
 
 def padded(
     value: HloInstruction, d: int, low: int, high: int, fill: HloInstruction | None = None
 ) -> HloInstruction:
-    """Pad both ends of a dimension with a scalar, zero by default; crop where the amount is negative."""
+    """Pad both ends of dimension ``d`` with a scalar, 0 by default; crop for negative amounts."""
     if low == 0 and high == 0:
         return value
     inserter = Inserter(value)
@@ -36,12 +36,12 @@ def padded(
 
 
 def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
-    """Crop a dimension at its end, or pad it with zeros, to an extent."""
+    """Crop dimension ``d`` at its end, or pad it with zeros, to an extent."""
     return padded(value, d, 0, extent - value.shape.dimensions[d])
 
 
 def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstruction:
-    """Slice the range from ``low`` to ``high`` of a dimension."""
+    """Slice the range [low, high) of dimension ``d``."""
     dimensions = value.shape.dimensions
     if (low, high) == (0, dimensions[d]):
         return value
@@ -55,13 +55,13 @@ def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstructio
 def masked(
     value: HloInstruction, d: int, tiling: Tiling, extent: int, fill: HloInstruction
 ) -> HloInstruction:
-    """Replace the padding of a tile along a dimension by a scalar.
+    """Mask the padding of a tile along dimension ``d`` with a scalar.
 
     Args:
         value: the tile.
         d: the dimension.
-        tiling: of the array.
-        extent: of the dimension of the global array.
+        tiling: the tiling of the array.
+        extent: the extent of the dimension in the global array.
         fill: the scalar.
     """
     local = value.shape.dimensions[d]
@@ -85,7 +85,7 @@ def on_first_device(value: HloInstruction, number: Coordinate, identity: float =
 
 
 def copied(value: HloInstruction) -> HloInstruction:
-    """Return a copy of an array or a token, whose tiling may be recorded separately."""
+    """Return a copy of an array or a token, for which another tiling can be recorded."""
     if value.shape.is_array:
         return Inserter(value).op(Reshape(), value, shape=value.shape)
     return Inserter(value).op(AfterAll(), value, shape=value.shape)

@@ -1,4 +1,4 @@
-"""Halo exchange: permutations deliver the segments of a range, which masks place."""
+"""Halo exchange: permutations deliver the segments of a range, and masks select their elements."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def exchange_halo(
     collectives: CollectiveWriter,
     fixed: Sequence[Coordinate],
 ) -> HloInstruction:
-    """Return the range of each device along a dimension.
+    """Return the array with the range that each device needs along dimension ``d``.
 
     Args:
         value: the tile.
         d: the dimension.
-        tiling: of the array.
-        ranges: the ranges.
+        tiling: the tiling of the array.
+        ranges: the halo.
         fill: the scalar for elements out of bounds.
-        collectives: writes the permutations.
+        collectives: the writer of the permutations.
         fixed: coordinates in which the devices of a group must agree.
     """
     inserter = Inserter(value)
@@ -65,7 +65,7 @@ def exchange_halo(
 
 
 def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int | None]) -> HloInstruction:
-    """Slice a range of each tile, from the first index on each device; None on devices that send nothing."""
+    """Slice a range of each tile; ``firsts`` are its starts by device, None for one that sends nothing."""
     distinct = {first for first in firsts if first is not None}
     if len(distinct) == 1:
         (first,) = distinct
@@ -74,7 +74,7 @@ def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int 
 
 
 def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -> HloInstruction:
-    """Slice a range of each tile, from the first index on each device."""
+    """Slice a range of each tile; ``firsts`` has its start on each device."""
     inserter = Inserter(value)
     shape = with_extent(value.shape, d, length)
     starts = [inserter.scalar(0, S32)] * shape.rank
@@ -83,7 +83,7 @@ def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -
 
 
 def _bounds(segment: HaloSegment | None) -> tuple[int, int]:
-    """Return the bounds of a segment within the range."""
+    """Return the bounds of a segment within its range; an empty range for None."""
     return (0, 0) if segment is None else (segment.at, segment.at + segment.length)
 
 
@@ -94,7 +94,7 @@ def _merged(
     index: HloInstruction,
     bounds: Sequence[tuple[int, int]],
 ) -> HloInstruction:
-    """Select the elements of ``part`` within the bounds of each device, and others from ``result``."""
+    """Select ``part`` within the bounds of each device, and ``result`` elsewhere; ``index`` is an iota."""
     dimensions = result.shape.dimensions
     d = cast("Iota", index.operation).iota_dimension
     if all(each == (0, dimensions[d]) for each in bounds):

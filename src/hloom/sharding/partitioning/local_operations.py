@@ -1,4 +1,4 @@
-"""Local operations: how a device computes its tile, for operations that do not simply apply to tiles.
+"""Local operations: how a device computes a tile, for operations that do not simply apply to tiles.
 
 Windows, slices, pads and concatenations along a sharded dimension exchange halos; attributes with extents are
 adapted; indices become relative to the tile.
@@ -38,20 +38,20 @@ from hloom.sharding.tiling.ranges import by_device
 from hloom.sharding.tiling.tiling import Tiling
 
 Skipped: TypeAlias = "tuple[int, Tiling, Sequence[int]]"
-"""A dimension of the result, its tiling, and the number of leading elements that each device drops."""
+"""A dimension of the result, its tiling, and for each tile the number of leading elements to drop."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOperation:
-    """An instruction that is to compute a tile.
+    """An instruction to be rewritten to compute a tile of its result.
 
     Attributes:
-        i: the instruction, on tiles of its operands.
+        i: the instruction, whose operands are tiles already.
         shapes, result: the global shapes of the operands and of the result.
-        tilings: of the operands.
-        tiling: of the result.
+        tilings: the tilings of the operands; None for operands that are not arrays.
+        tiling: the tiling of the result.
         sharded: the sharded factors.
-        collectives: writes halo exchanges.
+        collectives: the writer of halo exchanges.
         fixed: coordinates in which the devices of a group must agree.
     """
 
@@ -66,7 +66,6 @@ class LocalOperation:
 
     @property
     def inserter(self) -> Inserter:
-        """Adds instructions next to this one."""
         return Inserter(self.i)
 
     @property
@@ -75,11 +74,11 @@ class LocalOperation:
         return Shape(self.result.element_type, self.tiling.local(self.result.dimensions))
 
     def of_kind(self, kind: str) -> list[ShardedFactor]:
-        """Return the sharded factors of a kind."""
+        """Return the sharded factors of a kind, with their tilings."""
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
-        """Replace operands by halos; ``fill`` returns the scalar out of bounds of an operand, by number."""
+        """Replace operands by halos; ``fill`` maps an operand number to its scalar out of bounds."""
         fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
         for fetch in fetched:
             current = self.tilings[fetch.operand]
@@ -93,7 +92,7 @@ class LocalOperation:
         return fetched
 
     def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
-        """Compute an operation, of more elements than a tile if devices drop leading elements."""
+        """Return the tile of an operation on the operands, computed with the elements to drop and sliced."""
         self.i.operation = operation
         skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}
         if not skips_of:
@@ -112,17 +111,17 @@ class LocalOperation:
         return inserter.op(DynamicSlice(dynamic_slice_sizes=tile.dimensions), extended, *starts, shape=tile)
 
     def zero(self, number: int) -> HloInstruction:
-        """Return a zero of the type of an operand."""
+        """Return a zero of the element type of an operand."""
         return self.inserter.scalar(0, self.shapes[number].element_type)
 
     def first(self, tiling: Tiling, extent: int) -> HloInstruction:
-        """Return the global index of the first element of this device's tile of a dimension."""
+        """Return the global start of the device's tile, along a dimension of the given extent."""
         local = -(-extent // tiling.tiles[0])
         return device_coordinate(self.inserter, tiling.coordinates[0], local)
 
 
 def localized(local: LocalOperation) -> HloInstruction:
-    """Return the instruction that computes a tile: the given one, modified, or its replacement."""
+    """Rewrite an instruction to compute a tile; return it or its replacement."""
     rule = _RULES.get(type(local.i.operation))
     return local.i if rule is None else rule(local)
 
@@ -149,7 +148,7 @@ def _slice(local: LocalOperation) -> HloInstruction:
 
 
 def _custom_call(local: LocalOperation) -> HloInstruction:
-    """Return the tile of a rotated array, which is a halo; other calls take tiles."""
+    """Replace a rotation by its halo; other calls take tiles."""
     if rotation_of(local.i) is None or not local.of_kind("halo"):
         return local.i
     _fetch_only(local)
@@ -157,7 +156,7 @@ def _custom_call(local: LocalOperation) -> HloInstruction:
 
 
 def _fetch_only(local: LocalOperation) -> HloInstruction:
-    """Apply the same operation to halos."""
+    """Replace the operands by their halos, and keep the operation."""
     for factor, tiling in local.of_kind("halo"):
         local.fetch(factor, tiling, local.zero)
     return local.i
@@ -253,7 +252,7 @@ def _iota(local: LocalOperation) -> HloInstruction:
 
 
 def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
-    """Convert indices to s32, saturating: what s32 cannot represent is out of bounds of every array."""
+    """Convert indices to s32, saturated: larger ones are out of bounds of every array."""
     kind = indices.shape.element_type
     if kind.bits > 32 or (kind.bits == 32 and kind.is_unsigned):
         low = -(1 << 31) if kind.is_signed else 0
@@ -280,7 +279,7 @@ def _start_in_padded_tile(
 
 
 def _dynamic_slice(local: LocalOperation) -> HloInstruction:
-    """Slice the tile, padded with the identity of the sum over devices; one or two devices have elements."""
+    """Slice the tile, padded with the identity of the reduction that combines the devices' results."""
     i = local.i
     sizes = list(local.tile.dimensions)
     for factor, tiling in local.of_kind("indexed"):
@@ -294,7 +293,7 @@ def _dynamic_slice(local: LocalOperation) -> HloInstruction:
 
 
 def _same_types(local: LocalOperation, first: int) -> None:
-    """Convert all start indices to s32; those of replicated dimensions are clamped as before."""
+    """Convert the start indices, the operands from ``first`` on, to s32."""
     for number in range(first, len(local.i.operands)):
         index = local.i.operands[number]
         if index.shape.element_type is not S32:
@@ -302,7 +301,7 @@ def _same_types(local: LocalOperation, first: int) -> None:
 
 
 def _dynamic_update(local: LocalOperation) -> HloInstruction:
-    """Update the padded tile, and crop the padding afterwards."""
+    """Update the padded tile, and crop the padding."""
     i = local.i
     indexed = local.of_kind("indexed")
     for factor, tiling in indexed:
@@ -323,7 +322,7 @@ def _dynamic_update(local: LocalOperation) -> HloInstruction:
 
 
 def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
-    """Return the identity of the combiner of a factor, in the type of the result."""
+    """Return the identity of a factor's combiner, in the element type of the result."""
     assert factor.combiner is not None
     kind = local.result.element_type
     value = factor.combiner.neutral_element(kind)
@@ -332,7 +331,7 @@ def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
 
 
 def _gather(local: LocalOperation) -> HloInstruction:
-    """Gather from the tile, and mask indices out of its bounds with the identity of the sum over devices."""
+    """Gather from the tile, and mask indices out of its bounds with the combiner's identity."""
     i = local.i
     operation = i.operation
     assert isinstance(operation, Gather)
@@ -375,7 +374,7 @@ def _gather(local: LocalOperation) -> HloInstruction:
 
 
 def _component(local: LocalOperation, indices: HloInstruction, axis: int, component: int) -> HloInstruction:
-    """Return one component of all index vectors."""
+    """Return one component of the index vectors, which lie along dimension ``axis``."""
     if axis == indices.shape.rank:
         return indices
     column = cropped(indices, axis, component, component + 1)
@@ -386,7 +385,17 @@ def _component(local: LocalOperation, indices: HloInstruction, axis: int, compon
 def _relative_indices(
     local: LocalOperation, number: int, axis: int, component: int, tiling: Tiling, extent: int, *, clamp: bool
 ) -> HloInstruction:
-    """Return index vectors with one component relative to the first element of the tile."""
+    """Return the index vectors of an operand with one component relative to the device's tile.
+
+    Args:
+        local: the local operation.
+        number: the operand number.
+        axis: the dimension of the index vectors.
+        component: the component that indexes the sharded dimension.
+        tiling: the tiling of the sharded dimension, of rank 1.
+        extent: the extent of the sharded dimension.
+        clamp: clamp the component to the global array first.
+    """
     inserter = local.inserter
     indices = _as_s32(inserter, local.i.operands[number])
     shape = indices.shape
@@ -402,7 +411,7 @@ def _relative_indices(
 def _with_component(
     local: LocalOperation, new: HloInstruction, old: HloInstruction, axis: int, component: int
 ) -> HloInstruction:
-    """Return index vectors with one component replaced."""
+    """Return the index vectors ``old`` with one component from ``new``."""
     if axis == old.shape.rank or old.shape.dimensions[axis] == 1:
         return new
     inserter = local.inserter
@@ -412,9 +421,9 @@ def _with_component(
 
 
 def _scatter(local: LocalOperation) -> HloInstruction:
-    """Scatter into the tile; updates out of its bounds are dropped.
+    """Scatter into the tile, and drop updates out of its bounds.
 
-    For partial sums, the operand is the identity on all devices but the first.
+    If updates are sharded, devices other than the first scatter into the combiner's identity.
     """
     i = local.i
     operation = i.operation

@@ -1,4 +1,4 @@
-"""Manual regions: their borders, and the shardings over other axes that values keep across them."""
+"""Borders of manual regions, across which values keep their shardings over other axes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from hloom.sharding.tiling.tiling import Tiling, manual_coordinates
 
 TO_SHARD: Final = "SPMDFullToShardShape"
 TO_FULL: Final = "SPMDShardToFullShape"
-"""Calls that enter and leave a region that is manual over all devices, as XLA writes it without Shardy."""
+"""Call targets that enter and leave a region that is manual over all devices, in programs without Shardy."""
 
 
 def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Coordinate]) -> Tiling:
-    """Return the part of a tiling that a value keeps at the border of a region: that over other axes.
+    """Return the part of a tiling, over other axes, that a value keeps at the border of a region.
 
-    A dimension keeps its tiles if they divide the array inside of the region evenly, and the devices with
-    equal manual coordinates hold all of them.
+    A dimension keeps its tiles if they divide the array inside of the region evenly, and devices with equal
+    manual coordinates hold all tiles.
 
     Args:
         have: the tiling inside of the region.
-        manual: the tiling along the manual axes, outside.
+        manual: the tiling outside, restricted to the manual axes.
         shape: the shape outside.
         fixed: the manual coordinates.
     """
@@ -47,14 +47,14 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
 
 
 def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
-    """Return the tiling of a value inside of a region.
+    """Return the tiling over other axes that a value can have inside of a region.
 
-    If a manual axis and other axes shard one dimension, the others must be either the minor or the major
-    ones; if they are the major ones, resharding exchanges tiles.
+    If manual axes and other axes shard one dimension, the other axes are kept where they are all minor or all
+    major; in the second case resharding exchanges tiles.
 
     Args:
         have: the tiling outside of the region.
-        manual: the tiling along the manual axes.
+        manual: the tiling outside, restricted to the manual axes.
     """
     tiles, coordinates = list(have.tiles), list(have.coordinates)
     for d, count in enumerate(manual.tiles):
@@ -72,9 +72,9 @@ def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
 
 
 def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
-    """Return the tiling inside of a region whose tiles are those of a tiling outside.
+    """Return the tiling inside of a region that has the tiles of a tiling outside.
 
-    The major axes of a dimension are manual: as many tiles as the dimension is smaller inside.
+    Manual axes are major: the ratio of the extents outside and inside is the number of their tiles.
     """
     tiles = tuple(
         count * m // n if n and count * m % n == 0 else 1
@@ -88,7 +88,7 @@ def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
 
 
 def united(manual: Tiling, preserved: Tiling) -> Tiling:
-    """Return the tiling over the axes of two tilings; in each dimension the manual axes are major."""
+    """Return the product of two tilings over different axes; manual axes are major in each dimension."""
     pairs = list(zip(manual.tiles, preserved.tiles, strict=True))
     coordinates: list[Coordinate] = []
     for d, (many, few) in enumerate(pairs):
@@ -104,7 +104,7 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
 
 
 def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Enter a region that is manual over all devices; the operand has its annotated tiling.
+    """Enter a region that is manual over all devices: return the operand's tile as a replicated value.
 
     Raises HloError by the rule ``sharding.manual-axes`` if the call does not have the shape of a tile.
     """
@@ -120,10 +120,10 @@ def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Leave a region that is manual over all devices; the result has its annotated tiling.
+    """Leave a region that is manual over all devices: return the operand as a tile of the annotated tiling.
 
-    If the annotation has manual subgroups, the value stays in their region. Raises HloError by the rule
-    ``sharding.manual-axes`` if the operand has another shape than a tile.
+    If the annotation has manual subgroups, the value enters their region. Raises HloError by the rule
+    ``sharding.manual-axes`` if the operand does not have the shape of a tile.
     """
     (operand,) = i.operands
     tiling = state.required.get(i) or state.replicated(i.shape)
@@ -140,7 +140,7 @@ def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 
 
 def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Enter a manual region: values become tiles along its axes, and keep shardings over other axes."""
+    """Enter a manual region: return the tiles along its axes, with their shardings over other axes."""
     border = state.annotations.border(i)
     inner_region = (*region, border.coordinates)
     purpose = Purpose("region", Decision(i, i.shape, None))
@@ -155,7 +155,7 @@ def enter_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 
 
 def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
-    """Leave a manual region: values become tiles of global arrays, and keep shardings over other axes."""
+    """Leave a manual region: return tiles of global arrays, with their shardings over other axes."""
     shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     purpose = Purpose("region", Decision(i, i.shape, None))
     parts: list[HloInstruction] = []
@@ -170,7 +170,7 @@ def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 def _joined(
     state: PartitionState, i: HloInstruction, parts: Sequence[HloInstruction], region: Region
 ) -> HloInstruction:
-    """Return the value of a border call: its only part, or the tuple of its parts."""
+    """Return the value of a border call: a single array, or a tuple of arrays."""
     if not i.shape.is_tuple:
         (part,) = parts
         return part

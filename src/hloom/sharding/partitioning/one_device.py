@@ -1,4 +1,4 @@
-"""Custom calls with a maximal sharding, such as callbacks: one device calls and broadcasts the results."""
+"""Custom calls with maximal sharding, such as callbacks: one device calls and broadcasts the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.sharding.partitioning.collectives import CollectiveWriter
 
 
 def device_of(i: HloInstruction) -> int | None:
-    """Return the device of a maximal sharding; None for any other."""
+    """Return the device of an instruction's maximal sharding; None for any other sharding."""
     sharding = i.sharding
     if sharding is not None and sharding.kind == "tuple" and sharding.elements:
         sharding = sharding.elements[0]
@@ -26,7 +26,7 @@ def device_of(i: HloInstruction) -> int | None:
 
 
 def run_on(i: HloInstruction, device: int, devices: int, collectives: CollectiveWriter) -> HloInstruction:
-    """Run an instruction on one device, and broadcast its value to the others."""
+    """Replace an instruction by a conditional that runs it on one device, and broadcasts of the results."""
     inserter = Inserter(i)
     number = inserter.op(PartitionId(), shape=Shape(U32, ()))
     is_device = inserter.compare(number, "EQ", inserter.scalar(device, U32))
@@ -39,7 +39,7 @@ def run_on(i: HloInstruction, device: int, devices: int, collectives: Collective
 def _broadcast(
     value: HloInstruction, device: int, devices: int, collectives: CollectiveWriter
 ) -> HloInstruction:
-    """Broadcast the arrays of a value from one device to all."""
+    """Broadcast the arrays of a value, an array or a tuple, from one device to all."""
     inserter = Inserter(value)
     if not value.shape.is_tuple:
         return collectives.broadcast_from(value, device, devices) if value.shape.is_array else value
@@ -51,7 +51,7 @@ def _broadcast(
 
 
 def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInstruction]:
-    """Return a new computation of one parameter, and the parameter."""
+    """Add a computation with one parameter, of shape ``argument``; return both."""
     module = Inserter(i).module
     computation = module.add(HloComputation(module.unique_name(f"{i.name}.branch")))
     parameter = HloInstruction(module.unique_name("operands"), Parameter(parameter_number=0), argument)
@@ -59,7 +59,7 @@ def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInst
 
 
 def _call(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch of the device that runs the instruction."""
+    """Return the branch that runs the instruction, with the operands in a tuple."""
     computation, parameter = _branch(i, argument)
     inserter = Inserter(parameter)
     operands = [
@@ -73,7 +73,7 @@ def _call(i: HloInstruction, argument: Shape) -> HloComputation:
 
 
 def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch of the other devices."""
+    """Return the branch of the other devices, which returns zeros."""
     computation, parameter = _branch(i, argument)
     computation.root = _zero(Inserter(parameter), i.shape)
     return computation

@@ -1,4 +1,4 @@
-"""Operations: computed on tiles, by the cheapest assignment of shardings to their factors."""
+"""Partitioning of operations: each computes tiles by its cheapest assignment."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def partition_operation(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Compute tiles of the result from tiles of the operands."""
+    """Rewrite an operation to compute a tile of its result from tiles of its operands."""
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i) if not region else None
     factors = state.propagation.factors[i]
@@ -101,14 +101,14 @@ def partition_operation(state: PartitionState, i: HloInstruction, region: Region
 def _tilings_of(
     state: PartitionState, shape: Shape, sharded: Sequence[ShardedFactor], number: int
 ) -> Tilings:
-    """Return the tilings of the leaves of an operand that an assignment requires."""
+    """Return the tilings that an assignment requires of the leaves of an operand."""
     return for_each_leaf(shape, lambda leaf: operand_tiling(sharded, number, leaf, state.devices))
 
 
 def _redirect(
     old: HloInstruction, new: HloInstruction, users: Sequence[HloInstruction], is_root: bool
 ) -> None:
-    """Replace a value in some of its users, and as the root of its computation."""
+    """Replace a value in the given users and, if ``is_root``, as the root of its computation."""
     computation = old.parent
     assert computation is not None
     for user in users:
@@ -123,7 +123,7 @@ def _redirect(
 
 
 def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coordinate) -> bool:
-    """Return true if an operation maps partial sums of its operands to partial sums of its result."""
+    """Return true if an operation maps partial sums over ``unreduced`` to partial sums of its result."""
     tilings = [state.values[o].tilings for o in i.operands]
     coordinates = [tiling.unreduced if isinstance(tiling, Tiling) else None for tiling in tilings]
     flags = [coordinate == unreduced for coordinate in coordinates]
@@ -132,7 +132,7 @@ def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coor
 
 
 def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
-    """Replace unreduced operands by their partial sums, as arrays without a reduction."""
+    """Replace unreduced operands by copies that count as reduced arrays."""
     for number, operand in enumerate(list(i.operands)):
         value = state.values[operand]
         if isinstance(value.tilings, Tiling) and value.tilings.unreduced is not None:
@@ -145,7 +145,7 @@ def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
 
 
 def _by_leaf(decision: Decision, tilings: Tilings) -> Decisions:
-    """Return a decision for each leaf of a result; they differ in the tiling only."""
+    """Return a copy of a decision for each leaf of the result, with its tiling."""
     if isinstance(tilings, Tiling):
         decision.tiling = tilings
         return decision
@@ -160,7 +160,7 @@ def _decided(
     region: Region,
     required: Tilings | None,
 ) -> Decision:
-    """Return the decision for the cheapest assignment."""
+    """Choose the cheapest assignment; return the decision without the tiling."""
     index, result = next(i.shape.leaves(), ((), i.shape))
     leaves = leaves_of(required) if required is not None else []
     target = leaves[0] if leaves else state.propagation.tiling(i, index)
@@ -200,7 +200,7 @@ def _local_operation(
     tilings: Tilings,
     region: Region,
 ) -> HloInstruction:
-    """Make an instruction compute tiles; return it or its replacement."""
+    """Rewrite an instruction to compute tiles by an assignment; return it or its replacement."""
     sharded, shape = assignment.sharded, i.shape
     for factor, tiling in sharded:
         if factor.result is None and factor.kind != "indexed" and factor.size % tiling.tiles[0]:
@@ -231,7 +231,7 @@ def _local_operation(
 
 
 def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, tiling: Tiling) -> None:
-    """Mask the padding along a reduced dimension with the identity of the reduction."""
+    """Mask the padding of operands along a reduced factor with the identity of the reduction."""
     assert factor.combiner is not None
     for number, d in factor.operands.items():
         if factor.kind == "halo" and number == 0:
@@ -247,7 +247,7 @@ def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, ti
 def _reduced(
     state: PartitionState, i: HloInstruction, sharded: Sequence[ShardedFactor], required: Tilings | None
 ) -> HloInstruction:
-    """Combine partial results by a reduce-scatter or an all-reduce, unless the target is unreduced."""
+    """Combine partial results by a reduce-scatter or an all-reduce, unless they stay unreduced."""
     combiner = next(factor.combiner for factor, _ in sharded if factor.combiner is not None)
     value = state.values[i]
     shape, tiling = value.shape, value.tiling
@@ -291,7 +291,7 @@ def _reduced(
 def partition_custom_call(
     state: PartitionState, i: HloInstruction, partitioner: CallPartitioner, region: Region
 ) -> None:
-    """Replace a call by the local program of its target's partitioner."""
+    """Replace a call by the local program that its target's partitioner returns."""
     rule = rule_of(i)
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i)
@@ -324,7 +324,7 @@ def partition_custom_call(
 
 
 def partition_device_call(state: PartitionState, i: HloInstruction) -> None:
-    """Make one device call, and broadcast its results to the others."""
+    """Run a call with maximal sharding on its device, and broadcast the results."""
     purpose = Purpose("device", Decision(i, i.shape, None))
     reshard_operands(state, i, [state.replicated(state.values[o].shape) for o in i.operands], purpose)
     device = device_of(i)

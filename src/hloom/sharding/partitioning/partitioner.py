@@ -50,9 +50,9 @@ class Partitioned:
     Attributes:
         module: the program of one device.
         parameters, results: the tilings of the leaves of the entry's parameters and of its result.
-        causes: of collectives, where known.
-        decisions: how the value of each instruction is sharded, and why.
-        global_shapes: the global shape of each value.
+        causes: the cause of each collective that the partitioner wrote.
+        decisions: the decisions about the value of each instruction.
+        global_shapes: the global shape of the value of each instruction.
     """
 
     module: HloModule
@@ -66,9 +66,8 @@ class Partitioned:
 def partitioned_program(module: HloModule, devices: int, *, even_results: bool = False) -> Partitioned:
     """Return the program that each device runs, ready to be compiled.
 
-    Parameters have their annotated tilings; the result has its annotated tiling or else the one that is
-    computed. Operations run on tiles where possible, on full arrays elsewhere. Raises HloError for what is
-    not implemented.
+    Parameters have their annotated tilings, the result has its annotated or else its computed tiling.
+    Operations that cannot be sharded run on full arrays. Raises HloError for unsupported annotations.
 
     Args:
         module: a program on global arrays.
@@ -110,7 +109,7 @@ def _combine_all_reduces(state: PartitionState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """The value of a parameter: its tilings, its manual regions, and why it is sharded so."""
+    """The argument of a parameter: its tilings, manual regions and decisions."""
 
     tilings: Tilings
     region: Region = ()
@@ -131,7 +130,7 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
 
 
 def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _Argument:
-    """Return the annotated argument of a parameter; the propagated one if the parameter is open."""
+    """Return the argument of an entry parameter: as annotated or, if it is open, as propagated."""
     annotated = state.required.get(p)
     inferred = state.propagation.tiling(p)
     if annotated is None and inferred is not None and state.annotations.is_open(number, p.shape):
@@ -142,7 +141,7 @@ def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _A
 def _partition_computation(
     state: PartitionState, computation: HloComputation, arguments: Sequence[_Argument]
 ) -> None:
-    """Rewrite a computation for given arguments."""
+    """Rewrite the instructions of a computation, for the given arguments."""
     for i in computation.post_order():
         if isinstance(i.operation, Parameter):
             argument = arguments[i.operation.parameter_number]
@@ -205,7 +204,7 @@ def _partition_custom_call(state: PartitionState, i: HloInstruction, target: str
 
 
 def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Shard the carried values as propagated, or else like the initial value."""
+    """Rewrite a loop: carried values have their propagated tilings, or else those of the initial value."""
     initial = i.operands[0]
     purpose = Purpose("loop", Decision(i, i.shape, None))
     tilings = _propagated(state, i, state.values[initial].tilings, region)
@@ -223,7 +222,7 @@ def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -
 
 
 def _partition_conditional(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Pass arguments in their tilings; shard the result as propagated, replicate it by default."""
+    """Rewrite a conditional: arguments keep their tilings; the result is sharded as propagated."""
     selector, *arguments = i.operands
     purpose = Purpose("branches", Decision(i, i.shape, None))
     replicated = resharded(state, selector, state.replicated(state.values[selector].shape), purpose)
@@ -238,7 +237,7 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
 
 
 def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, region: Region) -> Tilings:
-    """Return the propagated tilings of a value outside of manual regions; the default for other leaves."""
+    """Return the propagated tilings of a value; the default for other leaves and inside of manual regions."""
     if region:
         return default
     inferred = [state.propagation.tiling(i, index) for index, _ in i.shape.leaves()]
@@ -255,7 +254,7 @@ def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, regi
 
 
 def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Replace a sharding constraint by its resharded operand; inside of manual regions it is ignored."""
+    """Replace a sharding constraint by its resharded operand; inside of manual regions, by the operand."""
     (operand,) = i.operands
     value = state.values[operand]
     tilings = state.required.get(i) if not region else None
@@ -270,7 +269,7 @@ def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region
 
 
 def _partition_layout_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Keep a layout constraint, for tiles."""
+    """Rewrite a layout constraint to constrain the layout of the tile."""
     value, layout = state.values[i.operands[0]], i.shape.layout
     state.rewrite(i, value.tilings, region, value.decisions)
     i.shape = i.shape.with_layout(layout)

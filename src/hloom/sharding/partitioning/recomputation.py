@@ -1,8 +1,7 @@
-"""Recomputation: devices compute a tile from tiles of the operands instead of receiving it.
+"""Recomputation: devices compute a tile in another tiling from its operands instead of receiving it.
 
-A device with a full copy of ``x`` computes any tile of ``-x``; an all-gather of ``broadcast(x)`` sends more
-than one of ``x``. Operations with constant cost per element are recomputed where that sends fewer bytes:
-memory and arithmetic are faster than links between devices.
+A device with a full copy of ``x`` can compute any tile of ``-x``, and an all-gather of ``broadcast(x)`` sends
+more than one of ``x``. Operations of constant cost per element are recomputed where that sends fewer bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from hloom.sharding.planning.decisions import ShardedFactor
 from hloom.sharding.tiling.tiling import Tiling
 
 DEEPEST: Final = 8
-"""The greatest depth of recomputed operations."""
+"""Maximum depth of recomputed operations."""
 _FAMILIES: Final = (Family.ELEMENTWISE, Family.MOVEMENT)
 
 
@@ -35,9 +34,9 @@ class Origin:
 
     Attributes:
         operation: the operation.
-        computations: that it calls.
-        operands: the values of the operands.
-        factors: of the operation.
+        computations: the computations that it calls.
+        operands: the operands, in the partitioned program.
+        factors: the factors of the operation.
         shapes, result: the global shapes of the operands and of the result.
     """
 
@@ -49,7 +48,7 @@ class Origin:
     result: Shape
 
     def sharded_factors(self, tiling: Tiling) -> list[ShardedFactor] | None:
-        """Return the factors to shard for a tiling of the result; None if that takes halos or reductions."""
+        """Return the sharded factors for a tiling of the result; None if that takes halos or reductions."""
         sharded: list[ShardedFactor] = []
         for d, tiles in enumerate(tiling.tiles):
             if tiles == 1:
@@ -62,7 +61,7 @@ class Origin:
         return sharded if tiling.is_even else None
 
     def operand_tilings(self, sharded: Sequence[ShardedFactor], devices: int) -> list[Tiling]:
-        """Return the tilings of the operands for some sharded factors."""
+        """Return the tilings that sharded factors require of the operands."""
         return [operand_tiling(sharded, number, shape, devices) for number, shape in enumerate(self.shapes)]
 
 

@@ -1,4 +1,4 @@
-"""Resharding of values: from the cheapest existing copy, or by recomputation from the operands."""
+"""Resharding of values, from the cheapest existing copy or by recomputation from operands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def resharded(state: PartitionState, i: HloInstruction, tilings: Tilings, purpose: Purpose) -> HloInstruction:
-    """Return a value in other tilings."""
+    """Return a value in the given tilings, nested like its shape."""
     value = state.values[i]
     if value.tilings == tilings:
         return i
@@ -46,13 +46,13 @@ def resharded(state: PartitionState, i: HloInstruction, tilings: Tilings, purpos
 def reshard_operands(
     state: PartitionState, i: HloInstruction, tilings: Sequence[Tilings | None], purpose: Purpose
 ) -> None:
-    """Replace operands of an instruction by copies in other tilings; None keeps an operand.
+    """Replace the operands of an instruction by copies in other tilings.
 
     Args:
         state: the partitioning.
         i: the instruction.
-        tilings: by operand.
-        purpose: of all operands, without their numbers.
+        tilings: the tilings for each operand; None keeps the operand.
+        purpose: the purpose, to which the operand numbers are added.
     """
     for number, (operand, required) in enumerate(zip(list(i.operands), tilings, strict=True)):
         if required is None:
@@ -65,7 +65,7 @@ def reshard_operands(
 def _resharded_array(
     state: PartitionState, i: HloInstruction, tiling: Tiling, purpose: Purpose
 ) -> HloInstruction:
-    """Return an array in another tiling: an existing copy, recomputed, or resharded from the nearest copy."""
+    """Return an array in a tiling: an existing copy, recomputed, or resharded from the cheapest copy."""
     value = state.values[i]
     copies = value.copies
     for copy in copies:
@@ -86,7 +86,7 @@ def _resharded_array(
 
 
 def _cheapest_copy(state: PartitionState, i: HloInstruction, tiling: Tiling) -> tuple[HloInstruction, float]:
-    """Return the copy of an array from which resharding sends the fewest bytes, and these bytes."""
+    """Return the copy of an array whose resharding sends the fewest bytes per device, and these bytes."""
     value = state.values[i]
     width = value.shape.element_type.bits / 8
     sent = [
@@ -107,7 +107,7 @@ def origin_of(
     shapes: Sequence[Shape],
     region: Region,
 ) -> Origin | None:
-    """Return the operation that recomputes a value in other tilings; None if that is not cheap."""
+    """Return the origin from which a value can be recomputed in other tilings; None if that is not cheap."""
     operands = [state.values[o] for o in i.operands]
     reduced = all(isinstance(o.tilings, Tiling) and o.tilings.unreduced is None for o in operands)
     if not reduced or not is_cheap(i) or any(o.region != region for o in operands):
@@ -126,7 +126,7 @@ def bytes_to_reshard(state: PartitionState, i: HloInstruction, tiling: Tiling, d
 def _recomputation(
     state: PartitionState, copies: Sequence[HloInstruction], tiling: Tiling, limit: float, depth: int
 ) -> tuple[Origin, list[ShardedFactor], float] | None:
-    """Return how to recompute an array in a tiling, and the bytes sent; None if not fewer than the limit."""
+    """Return origin, sharded factors, and bytes per device to recompute an array; None from ``limit`` on."""
     origin = next((o for copy in copies if (o := state.values[copy].origin) is not None), None)
     if origin is None or limit == 0 or depth == 0 or tiling.unreduced is not None:
         return None
@@ -145,7 +145,7 @@ def _recomputation(
 def _recomputed(
     state: PartitionState, copies: Sequence[HloInstruction], tiling: Tiling, limit: float, purpose: Purpose
 ) -> HloInstruction | None:
-    """Return an array recomputed in a tiling; None unless that sends fewer bytes than a limit."""
+    """Return an array recomputed in a tiling; None unless a device sends fewer than ``limit`` bytes."""
     recomputation = _recomputation(state, copies, tiling, limit, DEEPEST)
     if recomputation is None:
         return None

@@ -1,4 +1,4 @@
-"""The steps of a resharding plan as instructions."""
+"""Emission of resharding plans as instructions."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 class Resharder:
-    """Reshards arrays.
+    """Writes the instructions that reshard arrays.
 
     Attributes:
-        collectives: writes the collectives.
-        slices: the tiling of each dynamic-slice that it wrote.
+        collectives: the writer of collectives.
+        slices: the tiling after each dynamic-slice of a plan.
     """
 
     def __init__(self, collectives: CollectiveWriter) -> None:
@@ -54,11 +54,11 @@ class Resharder:
         """Return the tile of an array in another tiling.
 
         Partial sums are reduced first. If the new tiling has partial sums, the first device of each group
-        keeps the tile and the others get zeros.
+        keeps the tile, the others get zeros.
 
         Args:
             value: the tile.
-            shape: of the global array.
+            shape: the global shape.
             have, want: the tilings.
             fixed: coordinates in which the devices of a group must agree.
         """
@@ -99,7 +99,7 @@ class Resharder:
         return resized(value, d, local[d])
 
     def _all_to_all(self, value: HloInstruction, d: int, e: int, groups: DeviceGroups) -> HloInstruction:
-        """Split dimension ``e``, send one part to each device, and concatenate the parts along ``d``."""
+        """Split dimension ``e``, send part n to device n of the group, and concatenate along ``d``."""
         inserter, count = Inserter(value), group_size(groups)
         dimensions = list(value.shape.dimensions)
         split = [*dimensions[:e], count, dimensions[e] // count, *dimensions[e + 1 :]]
@@ -114,7 +114,7 @@ class Resharder:
         return inserter.reshape(value, dimensions)
 
     def _broadcasts(self, value: HloInstruction, d: int, groups: DeviceGroups, tiles: int) -> HloInstruction:
-        """Broadcast the first tiles of each group, and concatenate them along a dimension."""
+        """Broadcast the first ``tiles`` tiles of each group, and concatenate them along dimension ``d``."""
         parts: list[HloInstruction] = []
         for n in range(tiles):
             rotated = DeviceList(tuple((g[n], *g[:n], *g[n + 1 :]) for g in groups.groups)) if n else groups
@@ -125,7 +125,7 @@ class Resharder:
         return Inserter(value).op(Concatenate(dimensions=(d,)), *parts, shape=shape)
 
     def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
-        """Slice a tile to a finer tiling."""
+        """Slice a tile of tiling ``have`` to the finer tiling ``want``."""
         inserter = Inserter(value)
         before, after = have.local(shape.dimensions), want.local(shape.dimensions)
         starts: list[HloInstruction] = []
@@ -146,7 +146,7 @@ class Resharder:
 def _slice_start(
     inserter: Inserter, fine: tuple[Coordinate, int], coarse: tuple[Coordinate, int]
 ) -> HloInstruction:
-    """Return the first index of a fine tile in its coarse tile; each with its coordinate and its extent."""
+    """Return the s32 start of a fine tile in its coarse tile; both are (coordinate, tile extent)."""
     (new, extent), (old, old_extent) = fine, coarse
     if new.devices <= MOST_LISTED or new.listed or old.listed:
         pairs = zip(new.indices, old.indices, strict=True)
@@ -156,7 +156,7 @@ def _slice_start(
 
 
 def _in_zeros(value: HloInstruction, shape: Shape, have: Tiling, along: Sequence[int]) -> HloInstruction:
-    """Return an array of zeros with the tile at its place, of full extent along some dimensions."""
+    """Pad a tile with zeros to the full extent along some dimensions, at its global position."""
     inserter = Inserter(value)
     tile = value.shape.dimensions
     dimensions = tuple(n * have.tiles[d] if d in along else n for d, n in enumerate(tile))

@@ -1,7 +1,6 @@
-"""Replacement of all-reduces of which each device uses a slice by reduce-scatters.
+"""Replacement of all-reduces whose devices use slices only by reduce-scatters, which send half the bytes.
 
-The uses of a sum are not known when it is written. If all of them are slices to one tiling, over the devices
-of the sum, a reduce-scatter sends half of the bytes.
+The uses of an all-reduce are unknown when it is written, hence this pass.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def scatter_sums(state: PartitionState) -> None:
-    """Replace all-reduces of which devices use slices by reduce-scatters."""
+    """Replace the all-reduces whose uses are all slices to one tiling that a reduce-scatter yields."""
     for all_reduce, cause in list(state.collectives.causes.items()):
         if isinstance(all_reduce.operation, AllReduce) and cause.purpose.kind == "reduction":
             _scatter(state, all_reduce, cause)
 
 
 def _scatter(state: PartitionState, all_reduce: HloInstruction, cause: Cause) -> None:
-    """Replace an all-reduce if all its uses are slices to one tiling that a reduce-scatter yields."""
+    """Replace an all-reduce by a reduce-scatter, if its uses permit it."""
     users = list(all_reduce.users)
     total = users[0] if len(users) == 1 and isinstance(users[0].operation, Convert) else all_reduce
     slices = list(total.users)

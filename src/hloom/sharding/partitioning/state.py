@@ -1,4 +1,4 @@
-"""The state of a partitioning: the values of rewritten instructions."""
+"""The state of a partitioning: tilings, copies, regions and decisions of rewritten instructions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hloom.sharding.tiling.coordinates import Coordinate
 from hloom.sharding.tiling.tiling import Tiling
 
 Region: TypeAlias = "tuple[tuple[Coordinate, ...], ...]"
-"""The manual regions around a value, outermost first: the coordinates along the manual axes of each."""
+"""The manual regions around a value, outermost first: the device coordinates along the axes of each."""
 
 
 def fixed_coordinates(region: Region) -> tuple[Coordinate, ...]:
-    """Return the coordinates in which the devices of a group must agree inside of manual regions."""
+    """Return the coordinates in which the devices of a group must agree: those of all manual regions."""
     return tuple(coordinate for coordinates in region for coordinate in coordinates)
 
 
@@ -31,11 +31,11 @@ class ShardedValue:
 
     Attributes:
         shape: the global shape.
-        tilings: of its leaves.
-        region: the manual regions around it.
-        decisions: why it is sharded so.
-        copies: the instructions with tiles of this array, in any tiling; one list for all of them.
-        origin: computes the array in other tilings; None if that is not cheap.
+        tilings: the tilings of the leaves.
+        region: the manual regions around the value.
+        decisions: the decisions about the value.
+        copies: the instructions that hold this array in any tiling; the copies share the list.
+        origin: the operation that recomputes the array in other tilings; None if that is not cheap.
     """
 
     shape: Shape
@@ -63,12 +63,12 @@ class PartitionState:
     Attributes:
         module: the program, rewritten in place.
         devices: the number of devices.
-        annotations: of the program.
-        propagation: the tilings inferred from them.
+        annotations: the sharding annotations.
+        propagation: the propagated tilings.
         required: the tilings that instructions must have; without an entry any will do.
-        collectives: writes collectives.
-        resharder: reshards arrays.
-        values: of the rewritten instructions.
+        collectives: the writer of collectives.
+        resharder: the writer of resharding plans.
+        values: the values of the rewritten instructions.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
@@ -96,9 +96,9 @@ class PartitionState:
         Args:
             i: the instruction.
             shape: the global shape.
-            tilings: of its leaves.
-            region: the manual regions around it.
-            decisions: why it is sharded so; by default they only state the tilings.
+            tilings: the tilings of the leaves.
+            region: the manual regions around the value.
+            decisions: the decisions about the value; by default they only state the tilings.
             is_annotated: the program states the tilings.
         """
         decisions = decisions if decisions is not None else undecided(i, shape, tilings, is_annotated)
@@ -113,7 +113,7 @@ class PartitionState:
         decisions: Decisions | None = None,
         is_annotated: bool = False,
     ) -> None:
-        """Record how the value of an instruction is sharded, and give it the shape of a tile; see `add`."""
+        """Give an instruction of global shape the shape of a tile, and record its value; see `add`."""
         shape = i.shape
         i.shape = local_shape(shape, tilings)
         i.sharding = None
@@ -131,11 +131,11 @@ class PartitionState:
         return tiling if is_grouped and tiling is not None else self.annotations.tilings(i)
 
     def replicated(self, shape: Shape) -> Tilings:
-        """Return the replicated tilings of a shape."""
+        """Return replicated tilings for the leaves of a shape."""
         return for_each_leaf(shape, lambda leaf: Tiling.replicated(rank_of(leaf), self.devices))
 
     def replicated_if_uneven(self, shape: Shape, tilings: Tilings) -> Tilings:
-        """Return tilings in which arrays that tiles do not divide evenly are replicated."""
+        """Return the tilings with arrays replicated that their tiles do not divide evenly."""
         if not isinstance(tilings, Tiling):
             pairs = zip(shape.tuple_shapes, tilings, strict=True)
             return tuple(self.replicated_if_uneven(part, tiling) for part, tiling in pairs)
@@ -145,7 +145,7 @@ class PartitionState:
 
 
 def local_shape(shape: Shape, tilings: Tilings) -> Shape:
-    """Return the shape of a tile, or of a tuple of tiles."""
+    """Return the shape of a tile, or of a tuple of tiles, of a global shape."""
     if not isinstance(tilings, Tiling):
         pairs = zip(shape.tuple_shapes, tilings, strict=True)
         return Shape.tuple_([local_shape(part, tiling) for part, tiling in pairs])
@@ -155,7 +155,7 @@ def local_shape(shape: Shape, tilings: Tilings) -> Shape:
 
 
 def undecided(i: HloInstruction, shape: Shape, tilings: Tilings, is_annotated: bool = False) -> Decisions:
-    """Return decisions that only state tilings."""
+    """Return decisions about the leaves of an instruction that only state the tilings."""
     if isinstance(tilings, Tiling):
         return Decision(i, shape, tilings, is_annotated)
     pairs = zip(shape.tuple_shapes, tilings, strict=True)

@@ -1,1 +1,1 @@
-"""The choice of shardings, and the collectives that they need."""
+"""Planning: propagation of shardings, assignments of operations, and resharding plans."""

@@ -1,4 +1,4 @@
-"""Assignments: which factors of an operation are sharded, and how. The cheapest one in bytes is chosen."""
+"""Choice of an assignment, the sharded factors of an operation: the one that sends the fewest bytes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class AssignmentProblem:
-    """An instruction whose factors are to be sharded.
+    """The input of the choice of an assignment.
 
     Attributes:
         i: the instruction.
-        factors: its factors.
+        factors: the factors of the instruction.
         shapes: the global shapes of the operands.
         result: the global shape of the result, or of its first leaf.
-        operand_tilings: None for operands that are not arrays.
-        target: the preferred tiling of the result; None if any will do.
+        operand_tilings: the current tiling of each operand; None for operands that are not arrays.
+        target: the preferred tiling of the result; None for no preference.
         fixed: coordinates in which the devices of a group must agree.
         devices: the number of devices.
-        bytes_to_reshard: returns the bytes that a device sends to reshard an operand, by number.
+        bytes_to_reshard: maps operand number and tiling to the bytes that a device sends to reshard.
     """
 
     i: HloInstruction
@@ -46,12 +46,12 @@ class AssignmentProblem:
     bytes_to_reshard: Callable[[int, Tiling], float]
 
     def fetches(self, factor: Factor, tiling: Tiling) -> list[Fetch] | None:
-        """Return the halos that a sharded factor needs; None if they are not representable."""
+        """Return the halos that sharding a factor requires; None if that is not supported."""
         return fetches(self.i, self.shapes, self.result, factor, tiling)
 
 
 def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
-    """Return the assignment that sends the fewest bytes; among equals the one with the most tiles."""
+    """Return the assignment that sends the fewest bytes; of equal ones, that with the most tiles."""
     ranked: list[tuple[float, int, int, list[ShardedFactor]]] = []
     for number, sharded in enumerate(_candidates(problem)):
         work = -math.prod(tiling.tiles[0] for _, tiling in sharded)
@@ -65,12 +65,12 @@ def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
 
 
 def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> bool:
-    """Return true if two assignments shard the same factors in the same way, in any order."""
+    """Return true if two assignments consist of the same sharded factors, in any order."""
     return len(some) == len(others) and all(sharded in others for sharded in some)
 
 
 def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
-    """Yield assignments that give priority to the target or to one operand; the empty one last."""
+    """Yield assignments, each greedy for the target or one operand first; the empty assignment last."""
     sources = _sources(problem) or [[]]
     seen: list[list[ShardedFactor]] = []
     for first in range(len(sources)):
@@ -86,7 +86,7 @@ def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
 
 
 def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
-    """Return the sharded factors of the target, then of each operand, large operands first."""
+    """Return the factors that the target shards, then those of each operand, large operands first."""
     sources: list[tuple[int, list[ShardedFactor]]] = []
     if problem.target is not None:
         target = problem.target
@@ -111,13 +111,13 @@ def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
 def _greedy(
     problem: AssignmentProblem, order: Sequence[list[ShardedFactor]], kinds: Sequence[str], reduces: bool
 ) -> list[ShardedFactor]:
-    """Return the factors that can be sharded together, in an order of priority.
+    """Return a compatible subset of sharded factors, chosen greedily.
 
     Args:
         problem: the instruction.
-        order: the sharded factors of the target and of operands, by priority.
-        kinds: the kinds of factors to shard.
-        reduces: shard reduced factors too.
+        order: the factors that the target and each operand shard, by descending priority.
+        kinds: the kinds of factors to consider.
+        reduces: consider reduced factors, which the result does not have, too.
     """
     accepted: list[ShardedFactor] = []
     for source in order:
@@ -129,7 +129,7 @@ def _greedy(
 
 
 def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor]) -> list[ShardedFactor]:
-    """Shard other factors with those tilings of operands that an assignment does not use."""
+    """Extend an assignment: shard large factors by the operand tilings that it does not use yet."""
     extended = list(sharded)
     operand_tilings = [
         tiling.select([d])
@@ -153,7 +153,7 @@ def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor
 def _can_shard(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor, tiling: Tiling
 ) -> bool:
-    """Return true if a factor can be sharded in addition to others."""
+    """Return true if a factor can be sharded in addition to the given sharded factors."""
     if any(factor is other for other, _ in sharded) or factor.size == 0:
         return False
     if factor.combiner is not None and not _can_combine(problem, sharded, factor):
@@ -175,7 +175,7 @@ def _share(a: Factor, b: Factor) -> bool:
 
 
 def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor) -> bool:
-    """Return true if partial results of a factor can be combined by an all-reduce with an identity."""
+    """Return true if an all-reduce can combine the partial results of a factor with those of others."""
     combiner, kind = factor.combiner, problem.result.element_type
     assert combiner is not None
     same = {type(f.combiner) for f, _ in sharded if f.combiner is not None} <= {type(combiner)}
@@ -184,11 +184,11 @@ def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], f
 
 
 def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: Shape) -> bool:
-    """Return true if tiles divide a factor evenly, where that is required.
+    """Return true if a tiling divides a factor evenly, or uneven tiles can be padded.
 
     Args:
         factor: the factor.
-        tiling: of the factor.
+        tiling: the tiling of the factor, of rank 1.
         shapes, result: the global shapes of the operands and of the result.
     """
     if factor.size % tiling.tiles[0] == 0:
@@ -203,7 +203,7 @@ def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: 
 
 
 def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends to reshard operands, to reduce, and to reach the target."""
+    """Return the bytes that a device sends for an assignment: for operands, reductions and the target."""
     operands = range(len(problem.operand_tilings))
     total = sum(_bytes_to_operand(problem, sharded, number)[0] for number in operands)
     return total + _bytes_to_result(problem, sharded) if problem.result.is_array else total
@@ -212,7 +212,7 @@ def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> 
 def _bytes_to_operand(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], number: int
 ) -> tuple[float, bool]:
-    """Return the bytes that a device sends for an operand, and whether its current tiles are kept."""
+    """Return the bytes that a device sends for an operand, and whether its halo needs no resharding."""
     current, shape = problem.operand_tilings[number], problem.shapes[number]
     if current is None:
         return 0.0, False
@@ -239,7 +239,7 @@ def _bytes_to_operand(
 
 
 def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends after the local operation."""
+    """Return the bytes that a device sends to reduce partial results and to reshard to the target."""
     target, dimensions = problem.target, problem.result.dimensions
     tiling = result_tiling(sharded, problem.result, problem.devices)
     width = (accumulation_type(problem.i, problem.result) or problem.result.element_type).bits / 8
@@ -256,7 +256,7 @@ def _bytes_to_result(problem: AssignmentProblem, sharded: Sequence[ShardedFactor
 
 
 def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
-    """Return the type in which devices add partial products: f32 for narrow floats; None for the result's."""
+    """Return F32 for contractions of narrower floats, whose partial sums are added in f32; else None."""
     kind = result.element_type
     narrow = kind.is_floating and kind.bits < 32
     return F32 if narrow and i.operation.family is Family.CONTRACTION else None
@@ -265,25 +265,25 @@ def accumulation_type(i: HloInstruction, result: Shape) -> ElementType | None:
 def scattered(
     tiling: Tiling, target: Tiling, dimensions: Sequence[int], sharded: Sequence[ShardedFactor]
 ) -> int | None:
-    """Return the dimension along which a reduce-scatter yields the target; None if there is none."""
+    """Return the dimension along which a reduce-scatter of partial results yields the target, or None."""
     reduced = [reduced_tiling.coordinates[0] for factor, reduced_tiling in sharded if factor.result is None]
     return scattered_dimension(tiling, reduced, target, dimensions)
 
 
 def operand_tiling(sharded: Sequence[ShardedFactor], number: int, shape: Shape, devices: int) -> Tiling:
-    """Return the tiling of an operand that an assignment requires."""
+    """Return the tiling of an operand that an assignment requires; ``shape`` is the global shape."""
     by_dimension = {f.operands[number]: tiling for f, tiling in sharded if number in f.operands}
     return from_dimensions(shape, by_dimension, devices)
 
 
 def result_tiling(sharded: Sequence[ShardedFactor], shape: Shape, devices: int) -> Tiling:
-    """Return the tiling of the result of an assignment."""
+    """Return the tiling of a result that an assignment yields; ``shape`` is the global shape."""
     by_dimension = {f.result: tiling for f, tiling in sharded if f.result is not None}
     return from_dimensions(shape, by_dimension, devices)
 
 
 def from_dimensions(shape: Shape, by_dimension: dict[int, Tiling], devices: int) -> Tiling:
-    """Return the tiling of an array from tilings of rank 1 by dimension; other dimensions are replicated."""
+    """Return the tiling of an array with the given tilings, of rank 1, of some dimensions."""
     replicated = Tiling.replicated(1, devices)
     tilings = [by_dimension.get(d, replicated) for d in range(shape.rank if shape.is_array else 0)]
     return Tiling.product(tilings) if tilings else Tiling.replicated(0, devices)

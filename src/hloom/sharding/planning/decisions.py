@@ -1,7 +1,4 @@
-"""Decisions of the partitioner: why values are sharded as they are, and why collectives are needed.
-
-`reporting/explanations.py` puts them into words.
-"""
+"""Records of the partitioner's decisions, from which `reporting/explanations.py` writes reasons."""
 
 from __future__ import annotations
 
@@ -16,21 +13,21 @@ from hloom.sharding.planning.flow import Flow, Leaf
 from hloom.sharding.tiling.tiling import Tiling
 
 ShardedFactor: TypeAlias = "tuple[Factor, Tiling]"
-"""A factor of an operation, and the tiling of rank 1 of its index."""
+"""A factor of an operation, and its tiling, of rank 1."""
 
 Decisions: TypeAlias = "Decision | tuple[Decisions, ...]"
-"""The decision about an array or a token, or the decisions about the elements of a tuple."""
+"""The decision about an array or a token, or those about the elements of a tuple, nested."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorAssignment:
-    """The sharded factors of an operation.
+    """An assignment: the sharded factors of an operation, with the costs of the choice.
 
     Attributes:
-        sharded: the factors that are sharded.
-        bytes: sent by a device, according to the cost model.
-        runner_up: factors and bytes of the second cheapest assignment; None if there is only one.
-        unmoved: operands whose halos are fetched from their current tiles, without resharding.
+        sharded: the sharded factors.
+        bytes: the bytes that a device sends, by the cost model.
+        runner_up: sharded factors and bytes of the second cheapest assignment; None if there is only one.
+        unmoved: the numbers of operands whose halos are fetched from current tiles, without resharding.
     """
 
     sharded: Sequence[ShardedFactor]
@@ -41,12 +38,12 @@ class FactorAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PropagationStep:
-    """The propagation of a sharding from one value to another.
+    """One step of propagation: an instruction passes a sharding from one dimension to another.
 
     Attributes:
-        through: the instruction whose factor connects them.
-        value, dimension: the source: the class of an array, and its dimension.
-        is_elementwise: made in the first pass, through elementwise operations.
+        through: the instruction whose factor indexes both dimensions.
+        value, dimension: the source: a value class, and a dimension of its arrays.
+        is_elementwise: the step belongs to the first pass, through elementwise operations only.
     """
 
     through: HloInstruction
@@ -57,12 +54,12 @@ class PropagationStep:
 
 @dataclass(slots=True)
 class PropagationTrace:
-    """The steps that propagated annotations.
+    """The propagation steps of a program.
 
     Attributes:
-        flow: the classes of arrays.
-        last: the step that sharded each dimension of a class.
-        annotated: the instruction with the annotation of a class.
+        flow: the value classes.
+        last: the step that sharded each propagated dimension, by value class and dimension.
+        annotated: the annotated instruction of each annotated value class.
     """
 
     flow: Flow
@@ -72,11 +69,11 @@ class PropagationTrace:
     annotated: dict[Leaf, HloInstruction] = field(default_factory=dict[Leaf, HloInstruction])
 
     def reaches(self, i: HloInstruction, d: int) -> bool:
-        """Return true if propagation sharded a dimension of an array."""
+        """Return true if dimension ``d`` of an array was sharded by propagation."""
         return (self.flow.class_of(i), d) in self.last
 
     def source(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[PropagationStep]]:
-        """Return the annotated array from which a dimension got its sharding, and the steps from there."""
+        """Return the annotated array whose sharding reached dimension ``d``, and the steps from it."""
         at = (self.flow.class_of(i), d)
         steps: list[PropagationStep] = []
         while (step := self.last.get(at)) is not None:
@@ -90,16 +87,16 @@ class Decision:
     """How the value of an instruction is sharded, and why.
 
     Attributes:
-        instruction: may have been replaced since.
+        instruction: the instruction, which the rewrite may have replaced.
         shape: the global shape.
-        tiling: None for a tuple.
+        tiling: the tiling; None for a tuple.
         is_annotated: the program states the tiling.
         operands: the decisions about the operands.
-        operand_tilings: before resharding; None for operands that are not arrays.
-        assignment: None if the instruction computes nothing.
-        target: the preferred tiling of the result; None if any will do.
+        operand_tilings: the tilings of the operands before resharding; None for other values than arrays.
+        assignment: the sharded factors; None if the instruction computes nothing.
+        target: the preferred tiling of the result; None for no preference.
         factors: all factors of the instruction.
-        trace: how annotations propagated through the program.
+        trace: the propagation steps of the program.
     """
 
     instruction: HloInstruction
@@ -115,7 +112,6 @@ class Decision:
 
     @property
     def sharded(self) -> Sequence[ShardedFactor]:
-        """The sharded factors."""
         return self.assignment.sharded if self.assignment is not None else ()
 
 
@@ -125,8 +121,8 @@ class Purpose:
 
     Attributes:
         kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop" or
-            "branches", whose values have one tiling; "region", at its border; "device", a call on one device.
-        by: the decision about the instruction that needs it; None for the program's result.
+            "branches" of a conditional; "region", the border of one; "device", a call on one device.
+        by: the decision about the instruction that uses the value; None for the program's result.
         operand: the operand number.
     """
 
@@ -140,9 +136,9 @@ class Cause:
     """Why a collective exists.
 
     Attributes:
-        purpose: its kind may also be "reduction" (of partial results) or "halo" (elements of other tiles).
+        purpose: the purpose; additional kinds are "reduction" (of partial results) and "halo".
         value: the decision about the resharded array.
-        before, after: its tilings; None for reductions and halos.
+        before, after: the tilings of the array; None for reductions and halos.
     """
 
     purpose: Purpose

@@ -1,4 +1,4 @@
-"""Fetches: the halos of operands from which devices compute tiles of a result."""
+"""Halos of the operands of windows, slices, pads, concatenations and reshapes with sharded factors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class Fetch:
     """The halo of an operand along one dimension.
 
     Attributes:
-        operand: the operand number.
-        dimension: of the operand.
+        operand, dimension: the operand number, and the dimension of the operand.
         window: the ranges to fetch, and their padding.
     """
 
@@ -36,13 +35,13 @@ class Fetch:
 def fetches(
     i: HloInstruction, shapes: Sequence[Shape], result: Shape, factor: Factor, tiling: Tiling
 ) -> list[Fetch] | None:
-    """Return the halos that an instruction needs if a factor is sharded; None if they are not representable.
+    """Return the halos that an instruction needs if a factor is sharded; None if that is not supported.
 
     Args:
-        i: an instruction with its original operation.
-        shapes, result: global shapes of the operands and of the result.
-        factor: other factors than halos need no fetches.
-        tiling: of the factor.
+        i: the instruction, with its operation on global arrays.
+        shapes, result: the global shapes of the operands and of the result.
+        factor: the factor; only factors of kind "halo" have halos.
+        tiling: the tiling of the factor, of rank 1.
     """
     if factor.kind != "halo":
         return []
@@ -97,7 +96,7 @@ def fetches(
 
 
 def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:
-    """Return the span of the windows of a full tile, and of the windows in each tile."""
+    """Return the extents that the windows of a full tile, and of each tile of ``counts``, span."""
     return (local - 1) * stride + size, tuple((n - 1) * stride + size if n else 0 for n in counts)
 
 
@@ -116,7 +115,7 @@ def _of_concatenation(
 def _of_convolution(
     operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
 ) -> list[Fetch] | None:
-    """Return the input range of the windows of an output tile, or of a tile of the kernel."""
+    """Return the halo of the input, for tiles of the output or, if the factor is reduced, of the kernel."""
     labels = operation.dim_labels
     d = factor.operands[0]
     number = labels.input_spatial_dimensions.index(d)
@@ -140,13 +139,13 @@ def _of_convolution(
 
 
 def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements at each index of a halo.
+    """Return the number of elements that a device sends per index of a halo.
 
     Args:
-        i: an instruction with its original operation.
-        local: dimensions of a tile of the operand.
+        i: the instruction, with its operation on global arrays.
+        local: the dimensions of a tile of the operand.
         fetch: the halo.
-        halos: dimensions with halos; a slice crops the others before the exchange.
+        halos: the dimensions with halos; a slice crops the others before the exchange.
     """
     extents = list(local)
     if isinstance(i.operation, Slice):
@@ -159,7 +158,10 @@ def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Co
 def halo_of_current_tiles(
     fetch: Fetch, have: Tiling, want: Tiling, factor_tiling: Tiling, fixed: Sequence[Coordinate]
 ) -> Halo | None:
-    """Return the halo in terms of the current tiling, if it differs along the dimension of the halo only."""
+    """Return the halo fetched from the current tiles, without resharding first; None if not possible.
+
+    Tilings ``have`` and ``want`` may differ along the dimension of the halo only.
+    """
     d = fetch.dimension
     others = all(have.is_sharded_like(e, want, e) for e in range(len(have.tiles)) if e != d)
     if have.unreduced is not None or not others or have.is_sharded_like(d, want, d) or not have.is_sharded(d):

@@ -11,18 +11,18 @@ from hloom.operations.control_flow import Conditional, While
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Tuple
 
 Leaf: TypeAlias = "tuple[HloInstruction, tuple[int, ...]]"
-"""An instruction, and the shape index of an array in its value: empty unless the value is a tuple."""
+"""An array: an instruction, and the shape index in its value, empty unless the value is a tuple."""
 
 
 class Flow:
     """The value classes of a program.
 
     Attributes:
-        instructions: of the entry in post-order; called computations precede their loop or conditional.
+        instructions: the reachable instructions in post-order, bodies and branches before their callers.
     """
 
     def __init__(self, entry: HloComputation, groups: Sequence[Sequence[HloInstruction]] = ()) -> None:
-        """Merge the classes of values that tuples, loops and conditionals pass on, and of each group."""
+        """Merge the values that tuples, loops and conditionals identify, and those of each group."""
         self.instructions: list[HloInstruction] = list(_reachable(entry))
         self._parents: dict[Leaf, Leaf] = {}
         self._merged: set[Leaf] = set()
@@ -33,7 +33,7 @@ class Flow:
                 self._merge(first, other)
 
     def class_of(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Leaf:
-        """Return the representative of the class of an array."""
+        """Return the representative of the value class of an array."""
         leaf = (i, index)
         parents = self._parents
         while (parent := parents.get(leaf)) is not None:
@@ -44,7 +44,7 @@ class Flow:
         return leaf
 
     def is_merged(self, i: HloInstruction) -> bool:
-        """Return true if the class of an array has other members."""
+        """Return true if the value class of an array has other members."""
         return (i, ()) in self._parents or (i, ()) in self._merged
 
     def _pass_on(self, i: HloInstruction) -> None:

@@ -1,8 +1,7 @@
-"""Partial sums: unreduced arrays, whose value is the sum over devices.
+"""Partial sums: unreduced arrays, whose value is the sum of the arrays on devices.
 
-Programs annotate them with ``unreduced`` axes. An operation that is linear in an operand maps partial sums of
-the operand to partial sums of the result. A loop can thus accumulate gradients on each device and reduce
-once.
+Programs annotate them by ``unreduced`` axes. Linear operations map partial sums to partial sums, so that a
+loop can accumulate gradients on each device and reduce them once.
 """
 
 from __future__ import annotations
@@ -38,11 +37,9 @@ _SUMS = (Add, Subtract, Concatenate)
 
 
 def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
-    """Return true if an operation maps partial sums of some operands to partial sums of its result.
+    """Return true if an operation is linear jointly in the unreduced operands.
 
-    Args:
-        i: the instruction.
-        unreduced: by operand; the others are reduced.
+    ``unreduced`` has a flag for each operand.
     """
     numbers = {number for number, is_unreduced in enumerate(unreduced) if is_unreduced}
     operation = i.operation
@@ -71,10 +68,10 @@ def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
 
 
 def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[ShardedFactor]) -> bool:
-    """Return true if the partial results of an operation are the partial sums of the target.
+    """Return true if the partial results of an assignment are the partial sums that the target wants.
 
     Args:
-        tiling: of the result, disregarding sums.
+        tiling: the tiling of the result, without partial sums.
         target: the target tiling.
         sharded: the sharded factors.
     """
@@ -94,10 +91,10 @@ def scattered_dimension(
     The target must shard one more dimension, over the devices that hold the partial sums.
 
     Args:
-        tiling: of the partial sums.
-        unreduced: the coordinates of the partial sums.
+        tiling: the tiling of each partial sum.
+        unreduced: the device coordinates that number the partial sums.
         target: the target tiling.
-        dimensions: of the global array.
+        dimensions: the dimensions of the global array.
     """
     changed = [d for d in range(len(dimensions)) if not tiling.is_sharded_like(d, target, d)]
     if len(changed) != 1 or tiling.is_sharded(changed[0]) or target.unreduced is not None:
@@ -110,9 +107,9 @@ def scattered_dimension(
 
 
 def tiles_as_partial_sums(have: Tiling, want: Tiling) -> list[int]:
-    """Return the dimensions along which zero-padded tiles are the partial sums of a target tiling.
+    """Return the dimensions along which tiles, padded with zeros to full extent, are the wanted partial sums.
 
-    Returns an empty list if tiles are not the wanted partial sums.
+    Returns an empty list if there are none.
     """
     if have.unreduced is not None or want.unreduced is None:
         return []

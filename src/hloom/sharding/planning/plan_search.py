@@ -1,9 +1,9 @@
 """Shortest path between two regular tilings, by Dijkstra's algorithm.
 
-A state is the axes of each dimension, major first. The moves are the steps of `plans.py`: an all-to-all
-appends the minor axes of one dimension to another, an all-gather drops the minor axes of a dimension, a slice
-appends an unused axis, a permutation assigns other axes with the same numbers of tiles. There are few states
-for few axes; programs with many are not searched.
+A state is the axes of each dimension, major axis first. The moves are the steps of `plans.py`: an all-to-all
+moves minor axes of one dimension to the end of another, an all-gather drops minor axes, a slice appends an
+unused axis, a permutation assigns other axes with the same numbers of tiles. Tilings of many axes are not
+searched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from itertools import permutations
 from typing import Final, TypeAlias
 
 State: TypeAlias = "tuple[tuple[int, ...], ...]"
-"""The axes of each dimension, major first."""
+"""The axes of each dimension, major axis first."""
 
 MOST_AXES: Final = 5
-"""Number of axes up to which states are searched: about 5,000 states for 5 axes and 3 dimensions."""
+"""Maximum number of axes of a search: 5 axes and 3 dimensions have about 5,000 states."""
 _PERMUTED_EVERYWHERE: Final = 4
-"""Number of axes up to which any move may be a permutation; for more, only the first or the last one."""
+"""Maximum number of axes for which any move may be a permutation; else only the first and the last may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Move:
 
     Attributes:
         kind: "permute", "all-to-all", "all-gather" or "slice".
-        after: the state after it.
-        source, target: the dimensions of an all-to-all; an all-gather has only the source.
-        axes: that an all-to-all moves.
+        after: the state after the move.
+        source, target: the dimensions that an all-to-all moves axes from and to; an all-gather has a source.
+        axes: the axes that an all-to-all moves.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Move:
 def merged(
     sizes: Sequence[int], orders: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge axes that are adjacent in all orders; return the sizes of the merged axes, and their orders."""
+    """Merge axes that occur together, adjacent, in all orders; return sizes and orders of the merged axes."""
 
     def are_one(k: int) -> bool:
         """Return true if axes k and k + 1 occur together only, in this order."""
@@ -67,14 +67,14 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the moves that send the fewest elements; among equals the fewest moves.
+    """A search for the moves that send the fewest elements; of equal ones, for the fewest moves.
 
     Attributes:
-        dimensions: of the global array.
+        dimensions: the dimensions of the global array.
         sizes: the size of each axis.
         start, target: the states.
-        fixed: axes that may not move.
-        limit: exclusive bound of the elements that a device sends.
+        fixed: the axes that may not move.
+        limit: exclusive upper bound of the elements that a device sends.
     """
 
     dimensions: Sequence[int]
@@ -86,11 +86,10 @@ class Search:
 
     @property
     def movable(self) -> list[int]:
-        """The axes that may move."""
         return [k for k in range(len(self.sizes)) if k not in self.fixed]
 
     def shortest(self) -> list[Move] | None:
-        """Return the moves; None if none send less than the limit, or there are too many axes."""
+        """Return the moves from start to target; None if all send the limit or more, or for too many axes."""
         if len(self.sizes) > MOST_AXES:
             return None
         best: dict[State, tuple[int, int]] = {self.start: (0, 0)}
@@ -129,7 +128,7 @@ class Search:
         return self.dimensions[d] % self._count(axes) == 0
 
     def _moves(self, state: State) -> Iterator[tuple[Move, int]]:
-        """Yield the moves from a state, and the elements that a device sends in each."""
+        """Yield the moves from a state, each with the number of elements that a device sends."""
         local = self._local(state)
         yield from self._slices(state)
         for d, axes in enumerate(state):
@@ -162,7 +161,7 @@ class Search:
                     yield Move("slice", _with(state, d, (*axes, k))), 0
 
     def _arrangements(self, state: State) -> Iterator[State]:
-        """Yield the other states with the same number of tiles along each dimension."""
+        """Yield the other states with as many tiles along each dimension."""
         for order in permutations(self.movable):
             unassigned = list(order)
             arranged: list[tuple[int, ...]] = []

@@ -1,8 +1,8 @@
 """Resharding plans: the collectives that convert one tiling to another, and the elements that they send.
 
-The direct plan is, in this order: one permutation, if devices have tiles of the right size in the wrong
-places; all-to-alls, which move axes between dimensions; all-gathers along excess axes; slices, which send
-nothing. If it has several steps, a search looks for a plan that sends less.
+The direct plan consists of a permutation, if tiles of the right size are on the wrong devices; all-to-alls,
+which move axes between dimensions; all-gathers along excess axes; and slices, which send nothing. If it has
+several steps, `plan_search.py` looks for a plan that sends less.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class PermuteStep:
-    """Collective-permute of whole tiles."""
+    """Collective-permute of tiles; ``pairs`` are (source, target)."""
 
     pairs: tuple[tuple[int, int], ...]
     after: Tiling
@@ -36,7 +36,7 @@ class PermuteStep:
 
 @dataclass(frozen=True, slots=True)
 class AllToAllStep:
-    """All-to-all: axes move from one dimension to another."""
+    """All-to-all that moves axes from dimension ``source`` to dimension ``target``."""
 
     source: int
     target: int
@@ -55,11 +55,7 @@ class AllGatherStep:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastStep:
-    """Collective-broadcasts of the tiles of a group that are not all padding, instead of an all-gather.
-
-    Attributes:
-        tiles: the number of these tiles, the first ones.
-    """
+    """Collective-broadcasts of the first ``tiles`` tiles of each group: an all-gather without empty tiles."""
 
     dimension: int
     groups: DeviceGroups
@@ -69,7 +65,7 @@ class BroadcastStep:
 
 @dataclass(frozen=True, slots=True)
 class HaloStep:
-    """Halo exchange: devices get the segments of their new tiles of a dimension from the owners."""
+    """Halo exchange by which devices fetch the segments of new tiles of a dimension."""
 
     dimension: int
     halo: Halo
@@ -78,27 +74,27 @@ class HaloStep:
 
 @dataclass(frozen=True, slots=True)
 class SliceStep:
-    """Dynamic-slice of the current tile."""
+    """Dynamic-slice of the current tile to a finer tiling."""
 
     after: Tiling
 
 
 _MOST_BROADCASTS: Final = 4
-"""Number of tiles up to which a broadcast of each replaces an all-gather with empty ones."""
+"""Maximum number of tiles whose broadcasts replace an all-gather with empty tiles."""
 
 Step: TypeAlias = PermuteStep | AllToAllStep | AllGatherStep | BroadcastStep | HaloStep | SliceStep
 ReshardingPlan: TypeAlias = "tuple[tuple[Step, ...], int]"
-"""The steps, and the elements that a device sends."""
+"""The steps, and the number of elements that a device sends."""
 
 
 @lru_cache(maxsize=8192)
 def plan(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan:
-    """Return the steps from one tiling of an array to another.
+    """Return the plan that converts one tiling of an array to another; both without partial sums.
 
     Args:
-        dimensions: of the global array.
+        dimensions: the dimensions of the global array.
         have, want: the tilings.
         fixed: coordinates in which the devices of a group must agree.
     """
@@ -108,7 +104,7 @@ def plan(
 
 
 def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
-    """Return the elements that a device sends for a resharding, the reduction of partial sums included."""
+    """Return the elements that a device sends to reshard an array, and to reduce its partial sums."""
     reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
     return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
 
@@ -116,7 +112,7 @@ def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coo
 def _regular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan | None:
-    """Return a plan for regular tilings; None if they have no common axes."""
+    """Return a plan for regular tilings; None if they do not consist of common axes."""
     basis = refined((*have.coordinates, *want.coordinates, *fixed))
     if basis is None:
         return None
@@ -127,16 +123,16 @@ def _regular(
 
 
 class _RegularPlan:
-    """A plan for regular tilings under construction.
+    """Builds a plan for regular tilings.
 
     Attributes:
-        dimensions: of the global array.
+        dimensions: the dimensions of the global array.
         sizes: the size of each axis.
-        axes: the axes of each dimension after the steps so far, major first.
-        target: the axes of each dimension in the end.
-        fixed, free: axes that may not move, and the others.
+        axes: the axes of each dimension after the steps so far, major axis first.
+        target: the axes of each dimension after the last step.
+        fixed, free: the axes that may not move, and the others.
         steps: the steps so far.
-        elements: that a device sends in them.
+        elements: the number of elements that a device sends in the steps so far.
     """
 
     def __init__(
@@ -157,7 +153,7 @@ class _RegularPlan:
         self.elements = 0
 
     def planned(self) -> ReshardingPlan:
-        """Return the direct plan, or a plan that sends less."""
+        """Return the direct plan, or one that the search finds and that sends less."""
         start = tuple(map(tuple, self.axes))
         self._permute_once()
         self._exchange_axes()
@@ -170,7 +166,7 @@ class _RegularPlan:
         return self._searched(start) or direct
 
     def _searched(self, start: State) -> ReshardingPlan | None:
-        """Return a plan that sends less than the direct one; None if the search finds none."""
+        """Return a plan that sends less than ``elements``; None if the search finds none."""
         if len(self.sizes) > MOST_AXES:
             sizes, (*states, fixed) = merged(self.sizes, (*start, *self.target, tuple(self.fixed)))
             rank = len(start)
@@ -183,7 +179,7 @@ class _RegularPlan:
         return None if moves is None else self._replayed(start, moves)
 
     def _replayed(self, start: State, moves: Sequence[Move]) -> ReshardingPlan:
-        """Return the plan that consists of some moves."""
+        """Return the plan of the moves that the search found."""
         self.axes = [list(axes) for axes in start]
         self.steps.clear()
         self.elements = 0
@@ -211,12 +207,12 @@ class _RegularPlan:
         return Tiling(tuple(map(self._count, self.axes)), coordinates, math.prod(self.sizes))
 
     def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
-        """Return true if coarse tiles of a dimension consist of whole fine tiles, or there is only one."""
+        """Return true if coarse tiles of a dimension consist of whole fine tiles; true for one tile."""
         few, many = self._count(coarse), self._count(fine)
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
 
     def _arranged(self) -> list[list[int]] | None:
-        """Return the axes nearest to the target with the current numbers of tiles; None if there are none."""
+        """Return the axes nearest to the target that keep the numbers of tiles; None if there are none."""
         arranged: list[list[int]] = []
         for axes, target in zip(self.axes, self.target, strict=True):
             count, few = self._count(axes), 1
@@ -244,7 +240,7 @@ class _RegularPlan:
         return arranged
 
     def _permute_once(self) -> None:
-        """Permute once if devices have tiles of the right size in the wrong places."""
+        """Permute tiles if tiles of the right size are on the wrong devices."""
         arranged = self._arranged()
         if arranged is None or arranged == self.axes:
             return
@@ -261,7 +257,7 @@ class _RegularPlan:
         self.steps.append(PermuteStep(_pairs(before, after), after))
 
     def _exchange_axes(self) -> None:
-        """Move excess axes to the dimensions whose target they are."""
+        """Move axes by all-to-alls to the dimensions that the target shards over them."""
         for d, axes in enumerate(self.axes):
             for e, target in enumerate(self.target):
                 current = self.axes[e]
@@ -279,7 +275,7 @@ class _RegularPlan:
                         return
 
     def _exchange(self, d: int, e: int, major: list[int], moved: list[int]) -> None:
-        """Move axes from dimension ``d``, which keeps its major ones, to dimension ``e``."""
+        """Move axes by an all-to-all from dimension ``d``, which keeps ``major``, to dimension ``e``."""
         count = self._count(moved)
         local = self._local()
         padded = -(-self.dimensions[e] // self._count([*self.axes[e], *moved])) * count
@@ -290,7 +286,7 @@ class _RegularPlan:
         self.steps.append(AllToAllStep(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
 
     def _exchange_halos(self) -> None:
-        """Exchange segments of new tiles along dimensions that neither old nor new tiles divide evenly."""
+        """Exchange halos along dimensions that old or new tiles divide unevenly, where that sends less."""
         for d, (axes, target) in enumerate(zip(self.axes, self.target, strict=True)):
             others = {k for e, axes_of_dimension in enumerate(self.axes) if e != d for k in axes_of_dimension}
             extent = self.dimensions[d]
@@ -309,14 +305,14 @@ class _RegularPlan:
                 self.axes[d] = list(target)
 
     def _tiles_to_gather(self, d: int, target: Sequence[int]) -> int:
-        """Return how many tiles a device sends to reach the target axes by an all-gather and a slice."""
+        """Return the number of tiles that a device sends to reach the target axes by all-gather and slice."""
         axes = self.axes[d]
         if list(target[: len(axes)]) == axes and self._fits(d, axes, target):
             return 0
         return _tiles_sent(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
 
     def _gather_excess(self) -> None:
-        """Gather along the axes that are not in the target."""
+        """All-gather along the axes that are not in the target."""
         for d, axes in enumerate(self.axes):
             target = list(self.target[d])
             common = 0
@@ -329,7 +325,7 @@ class _RegularPlan:
             self._gather(d, common)
 
     def _gather(self, d: int, count: int) -> None:
-        """Gather a dimension along all but its first ``count`` axes."""
+        """All-gather a dimension along all but its ``count`` major axes."""
         moved = tuple(self.axes[d][count:])
         local = self._local()
         groups = groups_along(moved, self.sizes)
@@ -340,7 +336,7 @@ class _RegularPlan:
         self.steps.append(step)
 
     def _slice(self) -> None:
-        """Slice to the target; gather dimensions whose tiles do not consist of whole target tiles first."""
+        """Slice to the target; first gather dimensions whose tiles do not consist of whole target tiles."""
         for d, axes in enumerate(self.axes):
             if not self._fits(d, axes, self.target[d]):
                 self._gather(d, 0)
@@ -350,7 +346,7 @@ class _RegularPlan:
 
 
 def _filled(extent: int, local: int) -> int:
-    """Return the number of tiles with elements of a dimension; 1 if it is empty."""
+    """Return the number of tiles that are not all padding; 1 if the dimension is empty."""
     return -(-extent // local) if extent else 1
 
 
@@ -362,8 +358,8 @@ def _gather_step(
     Args:
         d: the dimension.
         groups: the groups.
-        tiles: the number of tiles of a group.
-        filled: the number of those that are not all padding.
+        tiles: the number of tiles in a group.
+        filled: the number of tiles in a group that are not all padding.
         after: the tiling after the step.
     """
     times = _tiles_sent(tiles, filled)
@@ -373,7 +369,7 @@ def _gather_step(
 
 
 def _tiles_sent(tiles: int, filled: int) -> int:
-    """Return how many tiles a device sends to join the tiles of a group."""
+    """Return the number of tiles that a device sends to join the tiles of a group; see `_gather_step`."""
     return filled if filled <= min(_MOST_BROADCASTS, tiles - 2) or filled == 1 < tiles else tiles - 1
 
 
@@ -398,7 +394,7 @@ def _halo_step(
 
 @lru_cache(maxsize=64)
 def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
-    """Return source and target for each tile of the new tiling: the target itself if it has the tile."""
+    """Return (source, target) for each device; devices that have their new tile are their own source."""
     owners: dict[object, list[int]] = {}
     for device, tile in enumerate(before.tile_indices):
         owners.setdefault(tile, []).append(device)
@@ -416,7 +412,7 @@ def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
 def _irregular(
     dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]
 ) -> ReshardingPlan:
-    """Permute tiles of equal sizes; otherwise gather the dimensions that differ, and slice."""
+    """Return a plan for any tilings: permute tiles of equal sizes, or else gather and slice."""
     local = math.prod(have.local(dimensions))
     if have.tiles == want.tiles and not fixed:
         return (PermuteStep(_pairs(have, want), want.reduced()),), local

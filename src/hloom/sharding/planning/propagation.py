@@ -1,7 +1,7 @@
 """Sharding propagation: infer the tilings of all values from the annotations of some.
 
 Shardings propagate along the factors of operations, forward and backward, to a fixed point: first through
-elementwise operations, which never need resharding, then through all. All members of a value class
+elementwise operations, which never need resharding, then through all operations. All arrays of a value class
 (`flow.py`) have one tiling.
 """
 
@@ -22,9 +22,9 @@ from hloom.sharding.tiling.tiling import Tiling
 _MOST_PASSES: Final = 16
 
 _ArrayDimension: TypeAlias = "tuple[Leaf, tuple[int, ...], int]"
-"""The class of an array, its dimensions, and the number of one of them."""
+"""The value class of an array, its dimensions, and the number of one dimension."""
 _FactorDimensions: TypeAlias = "tuple[int, list[_ArrayDimension]]"
-"""The size of a factor, and the dimensions of arrays that it indexes."""
+"""The size of a factor, and the array dimensions that it indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Statement:
     """An annotated tiling.
 
     Attributes:
-        leaf: the array.
-        tiling: its tiling.
-        open: dimensions that propagation may shard further.
+        leaf: the annotated array.
+        tiling: the tiling.
+        open: the dimensions that propagation may shard further.
     """
 
     leaf: Leaf
@@ -62,9 +62,9 @@ class Propagation:
 
     Attributes:
         flow: the value classes.
-        tilings: by class, for those that are annotated or sharded.
+        tilings: the tiling of each value class that is annotated or sharded.
         factors: the factors of each instruction.
-        trace: the steps that sharded each dimension.
+        trace: the propagation steps.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Propagation:
 
         Args:
             flow: the value classes.
-            annotated: tilings that are final but for open dimensions; the first one of a class counts.
+            annotated: the annotated tilings, final except in open dimensions; the first of a class counts.
             borders: of manual regions, by call; an array that enters a region and is not annotated gets the
                 tiling along the manual axes, and propagation may shard its other dimensions.
             devices: the number of devices.
@@ -107,7 +107,7 @@ class Propagation:
         self._propagate()
 
     def tiling(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Tiling | None:
-        """Return the propagated tiling of an array; None if there is none."""
+        """Return the tiling of an array; None if it is neither annotated nor sharded."""
         return self.tilings.get(self.flow.class_of(i, index))
 
     def _propagate(self) -> None:
@@ -127,7 +127,7 @@ class Propagation:
                     break
 
     def _factor_dimensions(self, i: HloInstruction) -> list[_FactorDimensions]:
-        """Return the dimensions that each factor of an instruction indexes, those of results first."""
+        """Return the array dimensions that each factor of an instruction indexes, results first."""
         if i in self._borders:
             return self._border_dimensions(i, self._borders[i])
         if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
@@ -147,7 +147,7 @@ class Propagation:
         return factors
 
     def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
-        """Return the dimensions without manual axes: they are the same inside and outside of the region."""
+        """Return a factor for each dimension without manual axes, which has one size on both sides."""
         factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
             if not result.is_array:
@@ -159,14 +159,14 @@ class Propagation:
         return factors
 
     def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:
-        """Return true unless an instruction is a border and the tiling uses a manual axis."""
+        """Return true unless the instruction is a border and the tiling uses one of its manual axes."""
         border = self._borders.get(i)
         return border is None or are_independent([*border.coordinates, tiling.coordinates[0]])
 
     def _propagate_through(
         self, i: HloInstruction, factors: Sequence[_FactorDimensions], elementwise: bool
     ) -> bool:
-        """Propagate between the operands and the results of an instruction; return true for any change."""
+        """Propagate along the factors of an instruction; return true if any array changed."""
         changed = False
         for size, indexed in factors:
             source = self._first_sharded(indexed)
@@ -181,7 +181,7 @@ class Propagation:
         return changed
 
     def _first_sharded(self, indexed: Sequence[_ArrayDimension]) -> tuple[Leaf, int] | None:
-        """Return the first sharded dimension."""
+        """Return value class and number of the first sharded dimension; None if none is sharded."""
         for leaf, _, d in indexed:
             tiling = self.tilings.get(leaf)
             if tiling is not None and d < len(tiling.tiles) and tiling.is_sharded(d):
@@ -189,7 +189,7 @@ class Propagation:
         return None
 
     def _shard(self, leaf: Leaf, dimensions: tuple[int, ...], d: int, tiling: Tiling) -> bool:
-        """Shard an open, replicated dimension if its tiling is independent of others; return true then."""
+        """Shard a dimension if it is open and replicated and tiles stay equally frequent; return whether."""
         if d in self._closed.get(leaf, ()) or dimensions[d] % tiling.tiles[0]:
             return False
         current = self.tilings.get(leaf) or Tiling.replicated(len(dimensions), self.devices)

@@ -1,4 +1,4 @@
-"""Explanations: the decisions of the partitioner in words, in terms of mesh axes."""
+"""Explanations of the partitioner's decisions in words, in terms of mesh axes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Why:
         kind: "operand" of an operation, "reduction", "halo", "annotation", "result" of the program, "loop",
             "branches", "region", "device"; "program" for a collective that the program itself states.
         instruction, opcode, op_name, source: the instruction that needs it; "" for the program's result.
-        value: the resharded array; "" for reductions and halos.
-        before, after: its tilings, such as ``[data, -]``: dimension 0 is sharded over the axis data.
+        value: the name of the resharded array; "" for reductions and halos.
+        before, after: the tilings of the array; ``[data, -]`` shards dimension 0 over the axis data.
         reason: a sentence.
-        origins: where the shardings come from, such as ``data: the annotation of %x``.
-        bytes: sent by a device for the instruction, according to the cost model; -1 without an assignment.
-        other_bytes: the same for the second cheapest assignment; -1 if there is none.
+        origins: the annotations that the shardings come from, such as ``data: the annotation of %x``.
+        bytes: the bytes that a device sends for the instruction, by the cost model; -1 without an assignment.
+        other_bytes: the bytes of the second cheapest assignment; -1 if there is none.
     """
 
     kind: str
@@ -51,8 +51,9 @@ class Conflict:
     """An instruction whose operands and target have incompatible shardings.
 
     Attributes:
-        instruction, op_name, source: the instruction.
-        kept, lost: shardings, such as ``%x: contracting dimension over data``.
+        instruction, op_name, source: the name, the framework's operation and the source line.
+        kept, lost: the shardings that the assignment uses and does not use, such as ``%x: contracting
+            dimension over data``.
         bytes, other_bytes: as in `Why`.
     """
 
@@ -80,7 +81,7 @@ class Explainer:
     # -- collectives
 
     def why(self, cause: Cause | None) -> Why:
-        """Return why a collective is needed; without a cause, the program itself contains it."""
+        """Return why a collective is needed; without a cause, the program itself states it."""
         if cause is None:
             return Why("program", reason="the program itself states it")
         purpose, by = cause.purpose, cause.purpose.by
@@ -132,7 +133,7 @@ class Explainer:
                 return f"the program states {after} for its result; it is computed as {before}"
 
     def _of_operand(self, by: Decision, cause: Cause) -> str:
-        """Return why an operation needs an operand in another tiling."""
+        """Return the reason why an operation needs an operand in another tiling."""
         before, after = cause.before, cause.after
         number, opcode = cause.purpose.operand, by.instruction.opcode
         if before is None or after is None:
@@ -154,7 +155,7 @@ class Explainer:
         return "; ".join(words)
 
     def _conflict_text(self, by: Decision, factor: Factor, coordinate: Coordinate) -> str:
-        """Return why a factor does not have the sharding of an operand."""
+        """Return the reason why a factor is not sharded over the coordinate of an operand."""
         over = coordinate_text(coordinate, self.axes)
         for sharded, tiling in by.sharded:
             if not are_independent([tiling.coordinates[0], coordinate]):
@@ -166,7 +167,7 @@ class Explainer:
     # -- shardings
 
     def _factor_text(self, by: Decision, factor: Factor, tiling: Tiling) -> str:
-        """Return the sharding of a factor, and the operand that it comes from."""
+        """Return a text with the sharding of a factor, and the operand or target that it comes from."""
         over = coordinate_text(tiling.coordinates[0], self.axes)
         words = f"{_dimension(by, factor)} is sharded over {over}"
         number = _operand_with(by, factor, tiling)
@@ -178,7 +179,7 @@ class Explainer:
         return "" if tiling is None else tiling_text(tiling, self.axes)
 
     def _origins(self, cause: Cause) -> Iterator[str]:
-        """Yield where the shardings of the value, before and after, come from."""
+        """Yield the origins of the shardings of a value, before and after resharding."""
         by, value = cause.purpose.by, cause.value
         if isinstance(value, Decision) and cause.before is not None:
             for d in range(len(cause.before.tiles)):
@@ -200,7 +201,7 @@ class Explainer:
                     yield from self._propagated_origin(by, d, by.target.coordinates[d])
 
     def _origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
-        """Follow a sharding from operand to operand, up to its annotation."""
+        """Yield the origin of the sharding of dimension ``d``, found from operand to operand."""
         over = coordinate_text(coordinate, self.axes)
         passed = 0
         while not decision.is_annotated:
@@ -222,7 +223,7 @@ class Explainer:
         yield f"{over}: the annotation of %{decision.instruction.name}{through}"
 
     def _propagated_origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
-        """Follow the steps of propagation, back to the annotation."""
+        """Yield the origin of the sharding of dimension ``d``, found by the propagation steps."""
         over = coordinate_text(coordinate, self.axes)
         if decision.is_annotated:
             yield f"{over}: the annotation of %{decision.instruction.name}"
@@ -259,9 +260,9 @@ class Explainer:
             )
 
     def _proposed(self, by: Decision) -> Iterator[tuple[str, bool]]:
-        """Yield the shardings of operands and of the target, and whether the assignment uses them.
+        """Yield (text, is used) for the shardings of operands and target that an assignment uses or excludes.
 
-        Leaves out those that it does not use although they are compatible with it.
+        Unused shardings that are compatible with the assignment are left out.
         """
         for factor in by.factors:
             arrays = [(_name(by.operands[n]), by.operand_tilings[n], d) for n, d in factor.operands.items()]
@@ -288,7 +289,7 @@ def _runner_up_bytes(assignment: FactorAssignment | None) -> int:
 
 
 def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | None:
-    """Return the operand that has the sharding of a factor before resharding."""
+    """Return the number of the operand that has the sharding of a factor before resharding, or None."""
     for number, d in factor.operands.items():
         current = decision.operand_tilings[number]
         if current is not None and d < len(current.tiles) and current.is_sharded_like(d, tiling, 0):
@@ -297,7 +298,7 @@ def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | N
 
 
 def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
-    """Return true if the target has the sharding of a factor."""
+    """Return true if the target tiling has the sharding of a factor."""
     d, target = factor.result, decision.target
     return (
         d is not None
@@ -308,7 +309,7 @@ def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
 
 
 def _dimension(decision: Decision, factor: Factor) -> str:
-    """Return the description of a factor."""
+    """Return a text such as ``dimension 0 of %x`` or ``the contracting dimension of %x`` for a factor."""
     if factor.result is not None:
         return f"dimension {factor.result} of %{decision.instruction.name}"
     kind = "contracting" if decision.instruction.operation.family is Family.CONTRACTION else "reduced"

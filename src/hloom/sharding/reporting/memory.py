@@ -1,11 +1,10 @@
-"""Memory of a device over the schedule of a partitioned program, and the live arrays at its peak.
+"""Memory of a device over the schedule of a partitioned program, and the live arrays at the peak.
 
-Values are computed in post-order, as backends schedule programs with collectives. A value is live from its
-definition to its last use, through tuples, tuple elements, barriers and other aliases; arguments and
-constants are always live; results are live from their definition on, in the buffer of a donated argument if
-there is one. Loops update carried values in place. Elementwise operations and updates of slices reuse the
-buffer of an operand of the same size that is dead afterwards. Fusion is not modelled: a backend that fuses
-needs less. Bytes include the padding of tiled layouts where the program has layouts.
+The schedule is post-order. A value is live from its definition to its last use, also through aliases
+(tuples, tuple elements, barriers); arguments and constants are always live; results are live until the end,
+in the buffer of a donated argument if there is one. Loops update carried values in place. Elementwise
+operations and updates of slices reuse the buffer of a dead operand of equal size. Fusion is not modelled: a
+backend that fuses needs less. Bytes include the padding of tiled layouts where the program has layouts.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ class LiveArray:
     """An array that is live at the peak.
 
     Attributes:
-        name, opcode: of the defining instruction; ``p{1}`` is an element of a tuple.
+        name, opcode: the defining instruction; ``p{1}`` is an element of a tuple.
         op_name, source: the framework's operation and source line; "" if not recorded.
-        shape: of the tile.
-        bytes: in memory, padding included.
-        padding: bytes without elements.
+        shape: the shape of the tile.
+        bytes: the size in memory, padding included.
+        padding: the bytes of padding.
     """
 
     name: str
@@ -51,8 +50,8 @@ class MemoryUsage:
     """Memory of a device, in bytes.
 
     Attributes:
-        argument_bytes, result_bytes: of the entry's parameters and of its result.
-        donated_bytes: of results in the buffers of arguments.
+        argument_bytes, result_bytes: the sizes of the entry's parameters and of its result.
+        donated_bytes: the size of results in the buffers of donated arguments.
         peak_bytes: the maximum of live bytes, arguments and results included.
         padding_bytes: the padding of tiled layouts at the peak.
         at: the instruction that runs at the peak.
@@ -75,8 +74,8 @@ class _Buffer:
     """The memory of a leaf of a value.
 
     Attributes:
-        instruction, index: the defining instruction, and the shape index.
-        shape: of the tile, with the layout of the global array.
+        instruction, index: the defining instruction, and the shape index of the leaf.
+        shape: the shape of the tile, with the layout of the global array.
         bytes: 0 if the memory belongs to another buffer or to the caller.
         last: the position of the last use in the schedule.
         is_read_only: no result may reuse it.
@@ -128,14 +127,14 @@ def _live_array(buffer: _Buffer) -> LiveArray:
 
 
 def _is_free(i: HloInstruction) -> bool:
-    """Return true for instructions that allocate no array."""
+    """Return true for aliases, tuples and parameters, which allocate no array."""
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement | Parameter)
 
 
 def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
-    """Return the leaves of the result in buffers of donated arguments, by number.
+    """Return the numbers of the result leaves in buffers of donated arguments.
 
-    Donors without an alias donate to the first result of the same shape, as in XLA.
+    A donor without an alias donates to the first result of its shape, as in XLA.
     """
     outputs = list(entry.root.shape.leaves())
     number_of = {index: number for number, (index, _) in enumerate(outputs)}
@@ -157,9 +156,9 @@ class _Schedule:
     """Buffers of a program over its schedule.
 
     Attributes:
-        global_shapes: of the values, with layouts.
-        donated: the leaves of the entry's result in buffers of arguments.
-        peaks: by computation.
+        global_shapes: the global shapes of values, with layouts.
+        donated: the numbers of the entry's result leaves in buffers of arguments.
+        peaks: the peak of each computation.
     """
 
     global_shapes: Mapping[HloInstruction, Shape]
@@ -167,7 +166,7 @@ class _Schedule:
     peaks: dict[HloComputation, _Peak] = field(default_factory=dict[HloComputation, "_Peak"])
 
     def computation(self, computation: HloComputation, in_place: bool = False) -> list[int]:
-        """Find the peak of a computation; return the live bytes at each instruction.
+        """Record the peak of a computation; return the live bytes at each instruction.
 
         Args:
             computation: the computation; unless it is the entry, its caller owns the parameters.
@@ -199,7 +198,7 @@ class _Schedule:
     def _buffers(
         self, i: HloInstruction, buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]]
     ) -> tuple[tuple[_Buffer, ...], list[_Buffer]]:
-        """Return the buffers of the leaves of a value, and the new ones among them."""
+        """Return the buffers of the leaves of a value, and those of them that it allocates."""
         operation = i.operation
         if isinstance(operation, Tuple):
             return tuple(buffer for o in i.operands for buffer in buffers_of[o]), []
@@ -225,7 +224,7 @@ class _Schedule:
         )
 
     def laid_out(self, i: HloInstruction, leaf: Shape, index: tuple[int, ...] = ()) -> Shape:
-        """Return the shape of a tile, or of a tuple of tiles, with the layouts of the global arrays."""
+        """Return the shape of a tile, or tuple of tiles, with the layouts of the global arrays."""
         if leaf.is_tuple:
             parts = enumerate(leaf.tuple_shapes)
             return Shape.tuple_([self.laid_out(i, part, (*index, n)) for n, part in parts])
@@ -243,7 +242,7 @@ class _Schedule:
         buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]],
         defined: Sequence[_Buffer],
     ) -> None:
-        """Place the result of an elementwise operation or an update in the buffer of a dead operand."""
+        """Place the result of an elementwise operation or update in the buffer of a dead operand."""
         is_update = isinstance(i.operation, DynamicUpdateSlice)
         if len(defined) != 1 or not (i.operation.elementwise or is_update):
             return
@@ -261,7 +260,7 @@ class _Schedule:
     def _simulated(
         self, computation: HloComputation, order: Sequence[HloInstruction], defined: Sequence[list[_Buffer]]
     ) -> list[int]:
-        """Return the live bytes at each instruction, and record the peak."""
+        """Record the peak of a computation; return the live bytes at each instruction."""
         buffers = [buffer for new in defined for buffer in new if buffer.bytes]
         position_of = {i: position for position, i in enumerate(order)}
         starts = {
@@ -295,7 +294,7 @@ class _Schedule:
         return timeline
 
     def _peak_of_calls(self, i: HloInstruction) -> list[_Buffer]:
-        """Return the live buffers at the highest peak of the computations that an instruction calls."""
+        """Return the live buffers at the highest peak among the computations that an instruction calls."""
         peaks: list[list[_Buffer]] = [[]]
         if i.operation.calls_program:
             for called in i.called_computations:
@@ -306,7 +305,7 @@ class _Schedule:
 
 
 def _is_constant(buffer: _Buffer) -> bool:
-    """Return true for read-only memory: arguments of the entry, and constants."""
+    """Return true for read-only buffers: entry arguments and constants."""
     i = buffer.instruction
     return isinstance(i.operation, Constant) or (
         isinstance(i.operation, Parameter) and i.parent is not None and _is_entry(i.parent)
@@ -314,7 +313,7 @@ def _is_constant(buffer: _Buffer) -> bool:
 
 
 def _changed_leaves(loop: HloInstruction) -> set[int]:
-    """Return the leaves that a loop changes: all but those that its body passes through."""
+    """Return the numbers of the leaves that a loop changes: those that its body does not pass through."""
     (body, _) = loop.called_computations
     root, (parameter,) = body.root, body.parameters
     leaves = range(_leaf_count(loop.shape))

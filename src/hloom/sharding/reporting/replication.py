@@ -19,14 +19,14 @@ class ReplicatedArray:
     """A replicated array.
 
     Attributes:
-        name, opcode: of the instruction.
+        name, opcode: the instruction.
         op_name, source: the framework's operation and source line; "" if not recorded.
-        shape: of the array.
-        bytes: on each device.
-        is_annotated: the program states that it is replicated.
-        axis, dimension: the largest mesh axis that divides a dimension, and that dimension; "" and -1 if none
-            does.
-        saved: bytes that a device would save if this axis sharded the dimension.
+        shape: the shape.
+        bytes: the size on each device.
+        is_annotated: the program states that the array is replicated.
+        axis, dimension: the largest mesh axis that divides a dimension, and the dimension; "" and -1 if no
+            axis does.
+        saved: the bytes that a device saves if the axis shards the dimension.
     """
 
     name: str
@@ -60,7 +60,7 @@ def replicated_arrays(
 
 
 def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decision]]:
-    """Yield the instructions that compute replicated arrays of rank 1 or more, with their decisions."""
+    """Yield the instructions that compute replicated arrays of positive rank, with their decisions."""
     module = partitioned.module
     for i in module.instructions():
         decision = partitioned.decisions.get(i)

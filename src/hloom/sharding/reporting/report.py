@@ -33,17 +33,17 @@ _LEAST: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A collective.
+    """A collective of the partitioned program, and its traffic in a step, one run of the program.
 
     Attributes:
-        name, opcode: of the instruction in the partitioned program.
+        name, opcode: the instruction.
         op_name, source: the framework's operation and source line; "" if not recorded.
-        axes: the mesh axes along which the devices of a group differ; "" without a mesh.
+        axes: the mesh axes along which the devices of a group differ, joined by ``+``; "" without a mesh.
         members: the size of a group.
-        bytes: that a device sends in one execution.
+        bytes: the bytes that a device sends in one execution.
         times: the number of executions in a step; loops of unknown trip count count as one iteration.
         seconds: the estimated time in a step.
-        why: it is needed.
+        why: the reason for the collective.
     """
 
     name: str
@@ -59,7 +59,6 @@ class Row:
 
     @property
     def bytes_per_step(self) -> int:
-        """The bytes that a device sends in a step."""
         return self.bytes * self.times
 
 
@@ -69,14 +68,14 @@ class Report:
 
     Attributes:
         devices: the number of devices.
-        mesh: the axes and their sizes.
-        collectives: those that send most first.
-        memory: of a device.
-        capacity: the memory of a device in bytes; None if unknown.
+        mesh: the sizes of the mesh axes.
+        collectives: the collectives, in descending order of bytes per step.
+        memory: the memory that a device uses.
+        capacity: the memory that a device has, in bytes; None if unknown.
         replicated: the replicated parameters with their bytes, the largest first.
         unknown_loops: the number of loops of unknown trip count.
-        conflicts: instructions with incompatible shardings.
-        replicated_arrays: those of at least 1 % of the peak, the largest first.
+        conflicts: the instructions with incompatible shardings.
+        replicated_arrays: the replicated arrays of at least 1 % of the peak, the largest first.
         suggestions: other shardings, and reduce-scatters.
     """
 
@@ -98,17 +97,15 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """The estimated time of the collectives in a step, one after the other."""
+        """The estimated time of all collectives in a step, without overlap."""
         return sum(row.seconds for row in self.collectives)
 
     @property
     def argument_bytes(self) -> int:
-        """The bytes of the arguments of a device."""
         return self.memory.argument_bytes
 
     @property
     def result_bytes(self) -> int:
-        """The bytes of the result of a device."""
         return self.memory.result_bytes
 
     @property
@@ -188,7 +185,7 @@ def report(
 
 
 def _axis_sizes(mesh: object) -> dict[str, int]:
-    """Return the sizes of the axes of a mapping or a JAX mesh."""
+    """Return the axis sizes of a mapping or a JAX mesh; raises HloError by the rule ``report.mesh``."""
     sizes: object = getattr(mesh, "shape", mesh) if mesh is not None else {}
     if not isinstance(sizes, Mapping):
         message = f"expected sizes of axes or a mesh of JAX, got {type(mesh).__name__}"
@@ -197,7 +194,7 @@ def _axis_sizes(mesh: object) -> dict[str, int]:
 
 
 def _module(program: Any) -> HloModule:
-    """Return the module of a program."""
+    """Return the module of a program; raises HloError by the rule ``report.program``."""
     if isinstance(program, HloModule):
         return program
     if not hasattr(program, "compiler_ir"):
@@ -218,7 +215,7 @@ def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link
 
 
 def _steps(i: HloInstruction, members: int) -> int:
-    """Return the number of consecutive messages.
+    """Return the number of consecutive messages of a collective among ``members`` devices.
 
     An all-to-all takes one for each other device, other collectives use recursive doubling. Source: Thakur,
     Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
@@ -246,7 +243,7 @@ def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) ->
 
 
 def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:
-    """Yield the replicated parameters with their bytes, the largest first."""
+    """Yield name and bytes of the replicated parameters, the largest first."""
     tilings = iter(partitioned.parameters)
     parameters: list[tuple[str, int]] = []
     for parameter in module.entry.parameters:

@@ -1,4 +1,4 @@
-"""All-reduces of which each device uses a slice only: a reduce-scatter would send half as much."""
+"""Detection of all-reduces whose devices use slices only; a reduce-scatter would send half the bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 
 
 def sliced_dimension(all_reduce: HloInstruction) -> int | None:
-    """Return the dimension along which the devices of a group slice an all-reduce; None if they do not.
+    """Return the dimension along which the devices of a group slice an all-reduce; None if there is none.
 
-    All uses must be slices into as many equal parts as there are devices in the group, a different part on
-    each.
+    All uses must be slices into as many equal parts as the group has devices.
     """
     operation = all_reduce.operation
     if (
@@ -31,7 +30,7 @@ def sliced_dimension(all_reduce: HloInstruction) -> int | None:
 
 
 def _partitioned_dimension(user: HloInstruction, total: HloInstruction, members: Sequence[int]) -> int | None:
-    """Return the dimension of which a slice takes a different part on each member."""
+    """Return the dimension of which a slice takes part n on member n of the group; None if there is none."""
     if not isinstance(user.operation, DynamicSlice) or user.operands[0] is not total or len(members) < 2:
         return None
     pairs = zip(total.shape.dimensions, user.shape.dimensions, strict=True)

@@ -1,6 +1,6 @@
 """Suggestions: other shardings, each verified by partitioning again, and reduce-scatters.
 
-Annotations of one shape and one tiling change together, such as the weights of all layers and their updates.
+Annotations of equal shape and tiling change together, such as the weights of all layers and their updates.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Suggestion:
         instructions: the instructions to change.
         op_name, source: of the first of them.
         before, after: the tilings.
-        saved_bytes: that a device sends less in a step; may be negative.
-        saved_memory: bytes at the peak.
-        verified: "partitioned again", or "arithmetic".
+        saved_bytes: the bytes that a device sends less in a step; may be negative.
+        saved_memory: the bytes that a device uses less at the peak; may be negative.
+        verified: how the savings were determined: "partitioned again", or "arithmetic".
     """
 
     kind: str
@@ -77,14 +77,14 @@ class Suggestion:
 
 @dataclass(slots=True)
 class _AnnotationGroup:
-    """Annotations of one shape and one tiling, or parameters of one shape without annotation.
+    """Annotated arrays of equal shape and tiling; parameters without annotation count as replicated.
 
     Attributes:
         shape: the global shape.
         tiling: the tiling.
-        leaves: the names of the instructions, with the leaf number in their value.
-        sent: bytes per step of the collectives that they cause.
-        parameter_bytes: on a device, of those that are parameters.
+        leaves: the arrays, as name of the instruction and leaf number in its value.
+        sent: the bytes that a device sends in a step in the collectives that they cause.
+        parameter_bytes: the size of the parameters among them on a device.
     """
 
     shape: Shape
@@ -104,7 +104,7 @@ def suggested_shardings(
     crowded: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Suggestion]:
-    """Return shardings of lower cost, at most one for each group of annotations, the cheapest first.
+    """Return shardings of lower cost, the cheapest of each group of annotations, in ascending order of cost.
 
     Args:
         module: the program.
@@ -146,7 +146,10 @@ def _order(costs: Costs) -> tuple[int, int]:
 
 
 def _is_better(changed: Costs, costs: Costs, crowded: bool) -> bool:
-    """Return true if one cost is significantly lower and the other one is not higher."""
+    """Return true if traffic or memory is significantly lower, and the other is not higher.
+
+    If the program is ``crowded``, less memory may cost more traffic.
+    """
     less_traffic = changed.sent < costs.sent * (1 - _LEAST) and changed.peak <= costs.peak * (1 + _LEAST)
     less_memory = changed.peak < costs.peak * (1 - _LEAST) and (changed.sent <= costs.sent or crowded)
     return less_traffic or less_memory
@@ -185,7 +188,7 @@ def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -
 def _candidates(
     groups: Sequence[_AnnotationGroup], axes: Mapping[str, int], tries: int
 ) -> Iterator[tuple[int, tuple[_AnnotationGroup, Placement]]]:
-    """Yield other placements of axes round robin: the first one of each group, then the second ones."""
+    """Yield (number, (group, placement)) round robin over the groups, at most ``tries`` of them."""
     queues = [(number, group, list(_placements(group, axes))) for number, group in enumerate(groups)]
     queues = [queue for queue in queues if queue[2]]
     for turn in range(max((len(placements) for _, _, placements in queues), default=0)):
@@ -196,7 +199,7 @@ def _candidates(
 
 
 def _placements(group: _AnnotationGroup, axes: Mapping[str, int]) -> Iterator[Placement]:
-    """Yield placements in which one axis is added, moved or removed."""
+    """Yield the placements of a group's axes in which one axis is added, moved or removed."""
     coordinates = group.tiling.coordinates
     current = tuple(tuple(coordinate_text(c, axes).split("+")) if c.count > 1 else () for c in coordinates)
     if any(axis not in axes for dimension in current for axis in dimension):
@@ -220,7 +223,7 @@ def _tiling(placement: Placement, axes: Mapping[str, int], devices: int) -> Tili
 
 
 def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloModule:
-    """Return a copy of a program with another tiling in a group of annotations."""
+    """Return a copy of a program in which a group of annotations has another tiling."""
     copy = clone_module(module)
     numbers_of: dict[str, list[int]] = {}
     for name, number in group.leaves:
@@ -235,7 +238,7 @@ def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloM
 def _annotate(
     i: HloInstruction, original: HloInstruction, numbers: Sequence[int], sharding: Sharding
 ) -> None:
-    """Annotate some leaves of a value with a sharding."""
+    """Annotate the given leaves of an instruction with a sharding; ``original`` has the current one."""
     if i.frontend_attributes and _ATTRIBUTE in i.frontend_attributes:
         i.frontend_attributes = {k: v for k, v in i.frontend_attributes.items() if k != _ATTRIBUTE}
     if not i.shape.is_tuple:
@@ -287,16 +290,14 @@ def _suggestion(
 
 
 def scatters(executed: Sequence[Execution]) -> list[Suggestion]:
-    """Return the all-reduces of which devices use slices only, and the traffic that reduce-scatters save."""
+    """Return a suggestion for each all-reduce whose devices use slices only: a reduce-scatter."""
     suggestions: list[Suggestion] = []
     for execution in executed:
         i = execution.sent.instruction
         d = sliced_dimension(i)
         if d is not None:
-            text = (
-                f"reduce-scatter along dimension {d} in place of all-reduce %{i.name}, of which each device "
-            )
-            text += "uses a slice"
+            use = f"all-reduce %{i.name}, of which each device uses a slice"
+            text = f"reduce-scatter along dimension {d} in place of {use}"
             sent = execution.sent.bytes * execution.times
             saved = sent - sent // 2
             origin = op_name(i), source_line(i)

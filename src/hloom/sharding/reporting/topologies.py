@@ -1,4 +1,4 @@
-"""Topologies: links between devices, and memory of a device, from vendor data sheets."""
+"""Topologies: link speeds and device memory, from vendor data sheets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Link:
     """The link between devices along an axis.
 
     Attributes:
-        latency: seconds for one message.
-        bandwidth: bytes per second that a device sends.
+        latency: seconds per message.
+        bandwidth: bytes per second that a device can send.
     """
 
     latency: float
@@ -28,8 +28,8 @@ class Topology:
     """A kind of device and its interconnect.
 
     Attributes:
-        link: along every axis.
-        memory: bytes of a device; None if they depend on the machine.
+        link: the link along every axis.
+        memory: the memory of a device in bytes; None if it depends on the machine.
     """
 
     link: Link
@@ -57,7 +57,7 @@ _PREFIXES: Final = "KMGT"
 
 
 def parse_memory(text: str) -> int:
-    """Return the bytes of ``16GiB``, ``80GB`` or ``1e9``; raises HloError by the rule ``memory.notation``."""
+    """Parse bytes such as ``16GiB``, ``80GB`` or ``1e9``; raises HloError by the rule ``memory.notation``."""
     size = _SIZE.fullmatch(text.strip())
     if size is not None:
         unit = (size[2] or "").upper()

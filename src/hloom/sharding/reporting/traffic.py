@@ -23,12 +23,12 @@ from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCoun
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Bytes that one device sends in a collective.
+    """The traffic of one execution of a collective.
 
     Attributes:
         instruction: the collective.
-        members: the number of devices that perform it together; 2 for a permutation.
-        bytes: the bytes that a device sends in one execution.
+        members: the number of participants; 2 for a permutation.
+        bytes: the bytes that a device sends.
     """
 
     instruction: HloInstruction
@@ -37,7 +37,7 @@ class Sent:
 
 
 def sent(instruction: HloInstruction, devices: int) -> Sent | None:
-    """Return the traffic of an instruction; None unless it is a collective or the start of one."""
+    """Return the traffic of a collective or the start of one; None for other instructions."""
     operation = instruction.operation
     size = sum(shape_bytes(operand.shape) for operand in instruction.operands)
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
@@ -59,7 +59,7 @@ def sent(instruction: HloInstruction, devices: int) -> Sent | None:
 
 
 def _members(operation: Collective, devices: int) -> int:
-    """Return the size of the largest group; all devices if no groups are listed."""
+    """Return the size of the largest group, the number of devices if no groups are listed."""
     groups = operation.replica_groups
     if isinstance(groups, IotaDeviceList):
         return groups.group_size
@@ -75,7 +75,7 @@ def collectives(module: HloModule) -> Iterator[Sent]:
 
 
 def bytes_sent(module: HloModule) -> int:
-    """Return the bytes of all collectives of a module, once each, regardless of loops."""
+    """Return the bytes that a device sends if each collective of a module runs once."""
     return sum(traffic.bytes for traffic in collectives(module))
 
 

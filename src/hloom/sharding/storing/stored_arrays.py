@@ -49,13 +49,13 @@ class ProcessGroup(Protocol):
 
 
 class StoredArray:
-    """An array in files, read lazily by parts such as ``array[2:4, :]``.
+    """A stored array, from which slices such as ``array[2:4, :]`` are read on demand.
 
     Attributes:
         path: the directory.
         shape: the dimensions.
-        chunks: the dimensions of the array in each file.
-        dtype: the numpy type.
+        chunks: the dimensions of each file's part.
+        dtype: the numpy dtype.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -107,7 +107,7 @@ class StoredArray:
         return array
 
     def _chunk(self, index: Sequence[int]) -> Array:
-        """Return a memory-mapped chunk."""
+        """Return the memory-mapped chunk at an index of the grid of chunks."""
         file = self.path / (self._separator.join(map(str, index)) or "0")
         count = int(np.prod(self.chunks, dtype=np.int64))
         if not file.exists():
@@ -152,11 +152,11 @@ def store(
 
     Args:
         directory: replaced if it exists.
-        values: of each device of this process: an array, or a nested tuple; None for tokens.
+        values: the value of each device of this process: an array, or a nested tuple; None for tokens.
         devices: the ids of these devices.
         shape: the global shape.
-        tilings: of its leaves.
-        name: of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
+        tilings: the tilings of the leaves.
+        name: the name of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
         processes: all processes with devices.
 
     Raises HloError by ``stored.unreduced`` for partial sums, by ``stored.failed`` if another process cannot
@@ -214,7 +214,7 @@ class _CollectiveStep:
 
 
 def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: Tiling) -> None:
-    """Write the tiles of which no device with a smaller id has a copy."""
+    """Write each tile whose first owner is a device of this process; ``tiles`` are by device."""
     firsts: dict[tuple[int, ...], int] = {}
     for device, index in enumerate(tiling.tile_indices):
         firsts.setdefault(index, device)
@@ -231,7 +231,7 @@ def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: T
 
 
 def _replace(path: Path, partial: Path) -> None:
-    """Replace a directory by another one."""
+    """Replace the directory ``path`` by ``partial``."""
     old = path.with_name(path.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if path.exists():
@@ -270,7 +270,7 @@ def _metadata(file: Path) -> Settings:
 
 
 def _dtype_name(dtype: np.dtype) -> str:
-    """Return numpy's code of its own types, and TensorStore's name of others."""
+    """Return the name of a dtype in Zarr's metadata: numpy's code, or TensorStore's name of other types."""
     return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
 
 

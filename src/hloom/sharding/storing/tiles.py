@@ -13,7 +13,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def cut(value: object, tilings: Sequence[Tiling], device: int) -> Value:
-    """Return the tiles of a value on a device.
+    """Return the tiles that a device has of a global value.
 
     Args:
         value: an array, or a nested tuple or list of arrays; None for tokens. Of a `StoredArray` only the
@@ -35,7 +35,7 @@ def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Value:
 
 
 def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
-    """Return the tile of an array on a device; all partial sums but the first one are zeros."""
+    """Return the tile of an array on a device; for an unreduced tiling, zeros except on the first device."""
     array: Any = value if isinstance(getattr(value, "shape", None), tuple) else np.asarray(value)
     extents = tiling.local(array.shape)
     begins = [n * p for n, p in zip(extents, tiling.tile_indices[device], strict=True)]
@@ -49,11 +49,11 @@ def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
 
 
 def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> Value:
-    """Return a global value from the tiles of all devices: the inverse of `cut`. Partial sums are added.
+    """Return a global value from the tiles of all devices, the inverse of `cut`; add partial sums.
 
     Args:
-        tiles: by device: an array, or a nested tuple of arrays.
-        tilings: of its leaves.
+        tiles: the value of each device: an array, or a nested tuple of arrays.
+        tilings: the tilings of the leaves.
         shape: the global shape.
     """
     leaves = zip(*(flat(value) for value in tiles), strict=True)
@@ -73,12 +73,12 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def nested(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Return a value of a shape from its leaves."""
+    """Return the leaves nested like a shape."""
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 
 def _assembled(tiles: Sequence[object], tiling: Tiling, dimensions: Sequence[int]) -> Array | None:
-    """Return the array that consists of tiles, or of sums of partial sums."""
+    """Return an array from the tiles of all devices; add partial sums, drop padding."""
     if tiles[0] is None:
         return None
     arrays: list[Array] = [np.asarray(tile) for tile in tiles]
