@@ -16,6 +16,7 @@ from hloom.codegen.bits import reinterpreted
 from hloom.codegen.indexing import EmittedIndexing, Key
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
+from hloom.codegen.llvm.values import select_lanes
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
@@ -289,14 +290,7 @@ class Elements(EmittedIndexing):
             column = parts[0].shuffle(range(residue // half, 2 * lanes, 2), parts[1])
         else:
             vectors = [self._column(base, block, 1, 0, ahead + k * lanes, stored) for k in range(step)]
-            places = [divmod(residue + step * lane, lanes) for lane in range(lanes)]
-            column = vectors[0].shuffle([lane_at if source == 0 else -1 for source, lane_at in places])
-            for number in range(1, step):
-                order = [
-                    lanes + lane_at if source == number else lane if source < number else -1
-                    for lane, (source, lane_at) in enumerate(places)
-                ]
-                column = column.shuffle(order, vectors[number])
+            column = select_lanes(vectors, [divmod(residue + step * lane, lanes) for lane in range(lanes)])
         self.scopes[-1].columns[key] = column
         return column
 
@@ -314,16 +308,7 @@ class Elements(EmittedIndexing):
         else:
             loaded = [f.load(wide, f.offset(first, low + start, stored)) for start in starts]
         sources = [min((offset - low) // lanes, len(starts) - 1) for offset in places]
-        vector = loaded[0].shuffle(
-            [offset - low if source == 0 else -1 for offset, source in zip(places, sources, strict=True)]
-        )
-        for number in range(1, len(loaded)):
-            order = [
-                lanes + offset - low - starts[number] if source == number else lane if source < number else -1
-                for lane, (offset, source) in enumerate(zip(places, sources, strict=True))
-            ]
-            vector = vector.shuffle(order, loaded[number])
-        return vector
+        return select_lanes(loaded, [(k, offset - low - starts[k]) for k, offset in zip(sources, places)])
 
     def _load_pair(
         self, view: View, linear: Index, scalar: Value, coefficient: int, vector: Value | None, part: Type
@@ -335,8 +320,7 @@ class Elements(EmittedIndexing):
             return f.load(part, pointer), f.load(part, f.offset(pointer, 1, part))
         if coefficient == 1 and vector is None and self.mask is None:
             pointer = f.offset(view.pointer, scalar * 2, part)
-            both = f.load(part.vector(2 * self.lanes), pointer)
-            return both.shuffle(range(0, 2 * self.lanes, 2)), both.shuffle(range(1, 2 * self.lanes, 2))
+            return f.load(part.vector(2 * self.lanes), pointer).deinterleave()
         doubled = linear * 2
         return (
             self._gather(view.pointer, doubled, 2 * view.count, part),
@@ -380,8 +364,7 @@ class Elements(EmittedIndexing):
         stored = storage_type(element_type)
         if isinstance(value, tuple):
             real, imaginary = (self.wide(part) for part in value)
-            order = [lane // 2 + (lane % 2) * self.lanes for lane in range(2 * self.lanes)]
-            both = real.shuffle(order, imaginary)
+            both = real.interleave(imaginary)
             pointer = f.offset(view.pointer, scalar * 2, stored)
             if self.mask is None:
                 f.store(both, pointer)

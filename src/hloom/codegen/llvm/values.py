@@ -167,6 +167,29 @@ class Value:
         """Select lanes from the concatenation of this vector and ``other``; -1 makes a lane poison."""
         return self.function.shuffle(self, lanes, other)
 
+    def interleave(self, other: Value) -> Value:
+        """Return the lanes of two vectors in turns: a0, b0, a1, b1 ..."""
+        lanes = self.type.lanes
+        return self.shuffle([lane // 2 + lane % 2 * lanes for lane in range(2 * lanes)], other)
+
+    def deinterleave(self) -> tuple[Value, Value]:
+        """Return the even and the odd lanes."""
+        lanes = self.type.lanes
+        return self.shuffle(range(0, lanes, 2)), self.shuffle(range(1, lanes, 2))
+
+
+def select_lanes(vectors: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
+    """Return a vector of chosen lanes: for each lane a place, the number of a vector and a lane of it."""
+    lanes = len(places)
+    selected = vectors[0].shuffle([lane if number == 0 else -1 for number, lane in places])
+    for current in range(1, len(vectors)):
+        order = [
+            lanes + source if number == current else lane if number < current else -1
+            for lane, (number, source) in enumerate(places)
+        ]
+        selected = selected.shuffle(order, vectors[current])
+    return selected
+
 
 Number: TypeAlias = int | float
 NUMBERS: Final = (int, float)

@@ -242,5 +242,4 @@ def _interleaved(vectors: Sequence[Value]) -> Value:
             part + 2 * n + 2 * lanes * pair for n in range(lanes) for pair in range(2) for part in range(2)
         ]
         return pairs[0].shuffle(order, pairs[1])
-    lanes = vectors[0].type.lanes
-    return vectors[0].shuffle([n // 2 + lanes * (n % 2) for n in range(2 * lanes)], vectors[1])
+    return vectors[0].interleave(vectors[1])

@@ -361,7 +361,7 @@ class _SideBySide(_Transform):
                 return [masked_load(self.wide, address, self.mask)]
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
             mixed = masked_load(self.part.vector(2 * self.lanes), address, both)
-            return [mixed.shuffle(range(k, 2 * self.lanes, 2)) for k in range(2)]
+            return list(mixed.deinterleave())
         places = [self.places(base, index * width + k if k else index * width, row) for k in range(width)]
         return [gather(self.wide, address, self.mask) for address in places]
 
@@ -392,9 +392,8 @@ class _SideBySide(_Transform):
             if width == 1:
                 masked_store(values[0], address, self.mask)
                 return
-            order = [n // 2 + self.lanes * (n % 2) for n in range(2 * self.lanes)]
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
-            masked_store(values[0].shuffle(order, values[1]), address, both)
+            masked_store(values[0].interleave(values[1]), address, both)
             return
         for k, value in enumerate(values):
             places = self.places(self.target, index * width + k if k else index * width, row)
@@ -479,20 +478,18 @@ class _Within(_Transform):
 
     def pairs(self, place: Value) -> Pair:
         """Load a vector of complex numbers."""
-        both = self.f.load(self.part.vector(2 * self.lanes), place)
-        return both.shuffle(range(0, 2 * self.lanes, 2)), both.shuffle(range(1, 2 * self.lanes, 2))
+        return self.f.load(self.part.vector(2 * self.lanes), place).deinterleave()
 
     def result(self, target: Value) -> Store:
         """Return the accessor that stores the results of the last pass."""
         f, lanes = self.f, self.lanes
-        order = [n // 2 + lanes * (n % 2) for n in range(2 * lanes)]
 
         def store(index: Value, pair: Pair) -> None:
             real, imaginary = self.finished(pair)
             if self.axis.target == "real":
                 f.store(real, self.at(target, index))
                 return
-            both = real.shuffle(order, imaginary)
+            both = real.interleave(imaginary)
             address = self.at(target, index * 2)
             if self.axis.target == "complex":
                 f.store(both, address)

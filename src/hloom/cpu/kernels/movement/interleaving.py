@@ -16,6 +16,7 @@ from typing import Final
 from hloom.codegen.elements import NEAR, Elements, View
 from hloom.codegen.llvm import Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
+from hloom.codegen.llvm.values import select_lanes
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, nest_kernel, root_values, vector_lanes
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
 from hloom.ir.affine import Index, Variable
@@ -111,25 +112,13 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
         return list(columns)
     lanes = columns[0].type.lanes
     if count % 2:
-        return [_woven(columns, start * lanes) for start in range(count)]
+        places = [(lane % count, lane // count) for lane in range(count * lanes)]
+        return [select_lanes(columns, places[k * lanes : (k + 1) * lanes]) for k in range(count)]
     low = [lane // 2 + (lane % 2) * lanes for lane in range(lanes)]
     high = [lane + lanes // 2 for lane in low]
     pairs = list(zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True))
     Function.of(columns[0]).split_block()
     return [even.shuffle(order, odd) for even, odd in pairs for order in (low, high)]
-
-
-def _woven(columns: Sequence[Value], start: int) -> Value:
-    lanes = columns[0].type.lanes
-    places = [divmod(start + lane, len(columns)) for lane in range(lanes)]
-    woven = columns[0].shuffle([row if column == 0 else -1 for row, column in places])
-    for number in range(1, len(columns)):
-        order = [
-            lanes + row if column == number else lane if column < number else -1
-            for lane, (row, column) in enumerate(places)
-        ]
-        woven = woven.shuffle(order, columns[number])
-    return woven
 
 
 def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) -> LoopKernel:

@@ -179,10 +179,8 @@ def _tile_type(kind: ElementType) -> Type:
 def _element(vector: Value, kind: ElementType) -> Element:
     if not kind.is_complex:
         return from_storage(vector, kind)
-    lanes = vector.type.lanes
     part = F32 if storage_type(kind) is F32 else F64
-    both = vector.bitcast(part.vector(2 * lanes))
-    return both.shuffle(range(0, 2 * lanes, 2)), both.shuffle(range(1, 2 * lanes, 2))
+    return vector.bitcast(part.vector(2 * vector.type.lanes)).deinterleave()
 
 
 class _TiledKernel:
