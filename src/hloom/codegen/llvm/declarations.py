@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.types import VOID, Type
@@ -36,6 +37,7 @@ class Declaration:
         self.attributes: tuple[Attribute, ...] = tuple(attributes)
 
 
+@dataclass(slots=True)
 class GlobalConstant:
     """A constant global.
 
@@ -46,12 +48,13 @@ class GlobalConstant:
         external: whether the loader, not LLVM, places the bytes.
     """
 
-    __slots__ = ("align", "data", "external", "name")
+    name: str
+    data: bytes
+    align: int
+    external: bool
 
-    def __init__(self, name: str, data: bytes, *, align: int, external: bool) -> None:
-        self.name, self.data, self.align, self.external = name, data, align, external
 
-
+@dataclass(slots=True)
 class GlobalVariable:
     """A mutable global.
 
@@ -61,7 +64,7 @@ class GlobalVariable:
         data: initial contents; the rest is zero.
     """
 
-    __slots__ = ("align", "data", "name", "size")
-
-    def __init__(self, name: str, size: int, align: int, data: bytes = b"") -> None:
-        self.name, self.size, self.align, self.data = name, size, align, data
+    name: str
+    size: int
+    align: int
+    data: bytes = b""

@@ -8,6 +8,7 @@ emits a call and adds the callee to the module, which thus holds what its export
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from hloom.codegen.llvm.attributes import ALWAYS_INLINE, SIMPLIFIED
@@ -47,10 +48,12 @@ class Library(Module):
         self._called[callee.name] = callee
 
 
+@dataclass(eq=False)
 class Routine:
     """A function of the run time.
 
     Attributes:
+        body: emits the code; gets the function and its parameters.
         name: the symbol.
         result: type of the result.
         parameters: types by name; structs are passed by address.
@@ -58,21 +61,16 @@ class Routine:
         inline: whether it is always inlined.
     """
 
-    def __init__(
-        self,
-        body: Body,
-        result: Type,
-        parameters: dict[str, Type | Struct],
-        *,
-        name: str = "",
-        exported: bool = False,
-        inline: bool = False,
-    ) -> None:
-        self.name = name or body.__name__
-        self.result, self.parameters = result, parameters
-        self.exported, self.inline = exported, inline
-        self._body = body
-        self._types = [PTR if isinstance(p, Struct) else p for p in parameters.values()]
+    body: Body
+    result: Type
+    parameters: dict[str, Type | Struct]
+    name: str = ""
+    exported: bool = False
+    inline: bool = False
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.body.__name__
+        self._types = [PTR if isinstance(p, Struct) else p for p in self.parameters.values()]
 
     def __call__(self, f: Function, *arguments: PassedValue) -> Value:
         """Emit a call."""
@@ -98,7 +96,7 @@ class Routine:
             Fields(p, value) if isinstance(p, Struct) else value
             for p, value in zip(self.parameters.values(), f.parameters, strict=True)
         ]
-        result = self._body(f, *arguments)
+        result = self.body(f, *arguments)
         if result is None and self.result is not VOID:
             f.append(Unreachable(f))
         elif not f.block.is_terminated:

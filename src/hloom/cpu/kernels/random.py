@@ -36,7 +36,7 @@ class WordLayout:
         threefry: the algorithm; else Philox.
         bits: width of a word, 32 or 64.
         stored: bits of an element in memory.
-        kept: random bits of an element.
+        random_bits: random bits of an element.
         rows: number of rows of counters, contiguous.
         counters: counters of a row.
         words: words per counter.
@@ -47,7 +47,7 @@ class WordLayout:
     threefry: bool
     bits: int
     stored: int
-    kept: int
+    random_bits: int
     rows: int
     counters: int
     words: int
@@ -145,7 +145,7 @@ class _Bits:
     def elements(self, word: Value) -> Value:
         """Convert a word to its stored form."""
         element = word.cast("trunc", make_type(f"i{self.layout.stored}"))
-        return element & ((1 << self.layout.kept) - 1) if self.layout.kept < 8 else element
+        return element & ((1 << self.layout.random_bits) - 1) if self.layout.random_bits < 8 else element
 
     def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
         """Store the words of every counter side by side."""

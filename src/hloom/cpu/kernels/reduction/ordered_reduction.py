@@ -53,25 +53,11 @@ class ReductionEmitter:
 
 
 class OrderedReduction(ReductionEmitter):
-    """Emit a reduction in the order of its elements.
+    """Emit a reduction in the order of its elements."""
 
-    ``grouping`` is the associativity of the combiner: for all values, or for all but NaN.
-    """
-
-    def __init__(
-        self,
-        scalars: Elements,
-        vectors: Elements,
-        root: HloInstruction,
-        kept: Indices,
-        reduced: Space,
-        grouping: Grouping,
-    ) -> None:
-        super().__init__(scalars, vectors, root, kept, reduced)
+    def run(self, grouping: Grouping) -> list[Element]:
+        """Return the reduced values as scalars; ``grouping`` tells whether NaN breaks associativity."""
         self.grouping = grouping
-
-    def run(self) -> list[Element]:
-        """Return the reduced values as scalars."""
         initial = [self.scalars.element(i, ()) for i in self.initial]
         start = self.combiner.starts(initial, self.types)
         return self.combiner.lower(self._rows(list(self.reduced.variables), start), self.types)

@@ -84,9 +84,9 @@ def emit_row_reduction(
     vectors = Elements(function, lanes, views)
     with outer_loops(function, outer.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
-            values = RowReduction(scalars, vectors, root, outer.indices, reduced, position).run()
+            values = RowReduction(scalars, vectors, root, outer.indices, reduced).run(position)
         else:
-            values = OrderedReduction(scalars, vectors, root, outer.indices, reduced, order).run()
+            values = OrderedReduction(scalars, vectors, root, outer.indices, reduced).run(order)
         for target, value in zip(arrays[len(inputs) :], values, strict=True):
             scalars.store(target, outer.indices, value)
     function.finish()
@@ -127,28 +127,20 @@ def _planned(
 
 
 class RowReduction(ReductionEmitter):
-    """Emit a reduction with vector accumulators.
+    """Emit a reduction with vector accumulators."""
 
-    ``position`` is the number of an operand that counts along the row, for a combiner that chooses one of its
-    arguments: the choices of the lanes are then combined in the order of their positions.
-    """
-
-    def __init__(
+    def run(
         self,
-        scalars: Elements,
-        vectors: Elements,
-        root: HloInstruction,
-        kept: Indices,
-        reduced: Space,
         position: int | None = None,
-    ) -> None:
-        super().__init__(scalars, vectors, root, kept, reduced)
-        self._position = position
-        self.observe: Callable[[Indices, list[Element]], None] = lambda source, values: None
-        """Observe every vector of values that is combined, with its index."""
+        observe: Callable[[Indices, list[Element]], None] = lambda source, values: None,
+    ) -> list[Element]:
+        """Return the reduced values as scalars.
 
-    def run(self) -> list[Element]:
-        """Return the reduced values as scalars."""
+        ``position`` is the number of an operand that counts along the row, for a combiner that chooses one of
+        its arguments: the choices of the lanes are then combined in the order of their positions. ``observe``
+        is called with the index and the elements of every vector.
+        """
+        self._position, self._observe = position, observe
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
         neutral = neutral_element(self.combiner.computation, self.types[0]) if len(self.types) == 1 else None
         initial = [self.scalars.element(i, ()) for i in self.initial]
@@ -201,7 +193,7 @@ class RowReduction(ReductionEmitter):
 
     def _observed(self) -> list[Element]:
         values = self.operand_elements(self.vectors)
-        self.observe(self.source, values)
+        self._observe(self.source, values)
         return values
 
     def _across(self, accumulators: list[Element]) -> list[Element]:

@@ -191,16 +191,15 @@ class _Rows:
         """Emit one reduction of the row; keep its operand if it is used again and costly to recompute."""
         lane = self.plan.lane
         row = Space((lane,), (Index.of(lane),))
-        run = RowReduction(self.scalars, self.vectors, reduction, self.kept, row)
+        emitter = RowReduction(self.scalars, self.vectors, reduction, self.kept, row)
         operand = reduction.operands[0]
         size = storage_bytes(operand.shape.element_type) * self.plan.length
         again = operand in self.plan.local and (len(operand.users) > 1 or operand.is_root)
         costly = operand.operation.element_cost >= ElementCost.MODERATE
         if not (again and costly and size <= MOST_SCRATCH) or operand in self.vectors.views:
-            return run.run()
+            return emitter.run()
         view = self.aside(operand, size)
-        run.observe = lambda source, values: self.vectors.store(view, source, values[0])
-        sums = run.run()
+        sums = emitter.run(observe=lambda source, values: self.vectors.store(view, source, values[0]))
         self.vectors.views[operand] = view
         return sums
 
