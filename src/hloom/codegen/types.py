@@ -22,11 +22,6 @@ Element: TypeAlias = "Value | tuple[Value, Value]"
 _INTEGERS: Final = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
-def is_pair(element_type: ElementType) -> bool:
-    """Return whether values are pairs."""
-    return element_type.is_complex
-
-
 def storage_type(element_type: ElementType) -> Type:
     """Return the LLVM type of an element in memory; of one part for complex types."""
     if element_type is et.F32 or element_type is et.C64:

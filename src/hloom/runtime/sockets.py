@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -50,7 +49,6 @@ class SocketTransport:
         self.host = connections.hosts[connections.rank]
         self._handle = 0
         self._gatherings = 0
-        self._received: deque[Message] = deque()
         self._reported: set[tuple[int, int]] = set()
 
     @property

@@ -212,11 +212,10 @@ class Poison(Value):
 class GlobalAddress(Value):
     """The address of a global constant or a function, interned by symbol in each function."""
 
-    __slots__ = ("symbol",)
+    __slots__ = ()
 
     def __init__(self, function: Builder, symbol: str) -> None:
         super().__init__(function, PTR)
-        self.symbol = symbol
         self.name = self.key = f"@{symbol}"
 
 

@@ -32,8 +32,7 @@ class Context:
         fiber: int = 0,
         host: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._stop = stop
-        self._host = host
+        self._referenced = stop, host  # the struct points to them
         replica, partition = device
         self._record = CONTEXT.allocate(
             pool=pool_address(),
@@ -47,7 +46,3 @@ class Context:
             host=0 if host is None else id(host),
         )
         self.address = self._record.address
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stop is not None and self._stop.value != 0

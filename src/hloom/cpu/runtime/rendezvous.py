@@ -31,14 +31,15 @@ class Rendezvous:
     Attributes:
         participants: devices in the order of the group.
         here: the participants of this process.
-        crowded: devices outnumber cores, so that waiting threads sleep at once.
         address: of the struct.
+
+    If the devices are ``crowded``, more than cores, waiting threads sleep at once.
     """
 
     def __init__(
         self, participants: tuple[DeviceId, ...], here: Sequence[DeviceId], *, crowded: bool
     ) -> None:
-        self.participants, self.here, self.crowded = participants, here, crowded
+        self.participants, self.here = participants, here
         self._record = RENDEZVOUS.allocate(len(participants), spins=0 if crowded else _SPINS)
         self.address = self._record.address
 

@@ -34,7 +34,7 @@ from hloom.runtime.cores import available_cores
 Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
 """Opcode, channel and participants of a rendezvous."""
 Form: TypeAlias = "tuple[object, ...]"
-"""Types and sizes of the operands and results of a collective."""
+"""Types and sizes of the operands and results of a collective, and the pairs of a permutation."""
 
 
 class _Offer(NamedTuple):
@@ -204,7 +204,7 @@ def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tu
 
 
 def _form(i: HloInstruction) -> Form:
-    """Return what all participants have in common: types and sizes, thereby the dimension, and pairs."""
+    """Return the form of a collective, which is the same for all participants."""
     shapes = [o.shape for o in i.operands] + [s for _, s in leaves(i.shape)]
     pairs = getattr(i.operation, "source_target_pairs", ())
     return (*pairs, *((shape.element_type.name, shape.dimensions) for shape in shapes))

@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from hloom.codegen.llvm import Function, Value
 
 Pair: TypeAlias = tuple[Value, Value]
-LARGEST_PRIME: Final = 13
 _POWERS: Final = {
     1: [2],
     2: [4],
