@@ -54,7 +54,7 @@ def quotient(e: Elements, a: Element, b: Element) -> Element:
     return larger.select(first[0], second[0]) / scale, larger.select(first[1], second[1]) / scale
 
 
-def by_real(e: Elements, a: Element, divisor: Value) -> Element:
+def by_real(a: Element, divisor: Value) -> Element:
     """Return a divided by a real number."""
     if isinstance(a, tuple):
         return a[0] / divisor, a[1] / divisor

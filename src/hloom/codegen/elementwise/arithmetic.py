@@ -120,7 +120,7 @@ def larger(a: Element, b: Element, element_type: ElementType) -> Element:
     x, y = parts(a, b)
     if element_type is et.PRED:
         return x | y
-    if takes_range(x, element_type):
+    if takes_range(x):
         return in_registers(partial(_range, which=5), x, y)
     return x.function.intrinsic(_name("max", element_type), x, y)
 
@@ -132,12 +132,12 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
     x, y = parts(a, b)
     if element_type is et.PRED:
         return x & y
-    if takes_range(x, element_type):
+    if takes_range(x):
         return in_registers(partial(_range, which=4), x, y)
     return x.function.intrinsic(_name("min", element_type), x, y)
 
 
-def takes_range(x: Value, element_type: ElementType) -> bool:
+def takes_range(x: Value) -> bool:
     """Return whether VRANGE computes maximum and minimum of x; it orders zeros by sign, as these require."""
     fills_register = x.type.lanes * x.type.size >= 16
     return fills_register and x.type.scalar in (F32, F64) and has_avx512(x.function.target)

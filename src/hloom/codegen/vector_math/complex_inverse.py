@@ -36,7 +36,7 @@ def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
     return (replaced(z[0]), replaced(z[1])), endless
 
 
-def _roots(r: Reals, z: Pair) -> tuple[Pair, Pair]:
+def _roots(z: Pair) -> tuple[Pair, Pair]:
     """Return sqrt(1 - z) and sqrt(1 + z)."""
     x, y = z
     return square_root((1.0 - x, -y)), square_root((x + 1.0, y))
@@ -47,7 +47,7 @@ def arc_sine(z: Pair, *, single: bool) -> Pair:
     """Return atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
     r = Reals(z[0])
     (x, y), endless = _replaced(r, z)
-    minus, plus = _roots(r, (x, y))
+    minus, plus = _roots((x, y))
     real = arc_tangent(x, minus[0] * plus[0] - minus[1] * plus[1])
     imag = r.copysign(asinh(minus[0] * plus[1] - minus[1] * plus[0]), y)
     return _with_undefined_parts(r, z, real, endless.select(r.copysign(r.constant(math.inf), y), imag))
@@ -69,7 +69,7 @@ def arc_cosine(z: Pair, *, single: bool) -> Pair:
     """Return 2 atan(Re(sqrt(1 - z)) / Re(sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
     r = Reals(z[0])
     (x, y), endless = _replaced(r, z)
-    minus, plus = _roots(r, (x, y))
+    minus, plus = _roots((x, y))
     real = arc_tangent(minus[0], plus[0]) * 2.0
     imag = r.copysign(asinh(plus[0] * minus[1] - plus[1] * minus[0]), -y)
     imag = endless.select(r.copysign(r.constant(math.inf), -y), imag)

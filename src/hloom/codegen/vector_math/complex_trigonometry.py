@@ -85,10 +85,10 @@ def _product(r: Reals, a: Pair, b: Pair, exponent: Value | None) -> Value:
     product = product_of_sums(r, a, b) if exponent is None else scaled_product(r, a, b, exponent)
     product = r.copysign(product, a[0] * b[0])  # also where the sum of the terms underflows
     zero, other_zero = a[0].compare("oeq", 0.0), b[0].compare("oeq", 0.0)
-    return zero.select(signed_zero(r, a[0], b[0]), other_zero.select(signed_zero(r, b[0], a[0]), product))
+    return zero.select(_signed_zero(a[0], b[0]), other_zero.select(_signed_zero(b[0], a[0]), product))
 
 
-def signed_zero(r: Reals, zero: Value, factor: Value) -> Value:
+def _signed_zero(zero: Value, factor: Value) -> Value:
     """Return 0 with the sign of the product with a factor, which need not be finite."""
     product = zero * factor
     return product.compare("uno", product).select(zero, product)

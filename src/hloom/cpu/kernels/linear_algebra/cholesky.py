@@ -128,7 +128,7 @@ class _Small:
             zero = self.f.constant(square.type, 0.0)
             self.set((root, zero) if self.kind.is_complex else root, j, j)
             with self.f.loop(j + 1, self.n) as rows, self.e.scope():
-                self.set(by_real(self.e, self.reduced(rows.index, j, j), root), rows.index, j)
+                self.set(by_real(self.reduced(rows.index, j, j), root), rows.index, j)
         last = self.f.constant(I64, self.n - 1)
         failed = real_part(self.get(last, last)).compare("uno", 0.0)
         nothing = number(self.e, self.kind, 0)
