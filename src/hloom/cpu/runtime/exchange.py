@@ -23,7 +23,7 @@ from hloom.cpu.runtime.device_structs import (
     SPAN,
     STAND_IN,
 )
-from hloom.cpu.runtime.exchange_plan import ExchangePlan, Segment
+from hloom.cpu.runtime.exchange_plan import ExchangePlan, Message, Segment
 from hloom.cpu.runtime.support import support
 from hloom.devices.transport import MessageFunctions
 
@@ -77,21 +77,9 @@ class Exchange:
         self._memory = (ctypes.c_char * len(memory)).from_buffer(memory)
         start = ctypes.addressof(self._memory)
         self._rounds = [messages for rounds in plan.steps for messages in rounds]
-        segments = SEGMENT.table(
-            [_segment(segment) for message in plan.messages for segment in message.segments]
-        )
-        self._messages = MESSAGE.table(
-            [
-                {
-                    "kind": RECEIVE_IN_PLACE * message.in_place + message.sends,
-                    "rank": message.rank,
-                    "tag": tag,
-                    "memory": 0 if offset is None else start + offset,
-                    "bytes": message.bytes,
-                }
-                for message, offset in zip(plan.messages, plan.buffers, strict=True)
-            ]
-        )
+        segments = SEGMENT.table([_segment(s) for message in plan.messages for s in message.segments])
+        buffers = [0 if offset is None else start + offset for offset in plan.buffers]
+        self._messages = MESSAGE.table([_message(m, tag, at) for m, at in zip(plan.messages, buffers)])
         _set_spans(
             [record.nested("segments") for record in self._messages],
             [len(message.segments) for message in plan.messages],
@@ -160,6 +148,11 @@ def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
     """Set consecutive spans of these lengths."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
+
+
+def _message(message: Message, tag: int, memory: int) -> dict[str, int]:
+    kind = RECEIVE_IN_PLACE * message.in_place + message.sends
+    return {"kind": kind, "rank": message.rank, "tag": tag, "memory": memory, "bytes": message.bytes}
 
 
 def _segment(segment: Segment) -> dict[str, int]:

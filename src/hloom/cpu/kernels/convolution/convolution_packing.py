@@ -57,16 +57,7 @@ def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel
 
 def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
     """Emit the kernel (base, copy, begin, end) that copies the base in the accumulator type, zero-padded."""
-    assert convolution.padding is not None
-    merged: list[tuple[int, int, int]] = []
-    pairs = zip(convolution.x_dimensions, convolution.padding, strict=True)
-    for size, (low, high) in reversed(list(pairs)):
-        if merged and merged[-1][1:] == (0, 0):
-            inner = merged.pop()[0]
-            merged.append((size * inner, low * inner, high * inner))
-        else:
-            merged.append((size, low, high))
-    dimensions = merged[::-1]
+    dimensions = _merged_dimensions(convolution)
     f = module.function(name, [PTR, PTR, I64, I64])
     source_pointer, target_pointer, begin, end = f.parameters
     sizes = tuple(size for size, _, _ in dimensions)
@@ -108,3 +99,17 @@ def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) ->
                 put(0, low + size + high, None)
     f.finish()
     return LoopKernel(name, target.dimensions[0] if outer else 1, 1, target.count)
+
+
+def _merged_dimensions(convolution: DirectConvolution) -> list[tuple[int, int, int]]:
+    """Return (size, padding before, padding after) of the base's dimensions, merged where unpadded."""
+    assert convolution.padding is not None
+    merged: list[tuple[int, int, int]] = []
+    pairs = zip(convolution.x_dimensions, convolution.padding, strict=True)
+    for size, (low, high) in reversed(list(pairs)):
+        if merged and merged[-1][1:] == (0, 0):
+            inner = merged.pop()[0]
+            merged.append((size * inner, low * inner, high * inner))
+        else:
+            merged.append((size, low, high))
+    return merged[::-1]

@@ -229,14 +229,10 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> DirectConvolut
             window, places, labels.kernel_spatial_dimensions, bounds, strict=True
         )
     ]
-    phases: list[StridePhase] = []
-    for choice in itertools.product(*choices):
-        axes = [*fixed, *(axis for axis, _, _ in choice)]
-        real = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
-        x_offset, w_offset = sum(x for _, x, _ in choice), sum(w for _, _, w in choice)
-        phases.append(
-            StridePhase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank)
-        )
+    phases = [
+        StridePhase(*_joined(fixed, choice), columns, w_column, feature, i.shape.rank)
+        for choice in itertools.product(*choices)
+    ]
     types = (kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type)
     base = (lhs.dimensions, tuple(padding) if copied else None)
     return DirectConvolution(
@@ -320,6 +316,15 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatia
     axis = StrideAxis(positions, taps, 0, 0, step=step, dilation=dilation, low=low, size=size)
     axis = replace(axis, targets=((0, results),), scale=period, offset=phase)
     return _Spatial(axis, first, apart, d)
+
+
+def _joined(
+    fixed: Sequence[StrideAxis], spatial: Sequence[tuple[StrideAxis, int, int]]
+) -> tuple[tuple[StrideAxis, ...], int, int]:
+    """Return the axes of a phase, without trivial ones, and the offsets of base and kernel."""
+    axes = [*fixed, *(axis for axis, _, _ in spatial)]
+    nontrivial = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
+    return _merged(nontrivial), sum(x for _, x, _ in spatial), sum(w for _, _, w in spatial)
 
 
 def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
