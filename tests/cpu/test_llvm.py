@@ -131,9 +131,9 @@ def test_target_machines_are_made_once_for_the_threads_that_use_them(monkeypatch
     made: list[Target] = []
     create = llvm._new_machine
 
-    def counted(lib: Any, target: Target, level: int, relocation: str, code_model: str) -> int:
+    def counted(lib: Any, target: Target, level: int) -> int:
         made.append(target)
-        return create(lib, target, level, relocation, code_model)
+        return create(lib, target, level)
 
     monkeypatch.setattr(llvm, "_machines", {})
     monkeypatch.setattr(llvm, "_new_machine", counted)

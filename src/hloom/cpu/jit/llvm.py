@@ -204,8 +204,6 @@ def generate(
     *,
     level: int = OPTIMIZED,
     assembly: bool = False,
-    relocation: str = "pic",
-    code_model: str = "small",
     simplified: Sequence[str] = (),
     linked: str = "",
     internal: Sequence[str] = (),
@@ -217,7 +215,6 @@ def generate(
         target: the machine to make code for.
         level: optimization level of the code generator, 0 to 3; IR is not optimized.
         assembly: return assembly instead of an object file.
-        relocation, code_model: by LLVM's names.
         simplified: names of functions to optimize before code generation.
         linked: LLVM IR of a second module, whose definitions the first one declares.
         internal: names of functions that the object keeps to itself, although the text exports them.
@@ -226,7 +223,7 @@ def generate(
     """
     lib = library() if target.cpu == NATIVE else _with_every_target()
     error = c_char_p()
-    with _borrowed_machine(lib, target, (level, relocation, code_model)) as machine:
+    with _borrowed_machine(lib, target, level) as machine:
         context = lib.ContextCreate()
         module = None
         try:
@@ -273,20 +270,20 @@ the code of a short function, so machines are kept: at most one for each thread 
 
 
 @contextmanager
-def _borrowed_machine(lib: _Library, target: Target, options: tuple[int, str, str]) -> Generator[Handle]:
+def _borrowed_machine(lib: _Library, target: Target, level: int) -> Generator[Handle]:
     """Lend a target machine to this thread alone; make one if all are in use."""
-    idle = _machines.setdefault((target, options), [])
+    idle = _machines.setdefault((target, level), [])
     try:
         machine = idle.pop()
     except IndexError:
-        machine = _new_machine(lib, target, *options)
+        machine = _new_machine(lib, target, level)
     try:
         yield machine
     finally:
         idle.append(machine)
 
 
-def _new_machine(lib: _Library, target: Target, level: int, relocation: str, code_model: str) -> Handle:
+def _new_machine(lib: _Library, target: Target, level: int) -> Handle:
     """Create a target machine; raises CompilerError for triples that LLVM does not know."""
     cpu, features = names(target)
     triple = target.triple.encode()
@@ -294,18 +291,8 @@ def _new_machine(lib: _Library, target: Target, level: int, relocation: str, cod
     llvm_target = lib.GetTargetFromTriple(triple, byref(error))
     if not llvm_target:
         raise CompilerError(_message(error), rule="cpu.target")
-    return lib.CreateTargetMachine(
-        llvm_target,
-        triple,
-        cpu.encode(),
-        features.encode(),
-        level,
-        relocation.encode(),
-        code_model.encode(),
-        0,
-        0,
-        b"",
-    )
+    processor = cpu.encode(), features.encode()
+    return lib.CreateTargetMachine(llvm_target, triple, *processor, level, b"pic", b"small", 0, 0, b"")
 
 
 def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequence[str]) -> None:
