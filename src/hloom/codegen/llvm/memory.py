@@ -36,15 +36,15 @@ def masked_store(value: Value, pointer: Value, mask: Value) -> None:
     f.call(None, f"llvm.masked.store.{type.suffix}.p0", value, pointer, f.constant(I32, type.size), mask)
 
 
-def gather(type: Type, pointers: Value, mask: Value | None = None, default: Operand = 0) -> Value:
-    """Load each lane from its own address; inactive lanes are ``default``."""
+def gather(type: Type, pointers: Value, mask: Value | None = None) -> Value:
+    """Load each lane from its own address; inactive lanes are 0."""
     f = pointers.function
     condition = mask or f.constant(I1.vector(type.lanes), 1)
     name = f"llvm.masked.gather.{type.suffix}.{pointers.type.suffix}"
-    return f.call(type, name, pointers, f.constant(I32, type.size), condition, f.operand(type, default))
+    return f.call(type, name, pointers, f.constant(I32, type.size), condition, f.constant(type, 0))
 
 
-def scatter(value: Value, pointers: Value, mask: Value | None = None) -> None:
+def scatter(value: Value, pointers: Value, mask: Value | None) -> None:
     """Store each active lane to its own address, in lane order."""
     f, type = pointers.function, value.type
     condition = mask or f.constant(I1.vector(type.lanes), 1)
