@@ -9,7 +9,7 @@ from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.types import VOID, Type
 
 
-class Declaration:
+class FunctionDeclaration:
     """An external function.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.control_flow import Branch, CallInstruction, IndirectCall, Jump, Phi, Return, Switch
-from hloom.codegen.llvm.declarations import Declaration, GlobalConstant, GlobalVariable
+from hloom.codegen.llvm.declarations import FunctionDeclaration, GlobalConstant, GlobalVariable
 from hloom.codegen.llvm.instructions import (
     BinaryInstruction,
     Block,
@@ -360,7 +360,7 @@ class Function:
         self.module.functions[self.name] = self
 
 
-Callee: TypeAlias = Function | Declaration
+Callee: TypeAlias = Function | FunctionDeclaration
 
 
 class Loop:
@@ -437,7 +437,7 @@ class Module:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.functions: dict[str, Function] = {}
-        self.declarations: dict[str, Declaration] = {}
+        self.declarations: dict[str, FunctionDeclaration] = {}
         self.globals: dict[str, GlobalConstant] = {}
         self.variables: dict[str, GlobalVariable] = {}
         self.alignment = target.cache_line_bytes
@@ -479,11 +479,11 @@ class Module:
         *,
         attributes: Sequence[Attribute] = (),
         parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
-    ) -> Declaration:
+    ) -> FunctionDeclaration:
         """Declare a function, unless it is declared; attributes of parameters are by number."""
         declaration = self.declarations.get(name)
         if declaration is None:
-            declaration = self.declarations[name] = Declaration(
+            declaration = self.declarations[name] = FunctionDeclaration(
                 name, result, parameters, attributes=attributes, parameter_attributes=parameter_attributes
             )
         return declaration

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hloom.codegen.llvm.attributes import attributes_text
-from hloom.codegen.llvm.declarations import Declaration, GlobalConstant, GlobalVariable
+from hloom.codegen.llvm.declarations import FunctionDeclaration, GlobalConstant, GlobalVariable
 from hloom.codegen.llvm.module import Function, Module
 from hloom.codegen.llvm.types import VOID
 
@@ -64,7 +64,7 @@ def _common_attributes(module: Module) -> str:
     return f"attributes #0 = {{{attributes_text(module.attributes)} }}\n"
 
 
-def print_declaration(callee: Function | Declaration, *, hidden: bool = False) -> str:
+def print_declaration(callee: Function | FunctionDeclaration, *, hidden: bool = False) -> str:
     """Return the declaration of a function."""
     types = zip(callee.parameter_types, callee.parameter_attributes, strict=True)
     parameters = ", ".join([f"{type.text}{attributes_text(listed)}" for type, listed in types])
