@@ -234,8 +234,10 @@ def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] |
     count = device.num_partitions if across else device.num_replicas
     if operation.slice_sizes or any(number >= count for number in numbers):
         return None
-    own = device.id[1 if across else 0]
-    return tuple([_with_number(device.id, n, across) for n in _connected(operation.source_target_pairs, own)])
+    coordinate = device.id[1 if across else 0]
+    return tuple(
+        [_with_number(device.id, n, across) for n in _connected(operation.source_target_pairs, coordinate)]
+    )
 
 
 def _with_number(device: DeviceId, number: int, across: bool) -> DeviceId:

@@ -202,18 +202,18 @@ class _Windows:
             inside: Value | None = None
             for _, condition in entries:
                 inside = self.e.both(inside, None if whole else condition)
-            places.append((tuple(place for place, _ in entries), inside))
+            places.append((tuple(index for index, _ in entries), inside))
         state = self._none()
-        for number, (place, inside) in enumerate(places):
+        for number, (index, inside) in enumerate(places):
             first = number == 0 and inside is None
-            state = self._challenge(state, place, inside, self.f.constant(I32, number), first=first)
+            state = self._challenge(state, index, inside, self.f.constant(I32, number), first=first)
         if self.side_by_side:
             step = self.window[-1].size
             for number in range(0, len(places), step):
                 self._put_row(*places[number], number, state, value)
             return
-        for number, (place, inside) in enumerate(places):
-            self._put(place, inside, self.f.constant(I32, number), state, value)
+        for number, (index, inside) in enumerate(places):
+            self._put(index, inside, self.f.constant(I32, number), state, value)
 
     def _put_row(
         self, place: Indices, inside: Value | None, number: int, state: list[Element], value: Element
