@@ -84,6 +84,26 @@ def test_operations_shapes_and_equal_operands_are_part_of_a_key(old: str, new: s
     assert key(SUM) != key(SUM.replace(old, new))
 
 
+SORT = """less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  sorted = (f32[8], f32[8]) sort(x, y), dimensions={0}, to_apply=less
+  ROOT r = f32[8] get-tuple-element(sorted), index=0
+}"""
+
+
+def test_the_results_that_are_used_are_part_of_a_key() -> None:
+    """A kernel stores no others."""
+    assert key(SORT) != key(SORT.replace("index=0", "index=1"))
+
+
 CALL = 'ENTRY e { x = f32[8] parameter(0)\n ROOT r = f32[8] custom-call(x), custom_call_target="f"%s }'
 
 
