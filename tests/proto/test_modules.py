@@ -16,7 +16,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OriginalArray
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
-from hloom.ir.xla_version import V0_12
+from hloom.ir.xla_version import V0_11
 from hloom.proto.schema.hlo_pb2 import HloInstructionProto, HloModuleProto, HloProto
 from hloom.proto.writer import module_message
 from hloom.tools.pages.op_example import example_of
@@ -99,7 +99,7 @@ def without_versions(message: HloModuleProto) -> HloModuleProto:
         for instruction in computation.instructions:
             instruction.ClearField("comparison_type")
             instruction.ClearField("comparison_order")
-            if instruction.opcode == "topk" and oracle.installed_version() < V0_12:
+            if instruction.opcode == "topk" and oracle.installed_version() < V0_11:
                 instruction.ClearField("is_stable")
             for field in ("sparsity_config", "block_scaling_config"):
                 if getattr(instruction, field).ByteSize() == 0:

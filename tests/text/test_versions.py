@@ -7,7 +7,7 @@ import pytest
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
-from hloom.ir.xla_version import NEWEST, OLDEST, V0_11, V0_12, XlaVersion
+from hloom.ir.xla_version import NEWEST, OLDEST, V0_11, V0_11_2, V0_12, XlaVersion
 from hloom.text.parser import parse_module
 
 ELEMENTS = """HloModule m, entry_computation_layout={((f32[2]{0}, (f32[2]{0}, s32[])))->(f32[2]{0}, f32[2]{0}, s32[])}
@@ -116,8 +116,9 @@ def printed(instruction: str, version: XlaVersion) -> str:
 @pytest.mark.parametrize("written", ["type=TOTALORDER", "order=TOTAL"])
 def test_the_total_order(written: str) -> None:
     line = f"pred[4] compare(p, p), direction=LT, {written}"
-    assert printed(line, OLDEST) == "pred[4]{0} compare(%p, %p), direction=LT, type=TOTALORDER"
-    assert printed(line, V0_11) == "pred[4]{0} compare(%p, %p), direction=LT, order=TOTAL"
+    for version in (OLDEST, V0_11):
+        assert printed(line, version) == "pred[4]{0} compare(%p, %p), direction=LT, type=TOTALORDER"
+    assert printed(line, V0_11_2) == "pred[4]{0} compare(%p, %p), direction=LT, order=TOTAL"
 
 
 @pytest.mark.parametrize(
@@ -143,6 +144,10 @@ def test_orders_that_contradict_the_type(attributes: str) -> None:
 
 def test_versions_are_those_of_jaxlib() -> None:
     assert XlaVersion.parse("0.12.0.1") == XlaVersion.parse("0.12") == V0_12
+    assert (
+        XlaVersion.parse("0.11.2") == V0_11_2 > XlaVersion.parse("0.11.1") > XlaVersion.parse("0.11") == V0_11
+    )
+    assert [str(version) for version in (V0_11, V0_11_2)] == ["0.11", "0.11.2"]
     assert XlaVersion.parse("1.3") > NEWEST
     for text in ("0.9", "newest", "0", "0.12rc", ""):
         with pytest.raises(HloError) as caught:
@@ -157,10 +162,10 @@ def test_modules_print_the_dumps_of_a_version() -> None:
     assert "%" not in module.to_text(PrintOptions(print_percent=False), xla_version="0.12")
 
 
-def test_topk_states_since_0_12_whether_it_is_stable() -> None:
+def test_topk_states_since_0_11_whether_it_is_stable() -> None:
     text = "ENTRY e { p = f32[8] parameter(0)\n ROOT t = (f32[3], s32[3]) topk(p), k=3, largest=true }"
     module = HloModule.from_text(text)
-    assert "topk(%p), k=3, largest=true\n" in module.to_text(xla_version="0.11")
-    assert "topk(%p), k=3, largest=true, is_stable=true\n" in module.to_text(xla_version="0.12")
-    unstable = module.to_text(xla_version="0.12").replace("is_stable=true", "is_stable=false")
-    assert HloModule.from_text(unstable).to_text(xla_version="0.12") == unstable
+    assert "topk(%p), k=3, largest=true\n" in module.to_text(xla_version="0.10")
+    assert "topk(%p), k=3, largest=true, is_stable=true\n" in module.to_text(xla_version="0.11")
+    unstable = module.to_text(xla_version="0.11").replace("is_stable=true", "is_stable=false")
+    assert HloModule.from_text(unstable).to_text(xla_version="0.11") == unstable

@@ -7,14 +7,15 @@ from typing import Final, NamedTuple
 
 from hloom.errors import HloError
 
-_WRITTEN: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.[0-9A-Za-z.+\-]*)?")
+_WRITTEN: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6})?[0-9A-Za-z.+\-]*)?")
 
 
 class XlaVersion(NamedTuple):
-    """The major and minor version of a jaxlib; versions compare by age."""
+    """The major, minor and patch version of a jaxlib; versions compare by age."""
 
     major: int
     minor: int
+    patch: int = 0
 
     @staticmethod
     def parse(text: str) -> XlaVersion:
@@ -23,7 +24,7 @@ class XlaVersion(NamedTuple):
         Raise HloError (``text.xla-version``) for other text and for versions older than the oldest one read.
         """
         written = _WRITTEN.fullmatch(text.strip())
-        version = XlaVersion(int(written[1]), int(written[2])) if written else None
+        version = XlaVersion(*(int(part or 0) for part in written.groups())) if written else None
         if version is None or version < OLDEST:
             message = (
                 f"a version of XLA is that of a jaxlib, from {OLDEST} on, such as {NEWEST}; got {text!r}"
@@ -32,11 +33,12 @@ class XlaVersion(NamedTuple):
         return version
 
     def __str__(self) -> str:
-        return f"{self.major}.{self.minor}"
+        return ".".join(map(str, self if self.patch else self[:2]))
 
 
 OLDEST: Final = XlaVersion(0, 10)
 V0_11: Final = XlaVersion(0, 11)
+V0_11_2: Final = XlaVersion(0, 11, 2)
 V0_12: Final = XlaVersion(0, 12)
 NEWEST: Final = V0_12
 """The newest version whose text form is known; later ones print as it does."""

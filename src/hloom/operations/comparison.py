@@ -15,7 +15,7 @@ from hloom.ir.codec import enum
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, operation
 from hloom.ir.traits import LayoutSource, Range, Roundoff
-from hloom.ir.xla_version import V0_11
+from hloom.ir.xla_version import V0_11_2
 from hloom.operations.arithmetic import maximum, minimum
 from hloom.operations.conversion import Copy
 from hloom.operations.elementwise import (
@@ -61,14 +61,14 @@ class Compare(Elementwise):
         comparison_type: FLOAT, TOTALORDER, SIGNED or UNSIGNED; empty for the element type's own.
             With FLOAT a comparison with NaN is false (NE true) and -0 equals +0; the total order is
             -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. Complex numbers have no order: only EQ and NE.
-        order: XLA's word for the type since 0.11: TOTAL is TOTALORDER, PARTIAL is FLOAT.
+        order: XLA's word for the type since 0.11.2: TOTAL is TOTALORDER, PARTIAL is FLOAT.
     """
 
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     accepts: ClassVar[frozenset[ElementType]] = ANY
     direction: str = enum(tuple(_COMPARE), proto="comparison_direction", stored_as_text=True)
-    comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True, until=V0_11)
-    order: str = enum(ORDERS, default="", proto="comparison_order", stored_as_text=True, since=V0_11)
+    comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True, until=V0_11_2)
+    order: str = enum(ORDERS, default="", proto="comparison_order", stored_as_text=True, since=V0_11_2)
 
     def highlights(self) -> Sequence[str]:
         return (self.direction,)

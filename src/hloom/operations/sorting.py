@@ -19,7 +19,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, Roundoff, shape_elements
-from hloom.ir.xla_version import V0_12
+from hloom.ir.xla_version import V0_11
 from hloom.operations.movement import require_array
 from hloom.operations.stable_order import Comparator, order_keys, stable_order
 from hloom.shape.element_type import PRED, S32, ElementType
@@ -137,7 +137,7 @@ class TopK(Operation):
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     k: int = integer()
     largest: bool = flag(default=True, always=True)
-    is_stable: bool = flag(default=True, always=True, since=V0_12)
+    is_stable: bool = flag(default=True, always=True, since=V0_11)
 
     def infer(self, operand: Shape) -> Shape:
         """Return (values, indices as s32)."""
