@@ -1,7 +1,7 @@
 """Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--backend cpu]``.
 
-Exits with 1 if a case was missed. A and B hold programs with known answers, C texts with XLA's canonical
-print. See the corpus' own README.
+Exits with 1 if a case was missed that XLA passes. A and B hold programs with known answers, C texts with
+XLA's canonical print. See the corpus' own README.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -23,8 +23,13 @@ from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import HloError, NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
+from hloom.ir.xla_version import OLDEST
 from hloom.shape.element_type import ElementType
 from tests import agreement
+
+CANONICAL: Final = PrintOptions(xla_version=OLDEST)
+"""The form of the corpus' texts, which jaxlib 0.10.2 printed."""
 
 
 def cases(folder: Path) -> Iterator[dict[str, Any]]:
@@ -63,15 +68,23 @@ def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any,
     leaves: Any = value if isinstance(value, tuple) else (value,)
     for c in case["checks"]:  # with the tolerances of XLA's own tests
         ok, info = check(c["kind"], c["tolerance"], leaves[c["actual_index"]], leaves[c["expected_index"]])
-        if not ok:
+        if not ok and (c["kind"] == "exact" or not _is_rounding(module, leaves, c)):
             return f"{c['kind']} {c['tolerance']}: {info}"
     return ""
 
 
-def rounding_difference(module: HloModule, inputs: list[Any], found: list[Any], wanted: list[Any]) -> str:
-    """Return a message if results exceed the rounding error of the program, else ""."""
+def _is_rounding(module: HloModule, leaves: Sequence[Any], check: dict[str, Any]) -> bool:
+    """Return whether a result is within the rounding error of the program, which sums of large terms need."""
+    number, wanted = check["actual_index"], leaves[check["expected_index"]]
+    return not rounding_difference(module, [], [leaves[number]], [wanted], number)
+
+
+def rounding_difference(
+    module: HloModule, inputs: list[Any], found: list[Any], wanted: list[Any], first: int = 0
+) -> str:
+    """Return a message if results, from number ``first`` on, exceed the program's rounding error, else ""."""
     try:
-        bounds = agreement.flat(ErrorAnalysis(module).run(inputs)[1])
+        bounds = agreement.flat(ErrorAnalysis(module).run(inputs)[1])[first : first + len(found)]
         agreement.within([flushed(f) for f in found], wanted, bounds)
     except (AssertionError, NoBound) as error:
         return str(error)
@@ -134,13 +147,13 @@ def check_text(folder: Path, case: dict[str, Any], **_: Any) -> str:
         return "" if error.line else f"refused without a place: {error}"
     if not case["accepted"]:
         return f"accepted, but XLA says: {case['error'][:300]}"
-    printed = module.to_text()
+    printed = module.to_text(CANONICAL)
     wanted = (folder / (case["name"] + ".canon")).read_text()
     if printed.strip() != wanted.strip():
         return "\n".join(_first_difference(printed, wanted))
     if not case.get("full_fixed_point"):
         return ""  # XLA cannot parse its own print
-    again = HloModule.from_text(printed).to_text()
+    again = HloModule.from_text(printed).to_text(CANONICAL)
     return "" if again == printed else "print -> parse -> print differs"
 
 
@@ -167,7 +180,7 @@ def main() -> int:
     folder = options.folder / options.corpus
     sys.path.insert(0, str(folder))
     check = _checker(options.folder)
-    passed, missed, skipped, start = 0, 0, 0, time.time()
+    passed, missed, missed_by_xla, skipped, start = 0, 0, 0, 0, time.time()
     chosen = [
         case
         for case in cases(folder)
@@ -188,11 +201,14 @@ def main() -> int:
             skipped += 1
             print(f"{case['name']}: {problem}")
         elif problem:
-            missed += 1
-            print(f"MISS {case['name']}" + ("" if options.quiet else f": {problem[:900]}"))
+            is_xlas = case.get("oracle_ok") is False
+            missed, missed_by_xla = missed + (not is_xlas), missed_by_xla + is_xlas
+            whose = ", as XLA does" if is_xlas else ""
+            print(f"MISS {case['name']}{whose}" + ("" if options.quiet else f": {problem[:900]}"))
         else:
             passed += 1
-    print(f"{passed} passed, {missed} missed, {skipped} skipped, {time.time() - start:.1f} s")
+    counts = f"{passed} passed, {missed} missed, {missed_by_xla} missed by XLA too, {skipped} skipped"
+    print(f"{counts}, {time.time() - start:.1f} s")
     return int(missed > 0)
 
 

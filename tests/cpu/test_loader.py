@@ -17,6 +17,9 @@ from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.loaded_program import LoadedProgram
 
 AARCH64 = Target.named("aarch64-linux-gnu", "neoverse-v2")
+X86_64 = Target.named("x86_64-linux-gnu", "x86-64-v3")
+FOREIGN = X86_64 if host().architecture == AARCH64.architecture else AARCH64
+"""A target that is not this machine's."""
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"
 PLUS_TWO = """
 declare i64 @plus_one(i64)
@@ -139,8 +142,8 @@ def test_a_symbol_defined_twice() -> None:
         ([], "cpu.object-machine"),
         ([b""], "cpu.object-format"),
         ([b"\x7fELF" + bytes(100)], "cpu.object-format"),
-        ([generate(PLUS_ONE, AARCH64)], "cpu.object-machine"),
-        ([generate(PLUS_ONE, AARCH64), generate(PLUS_TWO, host())], "cpu.object-machine"),
+        ([generate(PLUS_ONE, FOREIGN)], "cpu.object-machine"),
+        ([generate(PLUS_ONE, FOREIGN), generate(PLUS_TWO, host())], "cpu.object-machine"),
     ],
 )
 def test_what_is_no_object_for_this_machine(objects: list[bytes], rule: str) -> None:

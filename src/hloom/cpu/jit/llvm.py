@@ -168,7 +168,9 @@ def names(target: Target) -> tuple[str, str]:
     """Return CPU name and features of a target in LLVM's form."""
     if target.cpu == NATIVE:
         lib = library()
-        return lib.text_of("GetHostCPUName"), lib.text_of("GetHostCPUFeatures")
+        found = lib.text_of("GetHostCPUFeatures").split(",")
+        stated = sorted(f"+{feature}" for feature in target.features)  # LLVM asks aarch64's system for few
+        return lib.text_of("GetHostCPUName"), ",".join(dict.fromkeys([*found, *stated]))
     return target.cpu, ",".join(f"+{feature}" for feature in sorted(target.features))
 
 
