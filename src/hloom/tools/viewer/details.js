@@ -2,7 +2,7 @@
 
 import { SCHEMES } from "viewer/colors.js";
 import { layoutPicture } from "viewer/shape.js";
-import { cut, duration, element, quantity } from "viewer/words.js";
+import { cut, duration, element, quantity, separated } from "viewer/words.js";
 
 const MOST_LISTED = 40;
 
@@ -115,8 +115,9 @@ function costs(program, i) {
 export function attributes(program, i) {
   const line = program.lines[program.lineOf(i)] ?? "";
   const start = line.indexOf(`${program.opcode(i)}(`);
-  const rows = start < 0 ? [] : separated(line.slice(closing(line, start + program.opcode(i).length) + 1));
-  return rows.map((text) => {
+  const rows = start < 0 ? [] : separated(line.slice(closing(line, start + program.opcode(i).length) + 1), ",");
+  return rows.map((row) => {
+    const text = row.trim();
     const at = text.indexOf("=");
     return [text.slice(0, at), text.slice(at + 1)];
   }).filter(([name]) => name && !["metadata", "sharding"].includes(name));
@@ -129,25 +130,6 @@ function closing(line, open) {
     if (line[at] === ")" && --depth === 0) return at;
   }
   return line.length;
-}
-
-function separated(text) {
-  const found = [];
-  let depth = 0;
-  let start = 0;
-  let quoted = false;
-  for (let at = 0; at <= text.length; at++) {
-    const letter = text[at];
-    if (letter === '"' && text[at - 1] !== "\\") quoted = !quoted;
-    else if (quoted) continue;
-    else if ("{([".includes(letter) && letter) depth += 1;
-    else if ("})]".includes(letter) && letter) depth -= 1;
-    if (at === text.length || (letter === "," && !depth)) {
-      found.push(text.slice(start, at).trim());
-      start = at + 1;
-    }
-  }
-  return found.filter(Boolean);
 }
 
 // -- pieces of the panel

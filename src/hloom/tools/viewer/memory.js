@@ -1,6 +1,6 @@
 // The memory: live bytes over the schedule, and every temporary as a box of time and offset.
 
-import { cleared } from "viewer/canvas.js";
+import { Chart } from "viewer/canvas.js";
 import { element, hashOf, partOfShape, quantity } from "viewer/words.js";
 
 const TOP = 130;
@@ -9,23 +9,25 @@ const BOTTOM = 26;
 const MOST_LISTED = 60;
 
 /** The tab of memory; `reveal(name)` goes to an instruction of the compiled program. */
-export class MemoryView {
+export class MemoryView extends Chart {
   constructor(place, data, program, { reveal }) {
-    Object.assign(this, { data, program, reveal });
-    this.steps = 2 * data.steps + 2; // half steps: an instruction reads at 2p and writes at 2p + 1
-    this.range = [0, this.steps];
+    const steps = 2 * data.steps + 2; // half steps: an instruction reads at 2p and writes at 2p + 1
+    super("chart", { left: LEFT, right: 10, whole: [0, steps], least: 8 });
+    Object.assign(this, { data, program, reveal, steps });
     this.boxes = data.buffers.flatMap(([offset, size, spans, users]) =>
       spans.map(([first, last]) => ({ offset, size, first, last, users })));
     this.live = liveBytes(this.boxes, this.steps);
     this.peak = this.live.indexOf(Math.max(...this.live));
     this.at = this.peak;
-    this.canvas = element("canvas", { class: "chart" });
-    this.tip = element("div", { class: "tip", hidden: true });
     this.list = element("div", { class: "peak" });
     const picture = element("div", { class: "picture-of-memory" }, this.canvas, this.tip);
     place.append(this.head(), element("div", { class: "columns" }, picture, this.list));
     new ResizeObserver(() => this.paint()).observe(picture);
-    this.listen();
+    this.canvas.addEventListener("click", ({ offsetX, offsetY }) => {
+      const box = this.boxAt(offsetX, offsetY);
+      if (box) this.reveal(nameIn(box));
+      this.showAt(Math.min(this.steps - 1, Math.max(0, Math.floor(this.valueAt(offsetX)))));
+    });
     this.showAt(this.peak);
   }
 
@@ -37,19 +39,14 @@ export class MemoryView {
       element("span", { class: "hint" }, `at most ${quantity(this.live[this.peak], "B")} of it live at once; ${words.join(", ")}`),
       element("span", { class: "gap" }),
       element("button", { onclick: () => this.showAt(this.peak) }, "Peak"),
-      element("button", { onclick: () => { this.range = [0, this.steps]; this.paint(); } }, "All"));
+      element("button", { onclick: () => this.show(...this.whole) }, "All"));
   }
 
   // -- picture
 
-  x(step) { return LEFT + ((step - this.range[0]) / (this.range[1] - this.range[0])) * (this.width - LEFT - 10); }
   y(offset) { return TOP + 20 + (1 - offset / Math.max(1, this.data.arena)) * (this.height - TOP - 20 - BOTTOM); }
 
-  paint() {
-    const picture = cleared(this.canvas);
-    if (!picture) return;
-    const { pen, color } = picture;
-    [this.width, this.height] = [picture.width, picture.height];
+  draw(pen, color) {
     this.paintLive(pen, color);
     this.paintBoxes(pen, color);
     pen.strokeStyle = color("--hot");
@@ -111,33 +108,8 @@ export class MemoryView {
     return [x, y, Math.max(1, this.x(box.last + 1) - x), Math.max(1, this.y(box.offset) - y)];
   }
 
-  // -- mouse
-
-  listen() {
-    const { canvas } = this;
-    const step = (event) => this.range[0] + ((event.offsetX - LEFT) / (this.width - LEFT - 10)) * (this.range[1] - this.range[0]);
-    canvas.addEventListener("mousemove", (event) => {
-      const box = this.boxAt(event.offsetX, event.offsetY);
-      this.tip.hidden = !box;
-      if (!box) return;
-      this.tip.textContent = `%${nameIn(box)} · ${quantity(box.size, "B")} at ${quantity(box.offset, "B")}, steps ${box.first >> 1}–${box.last >> 1}`;
-      this.tip.style.left = `${Math.min(event.offsetX + 14, this.width - 330)}px`;
-      this.tip.style.top = `${event.offsetY + 14}px`;
-    });
-    canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
-    canvas.addEventListener("click", (event) => {
-      const box = this.boxAt(event.offsetX, event.offsetY);
-      if (box) this.reveal(nameIn(box));
-      this.showAt(Math.min(this.steps - 1, Math.max(0, Math.floor(step(event)))));
-    });
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const middle = step(event);
-      const factor = Math.exp(event.deltaY * 0.0015);
-      const [a, b] = this.range.map((end) => middle + (end - middle) * factor);
-      this.range = [Math.max(0, a), Math.min(this.steps, Math.max(b, a + 8))];
-      this.paint();
-    }, { passive: false });
+  words(box) {
+    return `%${nameIn(box)} · ${quantity(box.size, "B")} at ${quantity(box.offset, "B")}, steps ${box.first >> 1}–${box.last >> 1}`;
   }
 
   boxAt(x, y) {

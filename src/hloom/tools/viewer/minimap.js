@@ -1,5 +1,7 @@
 // The minimap: all visible nodes, small, and the part of them that the window shows.
 
+import { cleared } from "viewer/canvas.js";
+
 const WIDTH = 190;
 const HEIGHT = 150;
 
@@ -32,24 +34,19 @@ export class Minimap {
   paint() {
     const { canvas, graph } = this;
     if (!graph.root) return;
-    const density = window.devicePixelRatio || 1;
-    canvas.width = WIDTH * density;
-    canvas.height = HEIGHT * density;
-    const pen = canvas.getContext("2d");
-    pen.scale(density, density);
+    const { pen, color } = cleared(canvas, { clientWidth: WIDTH, clientHeight: HEIGHT });
     const k = Math.min((WIDTH - 8) / graph.root.w, (HEIGHT - 8) / graph.root.h);
     this.placed = { k, x: (WIDTH - graph.root.w * k) / 2, y: (HEIGHT - graph.root.h * k) / 2 };
-    const style = getComputedStyle(canvas);
     const box = (node) => [this.placed.x + node.ax * k, this.placed.y + node.ay * k, Math.max(1, node.w * k), Math.max(1, node.h * k)];
     for (const node of graph.seen) {
       const open = node.isGroup && node.open;
-      pen.fillStyle = style.getPropertyValue(open ? "--map-group" : "--map-node");
-      if (node === graph.selected) pen.fillStyle = style.getPropertyValue("--accent");
+      pen.fillStyle = color(open ? "--map-group" : "--map-node");
+      if (node === graph.selected) pen.fillStyle = color("--accent");
       pen.fillRect(...box(node));
     }
     const { x, y, k: scale } = graph.transform;
     const { w, h } = graph.size;
-    pen.strokeStyle = style.getPropertyValue("--accent");
+    pen.strokeStyle = color("--accent");
     pen.lineWidth = 1.5;
     pen.strokeRect(this.placed.x - (x / scale) * k, this.placed.y - (y / scale) * k, (w / scale) * k, (h / scale) * k);
   }

@@ -3,7 +3,7 @@
 import { difference } from "viewer/difference.js";
 import { highlighted } from "viewer/highlight.js";
 import { Lines } from "viewer/lines.js";
-import { element } from "viewer/words.js";
+import { element, withoutMetadata } from "viewer/words.js";
 
 const AROUND = 3;
 const MOST_REWRITES = 1000;
@@ -47,8 +47,7 @@ export class PassesView {
     this.title.textContent = `${number - first}. ${title}${step ? `, rewrite ${step} of ${rewrites.length}` : ""}`;
     [...this.names.children].forEach((item, i) => item.classList.toggle("chosen", i === number - first));
     this.names.children[number - first].scrollIntoView({ block: "nearest" });
-    const plain = (lines) => lines.map((line) => line.replace(/, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}/, ""));
-    this.rows = before ? difference(plain(before.lines), plain(program.lines)) : program.lines.map((line, i) => ["kept", line, i]);
+    this.rows = before ? difference(before.lines.map(withoutMetadata), program.lines.map(withoutMetadata)) : program.lines.map((line, i) => ["kept", line, i]);
     const count = (kind) => this.rows.filter((row) => row[0] === kind).length;
     this.counts.textContent = before ? `+${count("added")} −${count("removed")} lines, ${program.count - before.count} instructions` : "the program as given";
     this.listRewrites(rewrites, step);

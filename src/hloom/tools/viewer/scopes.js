@@ -1,20 +1,10 @@
 // The scopes of instructions: those of op_names, else the parameters that they work on.
 
-/** Return the parts of an op_name before its last; slashes in parentheses do not separate. */
+import { separated } from "viewer/words.js";
+
+/** Return the parts of an op_name before its last; slashes in brackets do not separate. */
 export function scopeParts(opName) {
-  const parts = [];
-  let depth = 0;
-  let start = 0;
-  for (let at = 0; at < opName.length; at++) {
-    const letter = opName[at];
-    if (letter === "(" || letter === "[") depth += 1;
-    else if (letter === ")" || letter === "]") depth -= 1;
-    else if (letter === "/" && depth <= 0) {
-      parts.push(opName.slice(start, at));
-      start = at + 1;
-    }
-  }
-  return parts;
+  return separated(opName, "/").slice(0, -1);
 }
 
 /**

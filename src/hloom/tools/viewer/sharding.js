@@ -1,5 +1,6 @@
 // The sharding: what the devices send, why, what lives in their memory, and what else could be done.
 
+import { showSorted } from "viewer/table.js";
 import { cut, duration, element, quantity } from "viewer/words.js";
 
 const MOST = 2000;
@@ -24,7 +25,6 @@ const PER_STEP = COLUMNS.findIndex(([title]) => title === "per step");
 export class ShardingView {
   constructor(place, data, program, { reveal }) {
     Object.assign(this, { data, program, reveal });
-    this.sorted = PER_STEP;
     this.rows = grouped(data.collectives);
     this.collectives = element("table", { class: "times collectives" });
     place.append(this.head(), element("div", { class: "scrolled" },
@@ -38,7 +38,7 @@ export class ShardingView {
         (one.saved ? `; dimension ${one.dimension} over ${one.axis} saves ${quantity(one.saved, "B")}` : ""), one.name])),
       ...this.section(`Live at the peak, during %${data.memory.at}`, data.memory.peak.map((one) => [
         `${quantity(one.bytes, "B")}  %${one.name} ${one.shape} ${origin(one)}`, one.name]))));
-    this.show();
+    showSorted(this.collectives, COLUMNS, PER_STEP, this.rows, (row) => ({ title: explanation(row), onclick: () => this.choose(row) }));
   }
 
   head() {
@@ -55,18 +55,6 @@ export class ShardingView {
     if (!lines.length) return [];
     return [element("h3", {}, title), element("table", { class: "times lines-of-sharding" }, ...lines.slice(0, MOST).map(([words, name]) =>
       element("tr", { onclick: () => this.reveal(name) }, element("td", {}, words))))];
-  }
-
-  show() {
-    const rows = [...this.rows].sort((a, b) => {
-      const [x, y] = [COLUMNS[this.sorted][1](a), COLUMNS[this.sorted][1](b)];
-      return typeof x === "string" ? x.localeCompare(y) : y - x;
-    });
-    const head = element("tr", {}, ...COLUMNS.map(([title], n) =>
-      element("th", { class: n === this.sorted ? "chosen" : "", onclick: () => { this.sorted = n; this.show(); } }, title)));
-    this.collectives.replaceChildren(head, ...rows.slice(0, MOST).map((row) =>
-      element("tr", { title: explanation(row), onclick: () => this.choose(row) },
-        ...COLUMNS.map(([, , words]) => element("td", {}, words(row))))));
   }
 
   /** Show all that is known about a collective, and go to the instruction that needs it. */

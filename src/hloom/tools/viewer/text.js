@@ -2,7 +2,7 @@
 
 import { highlighted } from "viewer/highlight.js";
 import { Lines } from "viewer/lines.js";
-import { element } from "viewer/words.js";
+import { element, withoutMetadata } from "viewer/words.js";
 
 /** The text tab: `onselect(instruction)` when a line is chosen, `reveal(instruction)` to go to the graph. */
 export class TextView {
@@ -50,7 +50,7 @@ export class TextView {
   showHlo() {
     const lines = this.program.lines;
     this.lines.show(lines.length, (number) => {
-      const line = this.withMetadata ? lines[number] : lines[number].replace(/, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}/, "");
+      const line = this.withMetadata ? lines[number] : withoutMetadata(lines[number]);
       const go = this.instructionAt(number) >= 0 ? '<a class="goto" title="show in the graph">◎</a>' : "";
       return `<span class="number">${number + 1}${go}</span>${highlighted(line)}`;
     }, (number) => (this.selected >= 0 && this.instructionAt(number) === this.selected ? "selected" : ""));

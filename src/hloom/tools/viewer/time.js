@@ -2,6 +2,7 @@
 
 import { heat } from "viewer/colors.js";
 import { scopeParts } from "viewer/scopes.js";
+import { showSorted } from "viewer/table.js";
 import { Timeline } from "viewer/timeline.js";
 import { cut, duration, element, quantity, svg } from "viewer/words.js";
 
@@ -11,7 +12,7 @@ const MOST_DEEP = 14;
 const COLUMNS = [
   ["instruction", (row) => row.name, (row) => `%${cut(row.name, 34)}`],
   ["time", (row) => row.seconds, (row) => duration(row.seconds)],
-  ["share", (row) => row.seconds, (row, all) => `${((100 * row.seconds) / all).toFixed(1)} %`],
+  ["share", (row) => row.seconds, (row) => `${(100 * row.share).toFixed(1)} %`],
   ["runs", (row) => row.runs, (row) => `${row.runs}`],
   ["waiting", (row) => row.waiting, (row) => row.waiting ? duration(row.waiting) : ""],
   ["flop/s", (row) => row.flops * row.runs / row.seconds, (row) => row.flops ? quantity((row.flops * row.runs) / row.seconds, "flop/s") : ""],
@@ -24,7 +25,6 @@ const COLUMNS = [
 export class TimeView {
   constructor(place, data, program, { reveal }) {
     Object.assign(this, { data, program, reveal });
-    this.sorted = 1;
     this.rows = data.lines.map(([name, seconds, runs, flops, bytes, waiting]) => {
       const i = program.number(name);
       const level = data.levels.findIndex(([, size], n) => bytes <= size || n === data.levels.length - 1);
@@ -36,6 +36,7 @@ export class TimeView {
       row.reached = row.seconds > 0 ? Math.max(flops / this.limits.flops, bandwidth / this.limits.bandwidths[row.level]) : 0;
     }
     this.total = this.rows.reduce((sum, row) => sum + row.seconds, 0);
+    for (const row of this.rows) row.share = row.seconds / this.total;
     this.flames = element("div", { class: "flames" });
     this.table = element("table", { class: "times" });
     place.append(
@@ -43,7 +44,7 @@ export class TimeView {
         element("span", { class: "hint" }, `${duration(this.total)} in instructions; this machine: ${quantity(data.flops, "flop/s")} in numpy's f32 matrix product, copies of ${data.levels.map(([name, , rate]) => `${quantity(rate, "B/s")} in ${name}`).join(", ")}`)),
       element("div", { class: "scrolled" }, this.flames, this.timeline(), this.roofline(), this.table));
     this.showFlames(this.tree());
-    this.showTable();
+    showSorted(this.table, COLUMNS, 1, this.rows, (row) => ({ onclick: () => this.reveal(row.name) }));
   }
 
   // -- flame chart
@@ -134,19 +135,6 @@ export class TimeView {
     });
     return element("div", { class: "flames" }, picture,
       element("div", { class: "hint" }, "Bytes count as read from the level that holds all of an instruction's operands and results. A limit is the best of the measurement and of this program's instructions."));
-  }
-
-  // -- table
-
-  showTable() {
-    const rows = [...this.rows].sort((a, b) => {
-      const [x, y] = [COLUMNS[this.sorted][1](a), COLUMNS[this.sorted][1](b)];
-      return typeof x === "string" ? x.localeCompare(y) : y - x;
-    });
-    const head = element("tr", {}, ...COLUMNS.map(([title], n) =>
-      element("th", { class: n === this.sorted ? "chosen" : "", onclick: () => { this.sorted = n; this.showTable(); } }, title)));
-    this.table.replaceChildren(head, ...rows.slice(0, 2000).map((row) =>
-      element("tr", { onclick: () => this.reveal(row.name) }, ...COLUMNS.map(([, , words]) => element("td", {}, words(row, this.total))))));
   }
 }
 

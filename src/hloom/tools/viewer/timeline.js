@@ -1,6 +1,6 @@
 // The timeline: when each instruction ran, a band of rows for each thread; nested instructions lie below loops.
 
-import { cleared } from "viewer/canvas.js";
+import { Chart } from "viewer/canvas.js";
 import { cut, duration, element, hashOf } from "viewer/words.js";
 
 const ROW = 18;
@@ -10,36 +10,22 @@ const AXIS = 22;
 const LEAST_SPAN = 1e-8;
 
 /** The picture of recorded times; `reveal(name)` goes to an instruction of the compiled program. */
-export class Timeline {
+export class Timeline extends Chart {
   constructor(threads, { reveal }) {
-    this.reveal = reveal;
-    this.boxes = [];
-    this.bands = [];
-    let row = 0;
-    for (const { title, names, records } of threads) {
-      const depth = nested(records);
-      this.bands.push({ title, row, rows: Math.max(0, ...depth) + 1 });
-      records.forEach(([name, start, end], n) => this.boxes.push({ name: names[name], start, end, row: row + depth[n] }));
-      row += this.bands.at(-1).rows + GAP / ROW;
-    }
-    this.whole = [0, Math.max(LEAST_SPAN, ...this.boxes.map((box) => box.end))];
-    this.range = [...this.whole];
-    this.canvas = element("canvas", { class: "timeline-picture" });
-    this.tip = element("div", { class: "tip", hidden: true });
+    const { boxes, bands, rows } = placed(threads);
+    super("timeline-picture", { left: LEFT, right: 8, whole: [0, Math.max(LEAST_SPAN, ...boxes.map((box) => box.end))], least: LEAST_SPAN });
+    Object.assign(this, { boxes, bands });
     this.place = element("div", { class: "timeline" }, this.canvas, this.tip);
-    this.place.style.height = `${AXIS + row * ROW + GAP}px`;
+    this.place.style.height = `${AXIS + rows * ROW + GAP}px`;
     new ResizeObserver(() => this.paint()).observe(this.place);
-    this.listen();
+    this.canvas.addEventListener("click", ({ offsetX, offsetY }) => {
+      const box = this.boxAt(offsetX, offsetY);
+      if (box) reveal(box.name);
+    });
+    this.canvas.addEventListener("dblclick", () => this.show(...this.whole));
   }
 
-  x(time) { return LEFT + ((time - this.range[0]) / (this.range[1] - this.range[0])) * (this.width - LEFT - 8); }
-  time(x) { return this.range[0] + ((x - LEFT) / (this.width - LEFT - 8)) * (this.range[1] - this.range[0]); }
-
-  paint() {
-    const picture = cleared(this.canvas);
-    if (!picture) return;
-    const { pen, color } = picture;
-    [this.width, this.height] = [picture.width, picture.height];
+  draw(pen, color) {
     this.paintAxis(pen, color);
     pen.save();
     pen.beginPath();
@@ -79,43 +65,28 @@ export class Timeline {
     }
   }
 
-  // -- mouse
-
-  listen() {
-    const { canvas } = this;
-    canvas.addEventListener("mousemove", (event) => {
-      const box = this.boxAt(event.offsetX, event.offsetY);
-      this.tip.hidden = !box;
-      if (!box) return;
-      this.tip.textContent = `%${box.name} · ${duration(box.end - box.start)} from ${duration(box.start)}`;
-      this.tip.style.left = `${Math.max(0, Math.min(event.offsetX + 14, this.width - 330))}px`;
-      this.tip.style.top = `${event.offsetY + 14}px`;
-    });
-    canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
-    canvas.addEventListener("click", (event) => {
-      const box = this.boxAt(event.offsetX, event.offsetY);
-      if (box) this.reveal(box.name);
-    });
-    canvas.addEventListener("dblclick", () => this.show(...this.whole));
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const middle = this.time(event.offsetX);
-      const factor = Math.exp(event.deltaY * 0.0015);
-      this.show(...this.range.map((end) => middle + (end - middle) * factor));
-    }, { passive: false });
-  }
-
-  /** Show a range of seconds, within that of the whole run. */
-  show(start, end) {
-    const from = Math.max(this.whole[0], start);
-    this.range = [from, Math.min(this.whole[1], Math.max(end, from + LEAST_SPAN))];
-    this.paint();
+  words(box) {
+    return `%${box.name} · ${duration(box.end - box.start)} from ${duration(box.start)}`;
   }
 
   boxAt(x, y) {
-    const [time, row] = [this.time(x), (y - AXIS) / ROW];
+    const [time, row] = [this.valueAt(x), (y - AXIS) / ROW];
     return x < LEFT ? null : this.boxes.find((box) => box.start <= time && time <= box.end && box.row <= row && row < box.row + 1);
   }
+}
+
+/** Return the records of threads as boxes in rows, the band of rows of each thread, and the number of all rows. */
+function placed(threads) {
+  const boxes = [];
+  const bands = [];
+  let rows = 0;
+  for (const { title, names, records } of threads) {
+    const depth = nested(records);
+    records.forEach(([name, start, end], n) => boxes.push({ name: names[name], start, end, row: rows + depth[n] }));
+    bands.push({ title, row: rows });
+    rows += Math.max(0, ...depth) + 1 + GAP / ROW;
+  }
+  return { boxes, bands, rows };
 }
 
 /** Return how many records hold each record; records are in ascending order of their starts, outer ones first. */

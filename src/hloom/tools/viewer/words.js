@@ -34,20 +34,31 @@ export function partOfShape(shape, indices) {
   return indices.split(", ").filter(Boolean).reduce((tuple, index) => elementsOf(tuple)[Number(index)] ?? tuple, shape);
 }
 
-/** Return the shapes of the elements of a tuple. */
 function elementsOf(shape) {
-  const found = [];
-  let depth = 0;
-  let start = 1;
-  for (let at = 1; at < shape.length; at++) {
-    const letter = shape[at];
-    if ((letter === "," && depth === 0) || at === shape.length - 1) {
-      found.push(shape.slice(start, at).replace(/\/\*index=\d+\*\//, "").trim());
-      start = at + 1;
-    } else if ("([{".includes(letter)) depth += 1;
+  return separated(shape.slice(1, -1), ",").map((element) => element.replace(/\/\*index=\d+\*\//, "").trim());
+}
+
+/** Split a text at a separator that is in no brackets or quotes. */
+export function separated(text, separator) {
+  const parts = [];
+  let [depth, start, quoted] = [0, 0, false];
+  for (let at = 0; at < text.length; at++) {
+    const letter = text[at];
+    if (letter === '"' && text[at - 1] !== "\\") quoted = !quoted;
+    else if (quoted) continue;
+    else if ("([{".includes(letter)) depth += 1;
     else if (")]}".includes(letter)) depth -= 1;
+    else if (letter === separator && depth <= 0) {
+      parts.push(text.slice(start, at));
+      start = at + 1;
+    }
   }
-  return found;
+  return [...parts, text.slice(start)];
+}
+
+/** Return a line of HLO without its metadata. */
+export function withoutMetadata(line) {
+  return line.replace(/, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}/, "");
 }
 
 /** Return a number that names of one stem share: add.1 and add.2. */
