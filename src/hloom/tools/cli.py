@@ -130,11 +130,13 @@ def main() -> None:
     "--backend", type=BACKEND, default="cpu", show_default=True, help="The backend: cpu or evaluator."
 )
 @click.option(
-    "--output", type=click.Path(file_okay=False), help="Write the results to this directory as .npy files."
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the results to this directory as .npy files.",
 )
 @click.option(
     "--output-tiles",
-    type=click.Path(file_okay=False),
+    type=click.Path(file_okay=False, path_type=Path),
     help="With --partition: write the results to this directory as Zarr arrays, a file for each tile.",
 )
 @click.option(
@@ -146,21 +148,7 @@ def main() -> None:
 @click.option("--quiet", is_flag=True, help="Do not print the results.")
 @click.option("--all", "every", is_flag=True, help="Print every array of the results in full.")
 @click.option("--profile", is_flag=True, help="Run again, and print the time of each instruction.")
-def run(
-    file: str,
-    inputs: tuple[str, ...],
-    seed: int | None,
-    backend: str,
-    output: str | None,
-    output_tiles: str | None,
-    partition: bool,
-    mesh: str,
-    num_replicas: int | None,
-    num_partitions: int | None,
-    quiet: bool,
-    every: bool,
-    profile: bool,
-) -> None:
+def run(file: str, **options: Any) -> None:
     """Run a program.
 
     Arguments come from --input, from --random, or from a snapshot, whose stored result is then compared. With
@@ -176,23 +164,7 @@ def run(
     """
     from hloom.tools.commands import run as run_command
 
-    run_command.run(
-        file,
-        inputs=inputs,
-        seed=seed,
-        backend=backend,
-        output=None if output is None else Path(output),
-        output_tiles=None if output_tiles is None else Path(output_tiles),
-        partition=partition,
-        mesh=mesh,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        quiet=quiet,
-        every=every,
-        profile=profile,
-        echo=echo,
-        style=styled,
-    )
+    run_command.run(file, **options)
 
 
 # -- verify and print

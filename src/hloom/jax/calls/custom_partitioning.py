@@ -47,7 +47,7 @@ _batch_partitionable: Final[set[str]] = set()
 
 
 def custom_partitioner_extension(next: int) -> int:
-    """Return the address of the extension; ``next`` is the following one in the list."""
+    """Return the address of PJRT's custom-partitioner extension; ``next`` is the following one."""
     functions = [callback_of(function, _Registration) for function in (_register, _register_batch)]
     return abi.extension(_EXTENSION, next, functions)
 

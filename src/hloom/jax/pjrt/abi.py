@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from hloom.codegen.structs import I8, I32, I64, PTR, Array, Struct, size_of
+from hloom.codegen.structs import I8, I32, I64, PTR, Array, FieldType, Struct, size_of
 from hloom.lifetime import keep_for_ever
 
 MAJOR_VERSION: Final = 0
@@ -23,8 +23,10 @@ CLAIMED_VERSION: Final = 112
 Since version 0.105, the structs of errors and memories begin with the address of a table of functions.
 """
 
-_CODES: Final = {"p": PTR, "z": I64, "l": I64, "i": I32, "e": I32, "b": I8}
-"""Codes of field types: pointer, size, 64-bit and 32-bit integers, enumeration, boolean."""
+_CODES: Final = {"p": PTR, "z": I64, "l": I64, "i": I32, "e": I32, "b": I8, "t": PTR, "a": PTR}
+"""Codes of field types: pointer, size, 64-bit and 32-bit integers, enumeration, boolean; text, array."""
+_SIZES: Final = {"t": "{}_size", "a": "num_{}"}
+"""Names of the fields of sizes that follow texts and arrays."""
 
 _FUNCTIONS: Final = """
 Error_Destroy error:p
@@ -236,14 +238,20 @@ def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def structs(table: str) -> dict[str, Struct]:
+def structs(table: str, **nested: Struct) -> dict[str, Struct]:
     """Return the structs of a table: a line for each, with its name and fields ``name:type``.
 
-    A type is a code, ``p``, ``z``, ``l``, ``i``, ``e`` or ``b``, or the name of an earlier struct.
+    A type is ``p``, ``z``, ``l``, ``i``, ``e`` or ``b`` as in PJRT's structs; ``t``, the address of a text,
+    followed by its size ``NAME_size``; ``a``, the address of an array, followed by the length ``num_NAME``;
+    or the name of an earlier or a nested struct.
     """
-    declared: dict[str, Struct] = {}
+    declared = dict(nested)
     for name, fields in _parsed(table).items():
-        types = {field: _CODES.get(code) or declared[code] for field, code in fields}
+        types: dict[str, FieldType] = {}
+        for field, code in fields:
+            types[field] = _CODES.get(code) or declared[code]
+            if code in _SIZES:
+                types[_SIZES[code].format(field)] = I64
         declared[name] = Struct(name, **types)
     return declared
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.codegen.structs import I8, I32, I64, PTR, Array, Struct
+from hloom.jax.pjrt.abi import structs
 
 MUTEX: Final = Struct("pthread_mutex_t", words=Array(I64, 6))
 CONDITION: Final = Struct("pthread_cond_t", words=Array(I64, 6))
@@ -68,121 +69,48 @@ TASK: Final = Struct("task", next=PTR, executable=PTR, event=PTR, addresses=Arra
 """A queued execution. The addresses: data of the inputs, data of the outputs, storages of both, events of the
 inputs."""
 
-CLIENT: Final = Struct(
-    "client",
-    platform=PTR,
-    platform_size=I64,
-    version=PTR,
-    version_size=I64,
-    process=I32,
-    devices=PTR,
-    num_devices=I64,
-    own_devices=PTR,  # those of this process
-    num_own_devices=I64,
-    memories=PTR,  # of the devices of this process
-    num_memories=I64,
-    topology=PTR,
-)
-"""A client of a platform."""
-
-TOPOLOGY: Final = Struct(
-    "topology",
-    client=PTR,
-    text=PTR,
-    text_size=I64,
-    fingerprint=I64,
-    descriptions=PTR,
-    num_descriptions=I64,
-    memory_kinds=PTR,
-    num_memory_kinds=I64,
-)
-"""The topology: descriptions of all devices, independent of the client."""
-
-DESCRIPTION: Final = Struct(
-    "description",
-    id=I32,
-    process=I32,
-    kind=PTR,
-    kind_size=I64,
-    text=PTR,
-    text_size=I64,
-    debug_text=PTR,
-    debug_text_size=I64,
-)
-"""The description of a device."""
-
-DEVICE: Final = Struct(
-    "device",
-    memory=PTR,  # the default one
-    memories=PTR,
-    num_memories=I64,
-    description=PTR,
-    local_id=I32,
-    is_own=I8,  # of this process
+_OBJECTS: Final = structs(
+    """
+client platform:t version:t process:i devices:a own_devices:a memories:a topology:p
+topology client:p text:t fingerprint:l descriptions:a memory_kinds:a
+description id:i process:i kind:t text:t debug_text:t
+device memory:p memories:a description:p local_id:i is_own:b worker:worker
+memory functions:p device:p devices:a id:i kind_number:i kind:t text:t
+layout text:t dimensions:a
+input bytes:l type:i layout:p
+output bytes:l type:i rank:l dimensions:p memory:l layout:p donor:l
+executable is_native:b is_long:b calls_python:b is_deleted:b name:t program:p context:p arena_bytes:l
+    inputs:a outputs:a gang:p devices:a donated:a queued:l num_replicas:l num_partitions:l destroyed:l next:p
+""",
     worker=WORKER,
 )
-"""A device."""
-
-MEMORY: Final = Struct(
-    "memory",
-    functions=PTR,  # null
-    device=PTR,
-    devices=PTR,
-    num_devices=I64,
-    id=I32,
-    kind_number=I32,
-    kind=PTR,
-    kind_size=I64,
-    text=PTR,
-    text_size=I64,
-)
-"""A memory of a device."""
-
-LAYOUT: Final = Struct("layout", text=PTR, text_size=I64, dimensions=PTR, num_dimensions=I64)
+CLIENT: Final = _OBJECTS["client"]
+"""A client of a platform, the devices of all processes and of its own, and the memories of the latter."""
+TOPOLOGY: Final = _OBJECTS["topology"]
+"""The topology: descriptions of all devices, independent of the client."""
+DESCRIPTION: Final = _OBJECTS["description"]
+"""The description of a device."""
+DEVICE: Final = _OBJECTS["device"]
+"""A device, its default memory and all its memories; `is_own` tells whether it belongs to this process."""
+MEMORY: Final = _OBJECTS["memory"]
+"""A memory space of a device; its table of functions is null."""
+LAYOUT: Final = _OBJECTS["layout"]
 """A layout: its text, and the dimensions, minor to major."""
-
-INPUT: Final = Struct("input", bytes=I64, type=I32, layout=PTR)
+INPUT: Final = _OBJECTS["input"]
 """A parameter of a program; a null layout is row-major."""
+OUTPUT: Final = _OBJECTS["output"]
+"""A result of a program.
 
-OUTPUT: Final = Struct(
-    "output",
-    bytes=I64,
-    type=I32,
-    rank=I64,
-    dimensions=PTR,
-    memory=I64,  # number of the memory on its device
-    layout=PTR,  # null: row-major
-    donor=I64,  # number of the input whose storage the result may reuse if donated; -1: none
-)
-"""A result of a program."""
+`memory` is the number of the memory space on its device; a null layout is row-major; `donor` is the number of
+the input whose storage the result may reuse if donated, or -1.
+"""
+EXECUTABLE: Final = _OBJECTS["executable"]
+"""A loaded executable.
 
-EXECUTABLE: Final = Struct(
-    "executable",
-    is_native=I8,  # whether native code runs it without Python
-    is_long=I8,  # whether to run it in a worker instead of the caller's thread
-    calls_python=I8,
-    is_deleted=I8,
-    name=PTR,
-    name_size=I64,
-    program=PTR,
-    context=PTR,
-    arena_bytes=I64,
-    num_inputs=I64,
-    num_outputs=I64,
-    inputs=PTR,
-    outputs=PTR,
-    gang=PTR,  # null: one device
-    num_devices=I64,
-    devices=PTR,
-    num_donated=I64,
-    donated=PTR,  # numbers of inputs
-    queued=I64,  # number of queued runs
-    num_replicas=I64,
-    num_partitions=I64,
-    destroyed=I64,
-    next=PTR,  # in the list of destroyed executables
-)
-"""A loaded executable."""
+It is native if it runs without Python, and long if a worker runs it instead of the caller's thread. The gang
+is null on one device; `donated` are numbers of inputs; `queued` counts queued executions; `next` links
+destroyed executables.
+"""
 
 NO_ARENA, NO_RESULTS = -1, -2
 """Statuses of an execution that has not enough memory for its temporaries, or for its results."""

@@ -127,11 +127,11 @@ def _api() -> Record:
 
 @cache
 def profiler_extension(next: int) -> int:
-    """Return the address of the extension; ``next`` is the following one in the list."""
+    """Return the address of PJRT's profiler extension; ``next`` is the following one in the list."""
     return abi.extension(_EXTENSION, next, [_api().address, 0])
 
 
 def release() -> None:
-    """Replace the functions by native ones that do nothing, before the interpreter ends."""
+    """Replace the profiler's functions by native ones that do nothing, before the interpreter ends."""
     nothing = native().symbols["pjrt_nothing"]
     _api().update(dict.fromkeys(_FUNCTIONS, nothing))

@@ -116,7 +116,7 @@ def _stat(metadata: int, value: int | str) -> bytes:
 
 
 def _entry(key: int, value: bytes) -> bytes:
-    """Encode an entry of a map."""
+    """Encode an entry of a protobuf map."""
     return integer_field(1, key) + bytes_field(2, value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding.reading.meshes import device_count, parse_mesh, resized
 from hloom.tools.commands.whole_program import WholeProgram, has_regions
 from hloom.tools.console.arguments import leaves_of, read_arguments, save_results, shaped, value_lines
+from hloom.tools.console.terminal import echo, styled
 from hloom.tools.reports.amounts import plural, quantity
 
 
@@ -37,22 +38,20 @@ def run(
     quiet: bool,
     every: bool,
     profile: bool,
-    echo: Callable[[str], object],
-    style: Callable[[str, str], str],
 ) -> None:
     """Run the program of a file; see `hloom run --help`. Raises HloError."""
     snapshot = load_snapshot(file)
     module = snapshot.module
     processes = mpi.world() if mpi.launched() else None
-    partitions = num_partitions or module.config.num_partitions
     axes = parse_mesh(mesh) if mesh else {}
-    if partition or axes or (partitions > 1 and has_regions(module)):
+    is_partitioned = (num_partitions or module.config.num_partitions) > 1 and has_regions(module)
+    if partition or axes or is_partitioned:
         devices = num_partitions or device_count(module, axes)
         program = WholeProgram(resized(module, axes), backend, devices, processes)
     else:
         program = compile_module(
             module,
-            backend=backend,
+            backend,
             num_replicas=num_replicas,
             num_partitions=num_partitions,
             processes=processes,
@@ -70,11 +69,8 @@ def run(
     elapsed = time.perf_counter() - start
     times = None
     if profile:
-        times = (
-            program.profile(*local_arguments[0])
-            if is_whole or len(local_arguments) == 1
-            else program.profile(local_arguments)
-        )
+        is_single = is_whole or len(local_arguments) == 1
+        times = program.profile(*local_arguments[0]) if is_single else program.profile(local_arguments)
     written: list[Path] = []
     if output_tiles is not None and is_whole:
         written += program.store(output_tiles, results)
@@ -84,14 +80,14 @@ def run(
         results = [result for part in processes.all_gather(results) for result in part]
     if processes is not None and processes.rank:
         return
-    echo(style(f"{module.name}: {_duration(elapsed)} on {backend}{_size_words(results)}", "dim"))
+    echo(styled(f"{module.name}: {_duration(elapsed)} on {backend}{_size_words(results)}", "dim"))
     if not quiet:
         for device, value in enumerate(results):
             for line in value_lines(value, f"device {device} result" if count > 1 else "result", every=every):
                 echo(line)
     written += save_results(results, output) if output is not None else []
     for path in written:
-        echo(style(f"wrote {path}", "dim"))
+        echo(styled(f"wrote {path}", "dim"))
     if times is not None:
         echo(str(times))
     if snapshot.result is not None and not inputs and seed is None:

@@ -24,7 +24,7 @@ _MOST_LINES: Final = 100
 
 
 def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
-    """Return the arrays of .npy files, .npz files, and directories of stored arrays, in this order of paths.
+    """Return the arrays of .npy files, .npz files and directories of stored arrays, in the given order.
 
     Raises HloError for other files.
     """

@@ -12,7 +12,7 @@ from hloom.tools.console.terminal import FILE
 
 
 class _VersionType(click.ParamType[XlaVersion]):
-    """The version of a jaxlib."""
+    """A parameter type for versions of jaxlib."""
 
     name = "version"
 

@@ -76,7 +76,7 @@ _PERIOD: Final = 10.0
 
 @contextmanager
 def exit_2_if_undecided(file: str) -> Generator[None]:
-    """Report an HloError of a comparison by exit status 2: it could not be made. Clear the progress."""
+    """Turn an HloError, which prevents a comparison, into a message and exit status 2; clear the progress."""
     from hloom.errors import HloError
 
     try:

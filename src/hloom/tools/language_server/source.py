@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -78,9 +79,12 @@ class Changes:
     """The difference between two texts as one replaced range; it maps offsets between them."""
 
     def __init__(self, old: str, new: str) -> None:
-        self.start = _common(old, new)
-        self.old_end = len(old) - _common_end(old, new, min(len(old), len(new)) - self.start)
-        self.shift = len(new) - len(old)
+        size, other = len(old), len(new)
+        self.start = _longest(min(size, other), lambda n, m: old[n:m] == new[n:m])
+        self.old_end = size - _longest(
+            min(size, other) - self.start, lambda n, m: old[size - m : size - n] == new[other - m : other - n]
+        )
+        self.shift = other - size
 
     def forward(self, offset: int) -> int:
         """Map an offset of the old text to the new one; from inside the replaced range, to its end."""
@@ -91,24 +95,15 @@ class Changes:
         return offset if offset <= self.start else max(offset - self.shift, self.old_end)
 
 
-def _common(left: str, right: str) -> int:
-    """Return the length of the common prefix of two texts."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _longest(most: int, is_equal: Callable[[int, int], bool]) -> int:
+    """Return the length of the longest common part, at most ``most``, by bisection.
 
-
-def _common_end(left: str, right: str, most: int) -> int:
-    """Return the length of the common suffix of two texts, at most ``most``."""
+    ``is_equal(n, m)`` compares the parts between the lengths n and m.
+    """
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if left[len(left) - middle : len(left) - low] == right[len(right) - middle : len(right) - low]:
+        if is_equal(low, middle):
             low = middle
         else:
             high = middle - 1

@@ -252,7 +252,7 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Named:
-    """The name of a method, in place of a module."""
+    """A stand-in for the module of a method that `_Walk.method` looks up by name."""
 
     __name__: str
 

@@ -61,7 +61,7 @@ class StringTable:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Return the number of a text."""
+        """Return the number of a text, which is added if it is new."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def column(self, texts: Iterable[str]) -> dict[str, list[Any]]:

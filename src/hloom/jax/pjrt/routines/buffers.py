@@ -139,13 +139,13 @@ def foreign(f: Function, data: Value, release: Value, argument: Value, second_ar
 
 @routine(storage=STORAGE, inline=True)
 def keep_storage(f: Function, storage: Fields) -> None:
-    """Add a reference."""
+    """Add a reference to storage."""
     storage.atomic("references").add(1, "monotonic")
 
 
 @routine(storage=STORAGE)
 def drop_storage(f: Function, storage: Fields) -> None:
-    """Drop a reference; the last one releases the data."""
+    """Drop a reference to storage; the last one releases the data."""
     references = storage.atomic("references").subtract(1, "acq_rel")
     with f.when(references.compare("eq", 1)):
         f.call_pointer(VOID, storage["release"], storage.pointer)

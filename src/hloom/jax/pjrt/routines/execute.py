@@ -103,7 +103,7 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Return whether the program is long or an argument is late; leave the section if one does not fit."""
+    """Return whether the program is long or an argument is late; fall back to Python if one does not fit."""
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
         arguments = arguments_of(f, args, loop.index)

@@ -105,7 +105,7 @@ def _width_of(f: Function, type: Value) -> Value:
 
 
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
-    """Return the size of the array in bytes; leave the section if its strides are not row-major."""
+    """Return the size of the array in bytes; fall back to Python if its strides are not row-major."""
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     is_strided = ~is_zero(args["num_byte_strides"])
     with repeat(f) as loop:
