@@ -21,7 +21,7 @@ from hloom.jax.devices.processes import Processes, connect
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.api import implements
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
-from hloom.jax.pjrt.handles import CArray, Handle, Text, object_at
+from hloom.jax.pjrt.handles import CArray, Handle, SizedMemory, Text, object_at
 from hloom.jax.pjrt.native import native
 from hloom.jax.pjrt.structs import CLIENT, DESCRIPTION, DEVICE, MEMORY, TOPOLOGY
 from hloom.jaxlib import private
@@ -178,21 +178,15 @@ def device_count() -> int:
     return max(1, int(match[1])) if match else 1
 
 
-class NamedValues:
-    """A C array of PJRT_NamedValue: strings, booleans, numbers, and lists of integers.
-
-    Attributes:
-        address: of the first value.
-        size: number of values.
-    """
+class NamedValues(SizedMemory):
+    """A C array of PJRT_NamedValue: strings, booleans, numbers, and lists of integers."""
 
     def __init__(self, values: Mapping[str, str | bool | int | float | Sequence[int]]) -> None:
         kind = abi.struct("NamedValue")
         self._strings_and_lists: list[Text | CArray] = []
-        self._array = (kind * max(1, len(values)))()
-        self.size = len(values)
-        self.address = ctypes.addressof(self._array)
-        for entry, (name, value) in zip(self._array, values.items(), strict=False):
+        entries = (kind * max(1, len(values)))()
+        super().__init__(entries, len(values))
+        for entry, (name, value) in zip(entries, values.items(), strict=False):
             entry.struct_size = ctypes.sizeof(kind)
             key = Text(name)
             key.write(entry, "name")
@@ -232,8 +226,7 @@ def _plugin_attributes() -> NamedValues:
 
 @implements("Plugin_Attributes")
 def _attributes(args: ctypes.Structure) -> None:
-    attributes = _plugin_attributes()
-    args.attributes, args.num_attributes = attributes.address, attributes.size
+    _plugin_attributes().write(args, "attributes")
 
 
 @implements("Client_Create")

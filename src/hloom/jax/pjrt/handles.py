@@ -28,16 +28,16 @@ class Handle:
     def __init__(self, struct: Struct = OPAQUE) -> None:
         self.record = struct.allocate()
         self.handle = self.record.address
-        self._arrays: list[Text | CArray] = []
+        self._memory: list[SizedMemory] = []
         Handle._alive[self.handle] = self
 
-    def set(self, **fields: int | Text | CArray) -> None:
-        """Set fields of the struct; a text or an array also sets the field of its size, and is kept alive."""
+    def set(self, **fields: int | SizedMemory) -> None:
+        """Set fields of the struct; memory also sets the field of its size, and is kept alive."""
         for name, value in fields.items():
             if isinstance(value, int):
                 self.record[name] = value
             else:
-                self._arrays.append(value)
+                self._memory.append(value)
                 self.record.update({name: value.address, value.size_name(name): value.size})
 
     def drop(self) -> None:
@@ -58,24 +58,24 @@ def object_at(handle: int | None, type: type[T]) -> T:
     return candidate
 
 
-class Text:
-    """A C string.
+class SizedMemory:
+    """A C string or array.
 
     Attributes:
-        address: of its first byte.
-        size: in bytes, without the terminating zero.
+        address: of the first byte or element.
+        size: number of bytes or elements.
     """
 
-    def __init__(self, text: str | bytes) -> None:
-        encoded = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-        self._buffer: Final = ctypes.create_string_buffer(encoded, len(encoded) + 1)
-        self.address: Final = ctypes.addressof(self._buffer)
-        self.size: Final = len(encoded)
+    _size_field: ClassVar[str] = "num_{}"
 
-    @staticmethod
-    def size_name(name: str) -> str:
+    def __init__(self, owner: Any, size: int) -> None:
+        self._owner: Final = owner
+        self.address: Final = ctypes.addressof(owner)
+        self.size: Final = size
+
+    def size_name(self, name: str) -> str:
         """Return the name of the size field that belongs to an address field."""
-        return f"{name}_size"
+        return self._size_field.format(name)
 
     def write(self, args: object, pointer: str) -> None:
         """Write the address and the size to a field of PJRT arguments and its size field."""
@@ -83,23 +83,21 @@ class Text:
         setattr(args, self.size_name(pointer), self.size)
 
 
-class CArray:
-    """A C array of integers of one type, by default of addresses.
+class Text(SizedMemory):
+    """A C string; its size does not count the terminating zero."""
 
-    Attributes:
-        address: of the first element.
-        size: number of elements.
-    """
+    _size_field = "{}_size"
+
+    def __init__(self, text: str | bytes) -> None:
+        encoded = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+        super().__init__(ctypes.create_string_buffer(encoded, len(encoded) + 1), len(encoded))
+
+
+class CArray(SizedMemory):
+    """A C array of integers of one type, by default of addresses."""
 
     def __init__(self, values: Sequence[int], kind: Any = ctypes.c_void_p) -> None:
-        self._array: Final = (kind * max(1, len(values)))(*values)
-        self.address: Final = ctypes.addressof(self._array)
-        self.size: Final = len(values)
-
-    @staticmethod
-    def size_name(name: str) -> str:
-        """Return the name of the size field that belongs to an address field."""
-        return f"num_{name}"
+        super().__init__((kind * max(1, len(values)))(*values), len(values))
 
 
 def read_array(address: int | None, count: int, kind: Any = ctypes.c_int64) -> list[int]:

@@ -268,8 +268,7 @@ def _code_size(args: ctypes.Structure) -> None:
 
 @implements("Executable_OutputElementTypes")
 def _output_types(args: ctypes.Structure) -> None:
-    types = executable_at(args.executable).output_types
-    args.output_types, args.num_output_types = types.address, types.size
+    executable_at(args.executable).output_types.write(args, "output_types")
 
 
 @implements("Executable_OutputDimensions")
@@ -292,8 +291,7 @@ def _parameter_memory_kinds(args: ctypes.Structure) -> None:
 
 @implements("Executable_GetCostAnalysis")
 def _cost_analysis(args: ctypes.Structure) -> None:
-    properties = executable_at(args.executable).cost
-    args.properties, args.num_properties = properties.address, properties.size
+    executable_at(args.executable).cost.write(args, "properties")
 
 
 @implements("Executable_GetCompiledMemoryStats")
