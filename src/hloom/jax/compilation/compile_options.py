@@ -27,7 +27,7 @@ _BITS: Final = {"int32": 32, "int64": 64}
 
 
 @dataclass(frozen=True, slots=True)
-class CompileOptions:
+class PjrtCompileOptions:
     """Compile options.
 
     Attributes:
@@ -45,12 +45,12 @@ class CompileOptions:
     open_parameters: tuple[bool, ...]
 
     @staticmethod
-    def parsed(options: bytes) -> CompileOptions:
+    def parsed(options: bytes) -> PjrtCompileOptions:
         """Parse a serialized CompileOptionsProto. Raises PjrtError for unknown or mistyped options."""
         parsed = private.parse_compile_options()(options)
         build = parsed.executable_build_options
         assignment = parsed.device_assignment or build.device_assignment
-        return CompileOptions(
+        return PjrtCompileOptions(
             build.num_replicas,
             build.num_partitions,
             None if assignment is None else assignment.serialize(),

@@ -22,7 +22,7 @@ from hloom.cpu.loaded_program import cached_program
 from hloom.ir.collector import collector_paused, collector_paused_for_imports
 from hloom.jax.calls.custom_partitioning import calls_back
 from hloom.jax.calls.foreign_functions import keeps_state
-from hloom.jax.compilation.compile_options import CompileOptions
+from hloom.jax.compilation.compile_options import PjrtCompileOptions
 from hloom.jax.compilation.handover import identity_of, take_callbacks
 from hloom.jax.devices.client import Client
 from hloom.jax.pjrt import abi
@@ -48,7 +48,7 @@ class ProgramCache:
     def description(self, identity: bytes, options: bytes) -> bytes | None:
         """Return jaxlib's description of a cached program, loaded into memory; None on a miss."""
         try:
-            parsed = CompileOptions.parsed(options)
+            parsed = PjrtCompileOptions.parsed(options)
         except PjrtError:
             return None  # compiling will report the error to JAX
         compiled = None if parsed.dump_flags else _look_up(_key(identity, parsed))
@@ -59,7 +59,7 @@ class ProgramCache:
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
         """Store a program that was just compiled on disk, with its description, if it runs without Python."""
-        parsed = CompileOptions.parsed(options)
+        parsed = PjrtCompileOptions.parsed(options)
         with _lock:
             compiled = _programs.get(_key(identity, parsed))
         if compiled is None or compiled.description or not compiled.program_key or parsed.dump_flags:
@@ -73,7 +73,7 @@ class ProgramCache:
 
     def load(self, client: Client, identity: bytes, options: bytes) -> LoadedExecutable:
         """Load a cached program on its devices. Raises PjrtError on a miss."""
-        parsed = CompileOptions.parsed(options)
+        parsed = PjrtCompileOptions.parsed(options)
         compiled = _look_up(_key(identity, parsed))
         if compiled is None:
             message = f"no program was compiled with the identity {identity.decode()}"
@@ -86,7 +86,7 @@ def compile_program(
     client: Client, artifact: bytes, options: bytes, callbacks: Sequence[object]
 ) -> LoadedExecutable:
     """Compile a StableHLO artifact, or load it from the cache. Raises PjrtError, HloError."""
-    parsed = CompileOptions.parsed(options)
+    parsed = PjrtCompileOptions.parsed(options)
     devices = parsed.devices(client)
     key = _key(identity_of(artifact), parsed)
     # Programs that call Python or hold state differ each time; dumps and calls of the client's partitioners
@@ -111,7 +111,7 @@ def cache_program(compiled: Compiled) -> None:
             _programs.pop(next(iter(_programs)))
 
 
-def _key(identity: bytes, options: CompileOptions) -> str:
+def _key(identity: bytes, options: PjrtCompileOptions) -> str:
     """Return the key of a program, which covers the options that change its code."""
     sharding = f"{options.num_replicas} {options.num_partitions} {options.open_parameters}"
     return key_of("jax", identity, sharding, host().identity)
@@ -151,7 +151,7 @@ def _import_compiler() -> None:
 
 
 def _compiled(
-    key: str, artifact: bytes, options: CompileOptions, distributed: DistributedDevices | None
+    key: str, artifact: bytes, options: PjrtCompileOptions, distributed: DistributedDevices | None
 ) -> Compiled:
     """Convert and compile a program."""
     _import_compiler()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from hloom.ir.codec import REQUIRED, DeclaredAttribute, EnumCodec
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY, Operation
+from hloom.ir.operation import REGISTRY
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES
 from hloom.text.tokens import Kind, Scanner, Token, callee_keys, statement_at, tokens
 from hloom.tools.language_server.source import Span
@@ -70,11 +70,8 @@ def _proposals(view: DocumentView, offset: int, percent: bool) -> Iterator[Propo
     elif scanner.defined and opcode:
         yield from _attributes(opcode, before)
     elif scanner.defined:
-        yield from (Proposal(name, signature(cls).replace("\n", ""), "opcode") for name, cls in _by_name())
-
-
-def _by_name() -> list[tuple[str, type[Operation]]]:
-    return sorted(REGISTRY.items())
+        for name, cls in sorted(REGISTRY.items()):
+            yield Proposal(name, signature(cls).replace("\n", ""), "opcode")
 
 
 def _operands(view: DocumentView, offset: int, percent: bool) -> Iterator[Proposal]:

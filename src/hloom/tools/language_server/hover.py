@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from functools import cache
 
 from hloom.errors import HloError
 from hloom.ir.codec import REQUIRED
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY, Operation
+from hloom.ir.operation import REGISTRY
 from hloom.shape.shape import Shape
 from hloom.text.tokens import Kind, Token
 from hloom.tools.language_server.analysis import ComputationScope
 from hloom.tools.language_server.source import Span
 from hloom.tools.language_server.view import DocumentView
-from hloom.tools.pages.op_page import op_markdown, signature
+from hloom.tools.pages.op_page import docstring, op_markdown, signature
 from hloom.tools.reports.layout import explain_layout
 
 _LONGEST = 400
@@ -87,13 +86,9 @@ def _instruction_text(view: DocumentView, instruction: HloInstruction) -> str:
     parts.append(" · ".join(facts))
     parts.append(_shape_text(str(instruction.shape)))
     parts.append(
-        f"```\n{signature(type(instruction.operation))}\n```\n{_description(type(instruction.operation))}"
+        f"```\n{signature(type(instruction.operation))}\n```\n{docstring(type(instruction.operation))}"
     )
     return "\n\n".join(part for part in parts if part)
-
-
-def _description(cls: type[Operation]) -> str:
-    return (inspect.getdoc(cls) or "").replace("``", "`")
 
 
 def _shape_text(text: str) -> str:

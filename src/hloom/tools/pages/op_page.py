@@ -67,7 +67,7 @@ def op_page(name: str, style: Style = plain) -> str:
     parts = [
         _builder_page(function, style) if function is not None else "",
         style(signature(cls), "title"),
-        _docstring(cls),
+        docstring(cls),
         _attributes(cls, style),
         _shape_rule(cls, style),
         _rules(name, style),
@@ -98,9 +98,9 @@ def _in_brackets(text: str, required: bool) -> str:
     return text if required else f"[{text}]"
 
 
-def _docstring(cls: type[Operation]) -> str:
-    text = inspect.getdoc(cls) or ""
-    return re.sub(r"``", "`", text)
+def docstring(cls: type[Operation]) -> str:
+    """Return the docstring of an operation, with Markdown's quotes for code."""
+    return (inspect.getdoc(cls) or "").replace("``", "`")
 
 
 def _attributes(cls: type[Operation], style: Style) -> str:
@@ -156,7 +156,7 @@ def op_markdown(name: str) -> str:
     """Return the page of an operation as Markdown."""
     cls = operation_of(name)
     name = cls.opcode
-    parts = [f"# {name}", f"```\n{signature(cls)}\n```", _argument_list(_docstring(cls))]
+    parts = [f"# {name}", f"```\n{signature(cls)}\n```", _argument_list(docstring(cls))]
     rows = _attribute_rows(cls)
     if rows:
         parts.append("| attribute | |\n|---|---|\n" + "\n".join(f"| `{n}` | {w} |" for n, w in rows))

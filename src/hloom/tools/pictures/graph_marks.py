@@ -20,7 +20,7 @@ from hloom.tools.pictures.graph_scene import (
     Node,
     Scene,
 )
-from hloom.tools.pictures.graph_svg import HEADER, LEGEND, MARGIN, box_fill, origin
+from hloom.tools.pictures.graph_svg import HEADER, MARGIN, box_fill, origin, picture_size
 from hloom.tools.pictures.marks import Line, Mark, Rectangle, TextMark
 from hloom.tools.pictures.picture import Picture
 
@@ -32,9 +32,7 @@ _PIECES: Final = 10
 
 def scene_picture(scene: Scene) -> Picture:
     """Return the picture of a scene, equal to that of `to_svg`."""
-    legend = sum(34 + ADVANCE * 11 * len(family) for family in scene.families)
-    width = max(scene.width, legend, 240.0) + 2 * MARGIN
-    height = scene.height + HEADER + LEGEND + 2 * MARGIN
+    width, height = picture_size(scene)
     picture = Picture(width, height, scene.title)
     picture.marks.append(TextMark(MARGIN, MARGIN + 16, scene.title, 18 * _CAP, "#22252e", bold=True))
     shift = (MARGIN, MARGIN + HEADER)

@@ -32,9 +32,7 @@ _BOX_FILLS: Final = ("#fbfbfd", "#f5f6fb", "#eff1f9")
 
 def to_svg(scene: Scene) -> str:
     """Return a scene as an SVG document."""
-    legend = _legend_width(scene)
-    width = max(scene.width, legend, 240.0) + 2 * MARGIN
-    height = scene.height + HEADER + LEGEND + 2 * MARGIN
+    width, height = picture_size(scene)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="{FONT}">',
@@ -51,6 +49,12 @@ def to_svg(scene: Scene) -> str:
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def picture_size(scene: Scene) -> tuple[float, float]:
+    """Return the width and the height of a scene's picture, with title, legend and margins."""
+    legend = sum(34 + ADVANCE * 11 * len(family) for family in scene.families)
+    return max(scene.width, legend, 240.0) + 2 * MARGIN, scene.height + HEADER + LEGEND + 2 * MARGIN
 
 
 def _defs() -> str:
@@ -155,10 +159,6 @@ def _call(box: Box, node: Node, called: Box, role: str) -> str:
 
 
 # -- the legend
-
-
-def _legend_width(scene: Scene) -> float:
-    return sum(34 + ADVANCE * 11 * len(family) for family in scene.families)
 
 
 def _legend(scene: Scene, y: float) -> Iterator[str]:

@@ -20,7 +20,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.stack_frames import StackFrames
 from hloom.operations.control_flow import Fusion, While
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
-from hloom.shape.shape import Shape
+from hloom.tools.reports.statistics import byte_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _columns(module: HloModule) -> dict[str, object]:
         "flops": [round(cost.flops) for cost in costs],
         "transcendentals": [round(cost.transcendentals) for cost in costs],
         "bytes": [0 if i.parent in fused else round(c.bytes) for i, c in zip(instructions, costs)],
-        "size": [_size(i.shape) for i in instructions],
+        "size": [byte_size(i.shape) for i in instructions],
         "frame": [i.metadata.stack_frame_id if i.metadata else 0 for i in instructions],
         "frames": _frames(module.config.stack_frames),
     }
@@ -169,10 +169,6 @@ def _source(i: HloInstruction) -> str:
     if metadata is None or not metadata.source_file:
         return ""
     return f"{metadata.source_file}:{metadata.source_line}"
-
-
-def _size(shape: Shape) -> int:
-    return 0 if shape.is_unbounded else shape.byte_size
 
 
 def _frames(frames: StackFrames) -> list[list[Any]]:
