@@ -127,7 +127,7 @@ def _attribute_words(attribute: DeclaredAttribute) -> str:
 
 def _shape_rule(cls: type[Operation], style: Style) -> str:
     method = cls.infer if cls.infers else cls.check
-    words = inspect.getdoc(method) or ""
+    words = inspect.cleandoc(method.__doc__ or "")  # without the inherited one
     if not words or method in (Operation.infer, Operation.check):
         return ""
     note = "" if cls.infers else " The result's shape must be stated."
