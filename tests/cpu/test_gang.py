@@ -199,6 +199,7 @@ def test_a_gang_runs_in_one_thread_at_a_time() -> None:
         same(result, wanted)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns, if loaded
 def test_a_forked_child_may_take_a_gang_that_ran() -> None:
     gang = gang_of(compiled(MEAN, 2))
     assert gang.take()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.jax_platform.process import Platform, environment_of, registration
+from tests.jax_platform.process import Platform, environment_of, forked_programs, registration
 from tests.mpi_launcher import command as mpi_command
 from tests.mpi_launcher import needs_mpi
 
@@ -66,29 +65,23 @@ def run_processes(
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     text = f"COUNT = {count}\n{BEGIN}{program}"
-    if platform != "stock":
-        text = registration(platform) + text
     outputs = [(folder / f"{rank}.out", folder / f"{rank}.err") for rank in range(count)]
-    for out, err in outputs:
-        out.write_text("")
-        err.write_text("")
     if mpi:
-        commands = [mpi_command(count, "-c", MPI + text, port, str(folder))]
+        codes = [run_mpi(count, text, port, folder)] * count
     else:
-        commands = [[sys.executable, "-c", text, str(rank), port] for rank in range(count)]
-    processes = [
-        subprocess.Popen(command, env=environment_of(platform), stdout=out.open("a"), stderr=err.open("a"))
-        for command, (out, err) in zip(commands, outputs, strict=False)
-    ]
-    try:
-        codes = [process.wait(SECONDS) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
+        programs = forked_programs(platform)
+        children = [programs.begin(text, files, [str(rank), port]) for rank, files in enumerate(outputs)]
+        codes = [programs.wait(child, SECONDS) for child in children]
     return [
-        subprocess.CompletedProcess("", codes[min(rank, len(codes) - 1)], out.read_text(), err.read_text())
-        for rank, (out, err) in enumerate(outputs)
+        subprocess.CompletedProcess("", code, out.read_text(), err.read_text())
+        for code, (out, err) in zip(codes, outputs, strict=True)
     ]
+
+
+def run_mpi(count: int, text: str, port: str, folder: Path) -> int:
+    """Run a program in processes that `mpiexec` starts; return its exit code."""
+    command = mpi_command(count, "-c", MPI + registration("cpu") + text, port, str(folder))
+    return subprocess.run(command, env=environment_of("cpu"), timeout=SECONDS, check=False).returncode
 
 
 def printed(
