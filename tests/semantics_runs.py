@@ -8,7 +8,6 @@ import pytest
 import hloom
 from tests.evaluation import parse
 
-F, I, U8, U32 = np.float32, np.int32, np.uint8, np.uint32  # noqa: E741
 MIN = np.iinfo(np.int32).min
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
 

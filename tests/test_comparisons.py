@@ -14,6 +14,7 @@ from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import NoBound
 from tests import agreement
 from tests.agreement import Toothless
+from tests.arrays import c64, f32, f64, s32, s64, u8
 from tests.evaluation import parse
 from tests.reducers import with_reducers
 
@@ -43,11 +44,10 @@ def test_arrays_are_compared_by_oracles_only() -> None:
 
 # -- values that oracles accept and refuse
 
-F = np.float32
 VALUES: tuple[Any, ...] = (
-    F([1, -2, 3.5]), np.int32([1, -2, 3]), np.array([1, 2, -3], ml_dtypes.bfloat16), F([np.nan, 1, np.inf]),
-    np.array([True, False, True]), np.complex64([1 + 2j, -1, 2j]), np.float64(3), np.uint8([0, 255]),
-    np.array([1, -2, 3], ml_dtypes.int4), np.array([0.5, 2, 4], ml_dtypes.float8_e8m0fnu), F([]),
+    f32([1, -2, 3.5]), s32([1, -2, 3]), np.array([1, 2, -3], ml_dtypes.bfloat16), f32([np.nan, 1, np.inf]),
+    np.array([True, False, True]), c64([1 + 2j, -1, 2j]), np.float64(3), u8([0, 255]),
+    np.array([1, -2, 3], ml_dtypes.int4), np.array([0.5, 2, 4], ml_dtypes.float8_e8m0fnu), f32([]),
 )  # fmt: skip
 
 
@@ -63,10 +63,11 @@ def test_equal_values_agree(value: Any) -> None:
 @pytest.mark.parametrize(
     ("got", "wanted"),
     [
-        (F([1, 2]), F([1, 3])), (F([0.0]), F([-0.0])), (F([np.nan]), F([1])), (F([1]), F([np.nan])),
-        (F([np.inf]), F([-np.inf])), (F([1]), np.float64([1])), (F([1]), F([[1]])), ((F(1),), F(1)),
-        ((F(1),), (F(1), F(2))), (None, F(1)), (np.int64([2**60 + 1]), np.int64([2**60])),
-        (np.complex64([complex(0, 0.0)]), np.complex64([complex(0, -0.0)])),
+        (f32([1, 2]), f32([1, 3])), (f32([0.0]), f32([-0.0])), (f32([np.nan]), f32([1])),
+        (f32([1]), f32([np.nan])),
+        (f32([np.inf]), f32([-np.inf])), (f32([1]), f64([1])), (f32([1]), f32([[1]])), ((f32(1),), f32(1)),
+        ((f32(1),), (f32(1), f32(2))), (None, f32(1)), (s64([2**60 + 1]), s64([2**60])),
+        (c64([complex(0, 0.0)]), c64([complex(0, -0.0)])),
     ],
 )  # fmt: skip
 def test_other_values_are_not_the_same(got: Any, wanted: Any) -> None:
@@ -77,13 +78,13 @@ def test_other_values_are_not_the_same(got: Any, wanted: Any) -> None:
 @pytest.mark.parametrize(
     ("got", "wanted", "units", "good"),
     [
-        (F([1 + 2**-23]), F([1]), 1, True), (F([1 + 2**-22]), F([1]), 1, False),
-        (F([np.inf]), F([3e38]), 1, False), (F([np.inf]), F([np.finfo(F).max]), 1, True),
-        (F([0, 1]), F([1e-45, 1]), 1, True), (F([0, 1]), F([1e-40, 1]), 1, False),
-        (np.array([1.0078125], ml_dtypes.bfloat16), np.float64([1.004]), 1, True),
-        (np.complex64([1 + 1e-7j]), np.complex64([1]), 1, True),
-        (np.complex64([1 + 1e-6j]), np.complex64([1]), 1, False),
-        (np.complex64([complex(np.inf, 2)]), np.complex64([complex(np.inf, 1)]), 1, False),
+        (f32([1 + 2**-23]), f32([1]), 1, True), (f32([1 + 2**-22]), f32([1]), 1, False),
+        (f32([np.inf]), f32([3e38]), 1, False), (f32([np.inf]), f32([np.finfo(f32).max]), 1, True),
+        (f32([0, 1]), f32([1e-45, 1]), 1, True), (f32([0, 1]), f32([1e-40, 1]), 1, False),
+        (np.array([1.0078125], ml_dtypes.bfloat16), f64([1.004]), 1, True),
+        (c64([1 + 1e-7j]), c64([1]), 1, True),
+        (c64([1 + 1e-6j]), c64([1]), 1, False),
+        (c64([complex(np.inf, 2)]), c64([complex(np.inf, 1)]), 1, False),
     ],
 )  # fmt: skip
 def test_units_in_the_last_place(got: Any, wanted: Any, units: float, good: bool) -> None:
@@ -97,10 +98,10 @@ def test_units_in_the_last_place(got: Any, wanted: Any, units: float, good: bool
 @pytest.mark.parametrize(
     ("wanted", "bound"),
     [
-        (F([1e-7, -1e-7, 2e-7]), 1e-5),  # zeros pass
+        (f32([1e-7, -1e-7, 2e-7]), 1e-5),  # zeros pass
         (np.array([0.5, -0.25, 1], ml_dtypes.bfloat16), 1.0),  # negated values pass
-        (F([10, 20, 30]), 25.0),  # shuffled values pass
-        (F([1, 2, 3]), np.inf),
+        (f32([10, 20, 30]), 25.0),  # shuffled values pass
+        (f32([1, 2, 3]), np.inf),
     ],
 )  # fmt: skip
 def test_bounds_that_let_errors_through_are_refused(wanted: Any, bound: float) -> None:
@@ -118,7 +119,7 @@ def test_oracles_that_overlook_elements_are_refused(name: str) -> None:
         "unordered": lambda g, w, b: np.sort(g) == np.sort(w),
         "finite": lambda g, w, b: (g == w) | ~np.isfinite(g),
     }[name]
-    value = F([4, 1, 8, 2])
+    value = f32([4, 1, 8, 2])
     with pytest.raises(Toothless):
         agreement.hold(oracle, value, value, ())
 
@@ -136,22 +137,23 @@ ROOT r = f32[2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
 
 
 def test_bounds_follow_the_magnitudes_of_the_terms() -> None:
-    eps = np.finfo(F).eps
-    found = bound(DOT, F([[1e6, -1e6, 1], [1e-6, 1e-6, 1e-6]]), F([1, 1, 1]))
-    agreement.near(found, 2 * 3 * eps * np.float64([2e6 + 1, 3e-6]), 2**30)
+    eps = np.finfo(f32).eps
+    found = bound(DOT, f32([[1e6, -1e6, 1], [1e-6, 1e-6, 1e-6]]), f32([1, 1, 1]))
+    agreement.near(found, 2 * 3 * eps * f64([2e6 + 1, 3e-6]), 2**30)
     assert (
-        bound("x = f32[3] parameter(0)\nROOT r = f32[3] reverse(x), dimensions={0}", F([1, 2, 3])).sum() == 0
+        bound("x = f32[3] parameter(0)\nROOT r = f32[3] reverse(x), dimensions={0}", f32([1, 2, 3])).sum()
+        == 0
     )
-    assert bound("x = s32[3] parameter(0)\nROOT r = s32[3] add(x, x)", np.int32([1, 2, 3])).sum() == 0
+    assert bound("x = s32[3] parameter(0)\nROOT r = s32[3] add(x, x)", s32([1, 2, 3])).sum() == 0
 
 
 def test_bounds_hold_for_sums_in_any_order() -> None:
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 300)).astype(F), rng.normal(size=300).astype(F)
+    x, y = rng.normal(size=(2, 300)).astype(f32), rng.normal(size=300).astype(f32)
     text = DOT.replace("3]", "300]")
     allowed, exact = bound(text, x, y), x.astype(np.float64) @ y.astype(np.float64)
     for order in (np.arange(300), rng.permutation(300), np.argsort(x[0] * y)):
-        total = np.zeros(2, F)
+        total = np.zeros(2, f32)
         for k in order:
             total += x[:, k] * y[k]
         agreement.within(total, exact, allowed)
@@ -160,11 +162,11 @@ def test_bounds_hold_for_sums_in_any_order() -> None:
 def test_errors_grow_through_operations() -> None:
     text = DOT + "\ne = f32[2] exponential(r)\nROOT s = f32[2] multiply(e, e)"
     text = text.replace("ROOT r", "r")
-    one, two = F([[1, 1, 1], [2, 2, 2]]), F([1, 1, 1])
+    one, two = f32([[1, 1, 1], [2, 2, 2]]), f32([1, 1, 1])
     summed = bound(DOT, one, two)
-    value = np.exp(np.float64([3, 6])) ** 2
+    value = np.exp(f64([3, 6])) ** 2
     assert (bound(text, one, two) > 2 * summed * value).all()
-    assert (bound(text, one, two) < 4 * summed * value + 64 * np.finfo(F).eps * value).all()
+    assert (bound(text, one, two) < 4 * summed * value + 64 * np.finfo(f32).eps * value).all()
 
 
 def test_asynchronous_sums_have_no_bound() -> None:
@@ -173,20 +175,20 @@ def test_asynchronous_sums_have_no_bound() -> None:
       s = f32[3] all-reduce-start(x), replica_groups={}, to_apply=add
       ROOT d = f32[3] all-reduce-done(s) }""")
     with pytest.raises(NoBound, match="all-reduce-start %s is asynchronous"):
-        ErrorAnalysis(parse(text)).run([F([1, 2, 3])])
+        ErrorAnalysis(parse(text)).run([f32([1, 2, 3])])
 
 
 def test_decisions_by_rounded_numbers_may_go_either_way() -> None:
     text = DOT.replace("ROOT r", "r") + "\nq = f32[2] reverse(r), dimensions={0}\n"
     less = text + "ROOT c = pred[2] compare(r, q), direction=LT"
-    assert bound(less, F([[1, 1, 1]] * 2), F([1, 1, 1])).tolist() == [1, 1]
-    assert bound(less, F([[1, 1, 1], [2, 1, 1]]), F([1, 1, 1])).tolist() == [0, 0]
+    assert bound(less, f32([[1, 1, 1]] * 2), f32([1, 1, 1])).tolist() == [1, 1]
+    assert bound(less, f32([[1, 1, 1], [2, 1, 1]]), f32([1, 1, 1])).tolist() == [0, 0]
     same = text + "ROOT c = pred[2] compare(r, r), direction=NE"
-    assert bound(same, F([[1, 1, 1]] * 2), F([1, 1, 1])).tolist() == [0, 0]
+    assert bound(same, f32([[1, 1, 1]] * 2), f32([1, 1, 1])).tolist() == [0, 0]
     integers = text + "ROOT c = s32[2] convert(r)"
-    assert bound(integers, F([[1.25, 1, 1], [1, 1, 1]]), F([1, 1, 1])).tolist() == [0, 1]
+    assert bound(integers, f32([[1.25, 1, 1], [1, 1, 1]]), f32([1, 1, 1])).tolist() == [0, 1]
     floor = text + "ROOT c = f32[2] floor(r)"
-    assert bound(floor, F([[1.25, 1, 1], [1, 1, 1]]), F([1, 1, 1])).tolist() == [0, 1]
+    assert bound(floor, f32([[1.25, 1, 1], [1, 1, 1]]), f32([1, 1, 1])).tolist() == [0, 1]
 
 
 def test_a_selection_by_an_undecided_predicate_may_be_either_value() -> None:
@@ -200,8 +202,8 @@ a = f32[2] constant({1, 2})
 b = f32[2] constant({11, 22})
 ROOT s = f32[2] select(n, a, b)"""
     )
-    assert bound(text, F([[1, 1, 1]] * 2), F([1, 1, 1])).tolist() == [10, 20]
-    assert bound(text, F([[1, 1, 1], [5, 1, 1]]), F([1, 1, 1])).tolist() == [0, 0]
+    assert bound(text, f32([[1, 1, 1]] * 2), f32([1, 1, 1])).tolist() == [10, 20]
+    assert bound(text, f32([[1, 1, 1], [5, 1, 1]]), f32([1, 1, 1])).tolist() == [0, 0]
 
 
 def test_an_array_is_equal_to_its_maximum_at_one_place() -> None:
@@ -215,7 +217,7 @@ ENTRY e {
   b = f32[2,3] broadcast(m), dimensions={0}
   ROOT c = pred[2,3] compare(e, b), direction=EQ
 }""")
-    found = bound(whole, F([[1, 2, 3], [3, 3, 1]]))
+    found = bound(whole, f32([[1, 2, 3], [3, 3, 1]]))
     assert found.tolist() == [[0, 0, 0], [1, 1, 0]]
 
 
@@ -236,11 +238,11 @@ ENTRY e {
 
 
 def test_sorted_values_move_by_their_errors_and_undecided_neighbours_may_change_places() -> None:
-    keys, places = bound(ORDERED, F([3, 1, 1, 2, 1]))
-    value = np.exp(np.sort(F([3, 1, 1, 2, 1])))
+    keys, places = bound(ORDERED, f32([3, 1, 1, 2, 1]))
+    value = np.exp(np.sort(f32([3, 1, 1, 2, 1])))
     assert places.tolist() == [3, 2, 3, 0, 0]  # 1, 2 and 4 are undecided
-    assert (keys <= 8 * np.finfo(F).eps * value).all() and (keys > 0).all()
-    assert bound(ORDERED, F([5, 4, 3, 2, 1]))[1].tolist() == [0] * 5
+    assert (keys <= 8 * np.finfo(f32).eps * value).all() and (keys > 0).all()
+    assert bound(ORDERED, f32([5, 4, 3, 2, 1]))[1].tolist() == [0] * 5
 
 
 ARGMAX = """HloModule m
@@ -274,7 +276,7 @@ ENTRY e {
 
 
 def test_the_place_of_a_maximum_may_be_that_of_any_as_large_as_it() -> None:
-    places, rows = bound(ARGMAX, F([[1, 2, 3, 4], [1, 5, 2, 5]]))
+    places, rows = bound(ARGMAX, f32([[1, 2, 3, 4], [1, 5, 2, 5]]))
     assert places.tolist() == [0, 2]
     assert rows.tolist() == [0, 70]  # any row of the table
 
@@ -295,7 +297,7 @@ ENTRY e {
 
 
 def test_what_is_scattered_to_an_undecided_selection_may_be_at_either_place() -> None:
-    found = bound(POOLED, F([1, 2, 3, 3]))
+    found = bound(POOLED, f32([1, 2, 3, 3]))
     assert (found[:2] < 1e-4).all() and (found[2:] >= 20).all() and (found[2:] < 20.1).all()
 
 
@@ -316,7 +318,7 @@ ENTRY e {
   p = pred[] compare(y, one), direction=GT
   ROOT c = f32[] conditional(p, x, one), true_computation=plus, false_computation=minus
 }"""
-    assert bound(text, F(0)) == 1 and bound(text, F(1)) == 0
+    assert bound(text, f32(0)) == 1 and bound(text, f32(1)) == 0
 
 
 def test_a_loop_that_rounding_ends_has_no_bound() -> None:
@@ -334,6 +336,6 @@ ENTRY e {
   x = f32[] parameter(0)
   ROOT w = f32[] while(x), condition=less, body=body
 }"""
-    assert bound(text, F(0.5)) < 1e-4
+    assert bound(text, f32(0.5)) < 1e-4
     with pytest.raises(NoBound):
-        bound(text, F(0))
+        bound(text, f32(0))

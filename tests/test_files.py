@@ -10,6 +10,7 @@ import pytest
 
 from hloom import HloError, HloModule, Literal, load, save
 from hloom.files import Snapshot, encoded, load_all, load_snapshot, save_snapshot
+from tests.arrays import f32
 
 TEXT = """HloModule m
 
@@ -82,8 +83,8 @@ def test_a_snapshot_has_arguments_and_a_result(tmp_path: Path, module: HloModule
 
     message = HloProto(hlo_module=HloModuleProto.FromString(module.to_proto()))
     snapshot = HloSnapshot(hlo=message)
-    write_literal(Literal(np.float32([3, 4])), snapshot.arguments.add())
-    write_literal(Literal(np.float32([4, 6])), snapshot.result)
+    write_literal(Literal(f32([3, 4])), snapshot.arguments.add())
+    write_literal(Literal(f32([4, 6])), snapshot.result)
     (tmp_path / "snapshot").write_bytes(snapshot.SerializeToString())
     loaded = load_snapshot(tmp_path / "snapshot")
     assert [[a.numpy().tolist() for a in run] for run in loaded.runs] == [[[3, 4]]]
@@ -91,7 +92,7 @@ def test_a_snapshot_has_arguments_and_a_result(tmp_path: Path, module: HloModule
     assert loaded.result.numpy().tolist() == [4, 6]
 
 
-ONE, TWO = Literal(np.float32([1, np.nan])), Literal(np.float32([-0.0, 2]))
+ONE, TWO = Literal(f32([1, np.nan])), Literal(f32([-0.0, 2]))
 
 
 @pytest.mark.parametrize("suffix", [".pb", ".pbtxt", ".pb.gz"])

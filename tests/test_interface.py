@@ -13,6 +13,7 @@ import pytest
 
 import hloom
 from tests import agreement
+from tests.arrays import f32
 
 
 def test_shapes_layouts_and_literals() -> None:
@@ -68,7 +69,7 @@ def test_a_program_per_device_tokens_and_the_host() -> None:
     module_0 = hloom.HloModule.from_text(EXCHANGE)
     module_1 = hloom.HloModule.from_text("ENTRY e { x = s32[] parameter(0)\n ROOT y = s32[] negate(x) }")
     exe = hloom.compile([module_0, module_1], num_replicas=2)
-    lit = hloom.Literal(np.float32([1, 2]))
+    lit = hloom.Literal(f32([1, 2]))
     exe.devices[0].transfer_to_infeed(lit)
     (value, token), second = exe.run([[None], [np.int32(3)]])
     assert (value.tolist(), token, int(second)) == ([1, 2], None, -3)

@@ -13,6 +13,7 @@ import hloom
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
 from tests import agreement
+from tests.arrays import c64, f32, s32, u8, u16, u32
 from tests.evaluation import refused
 from tests.reducers import ADD
 from tests.semantics_runs import (
@@ -20,10 +21,6 @@ from tests.semantics_runs import (
     MIN,
     NAN,
     THIS,
-    U8,
-    U32,
-    F,
-    I,
     backend,
     binary,
     compiled,
@@ -38,25 +35,25 @@ __all__ = ["backend"]
 
 
 def test_subnormals_are_kept() -> None:
-    tiny = F(1e-45)
-    assert binary("add", tiny, F(0)) == binary("multiply", tiny, F(1)) == tiny
-    assert unary("convert", ml_dtypes.float8_e4m3fn(2**-9), "f32[]") == F(2**-9)
+    tiny = f32(1e-45)
+    assert binary("add", tiny, f32(0)) == binary("multiply", tiny, f32(1)) == tiny
+    assert unary("convert", ml_dtypes.float8_e4m3fn(2**-9), "f32[]") == f32(2**-9)
 
 
 def test_no_contraction_of_multiply_and_add() -> None:
-    a, b = F(1 + 2**-12), F(1 + 2**-12)
+    a, b = f32(1 + 2**-12), f32(1 + 2**-12)
     found = evaluate(
         "a = f32[] parameter(0)\nb = f32[] parameter(1)\nc = f32[] parameter(2)\n"
         "m = f32[] multiply(a, b)\nROOT r = f32[] add(m, c)",
-        a, b, F(-(a * b)),
+        a, b, f32(-(a * b)),
     )  # fmt: skip
     assert found == 0
 
 
 def test_no_elided_rounding() -> None:
-    x = F(1.001)
+    x = f32(1.001)
     found = evaluate("x = f32[] parameter(0)\nb = bf16[] convert(x)\nROOT r = f32[] convert(b)", x)
-    assert found == F(x.astype(ml_dtypes.bfloat16)) != x
+    assert found == f32(x.astype(ml_dtypes.bfloat16)) != x
 
 
 def test_one_program_gives_the_same_bits_every_time() -> None:
@@ -65,7 +62,7 @@ def test_one_program_gives_the_same_bits_every_time() -> None:
         "ENTRY e { x = f32[9999] parameter(0)\n z = f32[] constant(0)\n"
         " ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }"
     )
-    x = np.random.default_rng(0).normal(size=9999).astype(F)
+    x = np.random.default_rng(0).normal(size=9999).astype(f32)
     executable = compiled(module)
     assert len({executable(x).tobytes() for _ in range(5)}) == 1
 
@@ -74,40 +71,40 @@ def test_one_program_gives_the_same_bits_every_time() -> None:
 
 
 def test_integer_division_by_zero_is_all_ones() -> None:
-    assert binary("divide", I([5, -5, 0]), I([0, 0, 0])).tolist() == [-1, -1, -1]
-    assert binary("divide", U8([5, 0]), U8([0, 0])).tolist() == [255, 255]
+    assert binary("divide", s32([5, -5, 0]), s32([0, 0, 0])).tolist() == [-1, -1, -1]
+    assert binary("divide", u8([5, 0]), u8([0, 0])).tolist() == [255, 255]
 
 
 def test_integer_remainder_by_zero_is_the_dividend() -> None:
-    assert binary("remainder", I([5, -5]), I([0, 0])).tolist() == [5, -5]
+    assert binary("remainder", s32([5, -5]), s32([0, 0])).tolist() == [5, -5]
 
 
 def test_least_integer_divided_by_minus_one() -> None:
-    assert (binary("divide", I(MIN), I(-1)), binary("remainder", I(MIN), I(-1))) == (MIN, 0)
+    assert (binary("divide", s32(MIN), s32(-1)), binary("remainder", s32(MIN), s32(-1))) == (MIN, 0)
 
 
 def test_remainder_has_the_sign_of_the_dividend() -> None:
-    assert binary("remainder", I([7, -7, 7, -7]), I([3, 3, -3, -3])).tolist() == [1, -1, 1, -1]
-    assert binary("remainder", F([5.5, -5.5]), F([2, 2])).tolist() == [1.5, -1.5]
+    assert binary("remainder", s32([7, -7, 7, -7]), s32([3, 3, -3, -3])).tolist() == [1, -1, 1, -1]
+    assert binary("remainder", f32([5.5, -5.5]), f32([2, 2])).tolist() == [1.5, -1.5]
 
 
 def test_shifts_by_the_width_and_more() -> None:
-    counts = I([31, 32, 100, -1])
-    assert binary("shift-left", I([1] * 4), counts).tolist() == [MIN, 0, 0, 0]
-    assert binary("shift-right-logical", I([-1] * 4), counts).tolist() == [1, 0, 0, 0]
-    assert binary("shift-right-arithmetic", I([-8] * 4), counts).tolist() == [-1] * 4
-    assert binary("shift-right-arithmetic", I([8] * 4), counts).tolist() == [0] * 4
+    counts = s32([31, 32, 100, -1])
+    assert binary("shift-left", s32([1] * 4), counts).tolist() == [MIN, 0, 0, 0]
+    assert binary("shift-right-logical", s32([-1] * 4), counts).tolist() == [1, 0, 0, 0]
+    assert binary("shift-right-arithmetic", s32([-8] * 4), counts).tolist() == [-1] * 4
+    assert binary("shift-right-arithmetic", s32([8] * 4), counts).tolist() == [0] * 4
 
 
 def test_integer_power_with_a_negative_exponent() -> None:
-    found = binary("power", I([1, -1, -1, 2, -3, 0]), I([-5, -4, -5, -1, -2, -1]))
+    found = binary("power", s32([1, -1, -1, 2, -3, 0]), s32([-5, -4, -5, -1, -2, -1]))
     assert found.tolist() == [1, 1, -1, 0, 0, 0]
 
 
 def test_integer_power_counts_every_bit_of_the_exponent() -> None:
     exponent = 1 << 20 | 3
-    assert binary("power", U32(3), U32(exponent)) == pow(3, exponent, 1 << 32)
-    assert binary("power", I(-1), I(exponent)) == -1
+    assert binary("power", u32(3), u32(exponent)) == pow(3, exponent, 1 << 32)
+    assert binary("power", s32(-1), s32(exponent)) == -1
 
 
 def test_arithmetic_of_predicates() -> None:
@@ -120,12 +117,12 @@ def test_arithmetic_of_predicates() -> None:
 
 
 def test_negative_of_unsigned_and_absolute_of_least_wrap() -> None:
-    assert unary("negate", U8([1, 0, 255])).tolist() == [255, 0, 1]
-    assert unary("abs", I(MIN)) == MIN
+    assert unary("negate", u8([1, 0, 255])).tolist() == [255, 0, 1]
+    assert unary("abs", s32(MIN)) == MIN
 
 
 def test_leading_zeros_of_zero_are_the_width() -> None:
-    assert unary("count-leading-zeros", U8([0, 1, 255])).tolist() == [8, 7, 0]
+    assert unary("count-leading-zeros", u8([0, 1, 255])).tolist() == [8, 7, 0]
     assert unary("count-leading-zeros", np.int64(0)) == 64
 
 
@@ -133,45 +130,45 @@ def test_leading_zeros_of_zero_are_the_width() -> None:
 
 
 def test_float_to_signed() -> None:
-    x = F([1.9, -1.9, 3e9, -3e9, INF, -INF, NAN])
-    most = np.iinfo(I).max
+    x = f32([1.9, -1.9, 3e9, -3e9, INF, -INF, NAN])
+    most = np.iinfo(s32).max
     assert unary("convert", x, "s32[7]").tolist() == [1, -1, most, MIN, most, MIN, 0]
 
 
 def test_float_to_unsigned() -> None:
-    assert unary("convert", F([1.9, -1.9, 300, -INF, INF, NAN]), "u8[6]").tolist() == [1, 0, 255, 0, 255, 0]
+    assert unary("convert", f32([1.9, -1.9, 300, -INF, INF, NAN]), "u8[6]").tolist() == [1, 0, 255, 0, 255, 0]
 
 
 def test_integer_to_narrower_integer_wraps() -> None:
-    assert unary("convert", I([256, -1, 130]), "s8[3]").tolist() == [0, -1, -126]
+    assert unary("convert", s32([256, -1, 130]), "s8[3]").tolist() == [0, -1, -126]
 
 
 def test_float_to_predicate() -> None:
-    assert unary("convert", F([NAN, -0.0, 0, 0.5]), "pred[4]").tolist() == [True, False, False, True]
+    assert unary("convert", f32([NAN, -0.0, 0, 0.5]), "pred[4]").tolist() == [True, False, False, True]
 
 
 def test_complex_to_real_and_back() -> None:
     assert unary("convert", np.complex64(3 + 4j), "f32[]") == 3
-    assert unary("convert", F(3), "c64[]") == 3 + 0j
+    assert unary("convert", f32(3), "c64[]") == 3 + 0j
 
 
 def test_rounding_is_to_nearest_even_and_only_once() -> None:
     # Through f32 the f64 would become a tie and round to even, downwards.
     x = np.float64(1 + 2.0**-8 + 2.0**-40)
     assert unary("convert", x, "bf16[]") == ml_dtypes.bfloat16(1 + 2.0**-7)
-    assert unary("convert", F(1 + 2.0**-8), "bf16[]") == ml_dtypes.bfloat16(1)
+    assert unary("convert", f32(1 + 2.0**-8), "bf16[]") == ml_dtypes.bfloat16(1)
     y = np.float64(1 + 2.0**-11 + 2.0**-40)
     assert unary("convert", y, "f16[]") == np.float16(1 + 2.0**-10)
 
 
 def test_f8e4m3fn_at_its_end() -> None:
-    found = unary("convert", F([464, 465, 448, -464]), "f8e4m3fn[4]").astype(F)
+    found = unary("convert", f32([464, 465, 448, -464]), "f8e4m3fn[4]").astype(f32)
     assert shown(found) == shown([448.0, NAN, 448.0, -448.0])
-    assert unary("convert", np.float16(2**-9), "f8e4m3fn[]").astype(F) == 2**-9
+    assert unary("convert", np.float16(2**-9), "f8e4m3fn[]").astype(f32) == 2**-9
 
 
 def test_nan_keeps_its_sign_and_the_upper_bits_of_its_payload() -> None:
-    nans = U32([0x7FC12345, 0xFFC12345, 0x7F812345]).view(F)
+    nans = u32([0x7FC12345, 0xFFC12345, 0x7F812345]).view(f32)
     assert unary("convert", nans, "f64[3]").view(np.uint64).tolist() == [
         0x7FF82468A0000000, 0xFFF82468A0000000, 0x7FF82468A0000000,
     ]  # fmt: skip
@@ -189,7 +186,7 @@ def test_nan_keeps_its_sign_and_the_upper_bits_of_its_payload() -> None:
 
 
 def test_a_signalling_nan_of_f16_stays_where_it_is_only_moved() -> None:
-    x = np.uint16([0x7D01, 0x3C00]).view(np.float16)
+    x = u16([0x7D01, 0x3C00]).view(np.float16)
     moved = unary("reverse", x, attributes=", dimensions={0}")
     assert moved.view(np.uint16).tolist() == [0x3C00, 0x7D01]
     text = (
@@ -201,31 +198,31 @@ def test_a_signalling_nan_of_f16_stays_where_it_is_only_moved() -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [("f4e2m1fn", 6), ("f6e2m3fn", 7.5), ("f6e3m2fn", 28)])
 def test_types_without_infinities(kind: str, most: float) -> None:
-    found = unary("convert", F([INF, -INF, 1e9, -1e9]), f"{kind}[4]").astype(F)
+    found = unary("convert", f32([INF, -INF, 1e9, -1e9]), f"{kind}[4]").astype(f32)
     assert found.tolist() == [most, -most, most, -most]
-    assert unary("convert", F([NAN]), f"{kind}[1]").astype(F).tolist() == [0]
+    assert unary("convert", f32([NAN]), f"{kind}[1]").astype(f32).tolist() == [0]
 
 
 def test_reduce_precision() -> None:
     def reduced(x, exponent_bits: int, mantissa_bits: int) -> str:
         bits = f", exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}"
-        return shown(unary("reduce-precision", F(x), attributes=bits))
+        return shown(unary("reduce-precision", f32(x), attributes=bits))
 
     assert reduced([1 + 2**-11, 1 + 3 * 2**-11], 5, 10) == shown([1.0, 1 + 2**-9])
     assert reduced([1e6, -1e6], 5, 10) == shown([INF, -INF])
     assert reduced([1e-6, -1e-6], 5, 10) == shown([0.0, -0.0])
     assert reduced([np.nan], 5, 10) == shown([NAN])
     assert reduced([np.nan], 5, 0) == shown([NAN])
-    assert reduced([1.2345678], 11, 52) == shown([F(1.2345678)])
+    assert reduced([1.2345678], 11, 52) == shown([f32(1.2345678)])
     assert refused(
         "x = f32[] parameter(0)\nROOT r = f32[] reduce-precision(x), exponent_bits=0, mantissa_bits=1"
     ).rule.startswith("reduce-precision.")
 
 
 def test_bitcast_convert_to_other_widths() -> None:
-    assert unary("bitcast-convert", U32(0x04030201), "u8[4]").tolist() == [1, 2, 3, 4]
-    assert unary("bitcast-convert", U8([[1, 2, 3, 4]]), "u32[1]").tolist() == [0x04030201]
-    nibbles = unary("bitcast-convert", U8([0x21, 0x43]), "u4[2,2]").astype(np.uint8)
+    assert unary("bitcast-convert", u32(0x04030201), "u8[4]").tolist() == [1, 2, 3, 4]
+    assert unary("bitcast-convert", u8([[1, 2, 3, 4]]), "u32[1]").tolist() == [0x04030201]
+    nibbles = unary("bitcast-convert", u8([0x21, 0x43]), "u4[2,2]").astype(np.uint8)
     assert nibbles.tolist() == [[1, 2], [3, 4]]
 
 
@@ -239,8 +236,8 @@ def test_iota_of_floats_is_the_converted_integers() -> None:
 
 def test_nan_wins_maxima_and_minima() -> None:
     for opcode in ("maximum", "minimum"):
-        assert shown(binary(opcode, F([NAN, 1]), F([1, NAN]))) == shown([NAN, NAN])
-    zeros = F([-0.0, 0.0]), F([0.0, -0.0])
+        assert shown(binary(opcode, f32([NAN, 1]), f32([1, NAN]))) == shown([NAN, NAN])
+    zeros = f32([-0.0, 0.0]), f32([0.0, -0.0])
     assert shown(binary("maximum", *zeros)) == shown([0.0, 0.0])
     assert shown(binary("minimum", *zeros)) == shown([-0.0, -0.0])
 
@@ -250,12 +247,12 @@ def test_clamp_keeps_nan() -> None:
         "a = f32[] constant({lo})\nx = f32[3] parameter(0)\nb = f32[] constant({hi})\n"
         "ROOT r = f32[3] clamp(a, x, b)"
     )
-    assert shown(evaluate(text.format(lo=0, hi=1), F([NAN, 5, -5]))) == shown([NAN, 1.0, 0.0])
-    assert shown(evaluate(text.format(lo=3, hi=1), F([0, 2, 5]))) == shown([1.0, 1.0, 1.0])
+    assert shown(evaluate(text.format(lo=0, hi=1), f32([NAN, 5, -5]))) == shown([NAN, 1.0, 0.0])
+    assert shown(evaluate(text.format(lo=3, hi=1), f32([0, 2, 5]))) == shown([1.0, 1.0, 1.0])
 
 
 def test_total_order() -> None:
-    ascending = F([-NAN, -INF, -1, -0.0, 0.0, 1, INF, NAN])
+    ascending = f32([-NAN, -INF, -1, -0.0, 0.0, 1, INF, NAN])
     less = binary("compare", ascending[:-1], ascending[1:], ", direction=LT, type=TOTALORDER", "pred[7]")
     assert less.all()
     assert np.signbit(ascending[0])
@@ -288,14 +285,14 @@ def test_ordering_of_complex_numbers_is_refused() -> None:
 
 
 def test_sign_of_nan_and_zero() -> None:
-    assert shown(unary("sign", F([NAN, -0.0, 0.0, -3]))) == shown([NAN, -0.0, 0.0, -1.0])
+    assert shown(unary("sign", f32([NAN, -0.0, 0.0, -3]))) == shown([NAN, -0.0, 0.0, -1.0])
     z = unary("sign", np.complex64(complex(np.nan, 1)))
     assert np.isnan(z.real)
     assert np.isnan(z.imag)
 
 
 def test_rounding_of_halves() -> None:
-    x = F([-2.5, 0.5, 2.5, -0.5, 0.49999997])
+    x = f32([-2.5, 0.5, 2.5, -0.5, 0.49999997])
     assert shown(unary("round-nearest-afz", x)) == shown([-3.0, 1.0, 3.0, -1.0, 0.0])
     assert shown(unary("round-nearest-even", x)) == shown([-2.0, 0.0, 2.0, -0.0, 0.0])
 
@@ -322,14 +319,15 @@ def test_argmax_as_jax_writes_it_finds_the_first_nan() -> None:
             lowest = f32[] constant(-inf)
             zero = s32[] constant(0)
             ROOT r = (f32[], s32[]) reduce(x, i, lowest, zero), dimensions={0}, to_apply=f }""",
-        F([1, NAN, 7, NAN, 2]),
+        f32([1, NAN, 7, NAN, 2]),
     )
     assert found[1] == 1
 
 
 def test_top_k_counts_nan_as_largest_and_takes_the_lower_index_of_equals() -> None:
     values, indices = evaluate(
-        "x = f32[5] parameter(0)\nROOT r = (f32[3], s32[3]) topk(x), k=3, largest=true", F([1, 5, NAN, 5, 2])
+        "x = f32[5] parameter(0)\nROOT r = (f32[3], s32[3]) topk(x), k=3, largest=true",
+        f32([1, 5, NAN, 5, 2]),
     )
     assert shown(values) == shown([NAN, 5.0, 5.0])
     assert indices.tolist() == [2, 1, 3]
@@ -346,7 +344,7 @@ def test_sort_is_stable_without_asking() -> None:
         ENTRY e { k = s32[64] parameter(0)
                i = s32[64] iota(), iota_dimension=0
                ROOT r = (s32[64], s32[64]) sort(k, i), dimensions={0}, to_apply=less }""",
-        I([3, 1, 2, 1] * 16),
+        s32([3, 1, 2, 1] * 16),
     )
     assert found[1].tolist() == sorted(range(64), key=([3, 1, 2, 1] * 16).__getitem__)
 
@@ -368,40 +366,42 @@ def test_complex_functions_at_the_edges() -> None:
 
 
 def test_atan2_of_zeros() -> None:
-    assert shown(binary("atan2", F([0.0, -0.0, 0.0]), F([0.0, 0.0, -0.0]))) == shown([0.0, -0.0, F(np.pi)])
+    assert shown(binary("atan2", f32([0.0, -0.0, 0.0]), f32([0.0, 0.0, -0.0]))) == shown(
+        [0.0, -0.0, f32(np.pi)]
+    )
 
 
 def test_complex_power_of_infinite_and_real_numbers() -> None:
-    bases = np.complex64([1j, -1j, complex(NAN, 1)])
+    bases = c64([1j, -1j, complex(NAN, 1)])
     for exponent in (complex(INF, INF), complex(-INF, INF), complex(NAN, INF)):
         found = binary("power", bases, np.full(3, exponent, np.complex64))
         assert np.isnan(found.real).all()
         assert np.isnan(found.imag).all()
-    vanishing = binary("power", np.complex64([2 + 1j]), np.complex64([complex(-INF, INF)]))
+    vanishing = binary("power", c64([2 + 1j]), c64([complex(-INF, INF)]))
     assert vanishing.tolist() == [0]
-    real = binary("power", np.complex64([2, 4, 0]), np.complex64([3, 0.5, 2]))
+    real = binary("power", c64([2, 4, 0]), c64([3, 0.5, 2]))
     assert real.tolist() == [8, 2, 0]
-    none = binary("power", np.complex64([complex(INF, NAN), 1j]), np.complex64([0, 0]))
+    none = binary("power", c64([complex(INF, NAN), 1j]), c64([0, 0]))
     assert none.tolist() == [1, 1]
 
 
 def test_complex_atan2_at_its_cut_and_its_poles() -> None:
-    y = np.complex64([0, 1 - 1j, -1 + 1j, 2 + 1j, -3.1415927 + 3.349206e-30j])
-    x = np.complex64([-2 - 3j, -2 - 2j, -3 - 3j, -2 + 4j, -4 - 1.7014117e38j])
+    y = c64([0, 1 - 1j, -1 + 1j, 2 + 1j, -3.1415927 + 3.349206e-30j])
+    x = c64([-2 - 3j, -2 - 2j, -3 - 3j, -2 + 4j, -4 - 1.7014117e38j])
     found = binary("atan2", y, x)
-    assert (found.real == F(np.pi)).all()
-    near_cut = binary("atan2", np.complex64([1e-30, -1e-30]), np.complex64([-1 + 1j, -1 - 1j]))
-    assert (np.abs(near_cut.real) == F(np.pi)).all()
-    poles = binary("atan2", np.complex64([2 + 4j, -2 - 4j, 1j, -1j]), np.complex64([-4 + 2j, -4 + 2j, 1, 1]))
+    assert (found.real == f32(np.pi)).all()
+    near_cut = binary("atan2", c64([1e-30, -1e-30]), c64([-1 + 1j, -1 - 1j]))
+    assert (np.abs(near_cut.real) == f32(np.pi)).all()
+    poles = binary("atan2", c64([2 + 4j, -2 - 4j, 1j, -1j]), c64([-4 + 2j, -4 + 2j, 1, 1]))
     assert np.isnan(poles.real).all()
     assert poles.imag.tolist() == [-INF, INF, INF, -INF]
 
 
 def test_logarithm_of_an_overflowed_exponential() -> None:
-    assert evaluate("x = f32[] parameter(0)\ne = f32[] exponential(x)\nROOT r = f32[] log(e)", F(89)) == INF
+    assert evaluate("x = f32[] parameter(0)\ne = f32[] exponential(x)\nROOT r = f32[] log(e)", f32(89)) == INF
 
 
 def test_differences_and_products_are_not_folded() -> None:
-    x = F([NAN, INF, 1])
+    x = f32([NAN, INF, 1])
     assert shown(binary("subtract", x, x)) == shown([NAN, NAN, 0.0])
-    assert shown(binary("multiply", x, F([0, 0, 0]))) == shown([NAN, NAN, 0.0])
+    assert shown(binary("multiply", x, f32([0, 0, 0]))) == shown([NAN, NAN, 0.0])

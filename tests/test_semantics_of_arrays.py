@@ -8,13 +8,12 @@ import pytest
 import hloom
 from hloom.shape.element_type import ElementType
 from tests import agreement
+from tests.arrays import f32, s32, u32, u64
 from tests.evaluation import refused
 from tests.reducers import ADD, with_reducers
 from tests.semantics_runs import (
     MIN,
     NAN,
-    F,
-    I,
     backend,
     compiled,
     evaluate,
@@ -30,11 +29,11 @@ def test_starts_of_slices_are_clamped_each_for_itself() -> None:
         "x = f32[10] parameter(0)\na = s32[] constant(9)\nb = s32[] constant(0)\n"
         "s = f32[4] dynamic-slice(x, a), dynamic_slice_sizes={4}\n"
         "ROOT r = f32[1] dynamic-slice(s, b), dynamic_slice_sizes={1}",
-        F(np.arange(10)),
+        f32(np.arange(10)),
     )
     assert found.tolist() == [6]
     negative = "x = f32[4] parameter(0)\ni = s32[] constant(-7)\nu = f32[2] constant({8, 9})\n"
-    updated = evaluate(negative + "ROOT r = f32[4] dynamic-update-slice(x, u, i)", F([0, 1, 2, 3]))
+    updated = evaluate(negative + "ROOT r = f32[4] dynamic-update-slice(x, u, i)", f32([0, 1, 2, 3]))
     assert updated.tolist() == [8, 9, 2, 3]
 
 
@@ -42,7 +41,7 @@ def test_narrow_unsigned_starts_do_not_wrap() -> None:
     found = evaluate(
         "x = s32[300] parameter(0)\ni = u8[] constant(200)\n"
         "ROOT r = s32[1] dynamic-slice(x, i), dynamic_slice_sizes={1}",
-        I(np.arange(300)),
+        s32(np.arange(300)),
     )
     assert found.tolist() == [200]
 
@@ -52,7 +51,7 @@ def test_gather_clamps_the_start_and_then_adds_the_offset() -> None:
         "x = s32[5] parameter(0)\ni = s32[3,1] constant({{-9},{1},{99}})\n"
         "ROOT r = s32[3,2] gather(x, i), offset_dims={1}, "
         "collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2}",
-        I(np.arange(5)),
+        s32(np.arange(5)),
     )
     assert found.tolist() == [[0, 1], [1, 2], [3, 4]]
 
@@ -67,7 +66,7 @@ def test_reductions_that_are_not_plain_go_in_row_major_order() -> None:
     ENTRY e { x = s32[2,20] parameter(0)
         z = s32[] constant(0)
         ROOT r = """
-    x = np.arange(40, dtype=I).reshape(2, 20) ** 2
+    x = np.arange(40, dtype=s32).reshape(2, 20) ** 2
     wanted = 0
     for element in x.ravel():
         wanted = abs(wanted - element)
@@ -91,7 +90,7 @@ def test_scatter_drops_a_window_partly_out_of_bounds_in_whole() -> None:
     text = SCATTER.format(
         combine="add(old, new)", n=5, indices="3,1", updates="3,3", window=1, inserted="", dims=0, vector=1
     )
-    found = evaluate(text, I([0] * 5), I([[3], [-1], [2]]), I([[1, 2, 3], [10, 20, 30], [4, 5, 6]]))
+    found = evaluate(text, s32([0] * 5), s32([[3], [-1], [2]]), s32([[1, 2, 3], [10, 20, 30], [4, 5, 6]]))
     assert found.tolist() == [0, 0, 4, 5, 6]
 
 
@@ -99,7 +98,7 @@ def test_scatter_combines_the_current_value_with_each_update_in_order() -> None:
     text = SCATTER.format(
         combine="subtract(new, old)", n=2, indices="3,1", updates="3", window="", inserted=0, dims=0, vector=1
     )
-    found = evaluate(text, I([0, 100]), I([[1], [1], [1]]), I([1, 2, 3]))
+    found = evaluate(text, s32([0, 100]), s32([[1], [1], [1]]), s32([1, 2, 3]))
     assert found.tolist() == [0, 3 - (2 - (1 - 100))]
 
 
@@ -107,7 +106,7 @@ def test_scatter_with_an_empty_index_vector_lands_on_one_window() -> None:
     text = SCATTER.format(
         combine="add(old, new)", n=2, indices="3,0", updates="3,2", window=1, inserted="", dims="", vector=1
     )
-    found = evaluate(text, I([0, 0]), np.zeros((3, 0), I), I([[1, 2], [10, 20], [100, 200]]))
+    found = evaluate(text, s32([0, 0]), np.zeros((3, 0), s32), s32([[1, 2], [10, 20], [100, 200]]))
     assert found.tolist() == [111, 222]
 
 
@@ -115,7 +114,7 @@ def test_an_update_with_a_shifted_part_of_itself_reads_the_old_values() -> None:
     found = evaluate(
         "x = s32[5] parameter(0)\none = s32[] constant(1)\ns = s32[4] slice(x), slice={[0:4]}\n"
         "ROOT r = s32[5] dynamic-update-slice(x, s, one)",
-        I([1, 2, 3, 4, 5]),
+        s32([1, 2, 3, 4, 5]),
     )
     assert found.tolist() == [1, 1, 2, 3, 4]
 
@@ -129,7 +128,7 @@ def test_a_branch_out_of_range_is_the_last() -> None:
     ENTRY e { i = s32[] parameter(0)
         v = s32[] constant(7)
         ROOT r = s32[] conditional(i, v, v), branch_computations={a, b} }"""
-    assert [int(evaluate(text, I(i))) for i in (0, 1, 2, -1, MIN)] == [-7, 14, 14, 14, 14]
+    assert [int(evaluate(text, s32(i))) for i in (0, 1, 2, -1, MIN)] == [-7, 14, 14, 14, 14]
 
 
 def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:
@@ -143,8 +142,8 @@ def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:
              z = f32[] constant(0)
              ROOT r = f32[4] select-and-scatter(x, s, z), window={size=2 stride=2},
                  select=ge, scatter=add }"""),
-        F([5, 5, 5, 5]),
-        F([1, 2]),
+        f32([5, 5, 5, 5]),
+        f32([1, 2]),
     )
     assert found.tolist() == [1, 0, 2, 0]
 
@@ -156,7 +155,7 @@ DYNAMIC = (
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4])
 def test_operands_of_static_size_count_up_to_the_actual_size(size: int) -> None:
-    x, y = I([1, 2, 3, 4]), I(np.arange(8)).reshape(4, 2)
+    x, y = s32([1, 2, 3, 4]), s32(np.arange(8)).reshape(4, 2)
     count, total, chosen, clamped = evaluate(
         """n = s32[] parameter(0)
         x = s32[4] parameter(1)
@@ -211,7 +210,7 @@ def test_computations_take_dynamic_arguments_only_where_they_say_so() -> None:
     ],
 )
 def test_static_sizes_are_filled_with_zeros(line: str) -> None:
-    found = evaluate(f"{DYNAMIC}ROOT r = {line}", F([1, 2, 3, 4, 5]), I(3))
+    found = evaluate(f"{DYNAMIC}ROOT r = {line}", f32([1, 2, 3, 4, 5]), s32(3))
     assert found.tolist() == [1, 2, 3, 0, 0]
 
 
@@ -222,7 +221,7 @@ def test_other_dimensions_of_static_size_are_filled_with_zeros() -> None:
         n = s32[] parameter(1)
         rows = f32[<=3,3] set-dimension-size(x, n), dimensions={0}
         ROOT r = f32[3,<=3] set-dimension-size(rows, n), dimensions={1}""",
-        F([[1, 2, 3], [4, 5, 6], [7, 8, 9]]), I(2),
+        f32([[1, 2, 3], [4, 5, 6], [7, 8, 9]]), s32(2),
     )  # fmt: skip
     assert found.tolist() == [[1, 2], [4, 5], [0, 0]]
 
@@ -260,17 +259,17 @@ def test_scatters_round_every_combination(kind: str, large: int) -> None:
 
 def test_pad_spreads_first_and_crops_then() -> None:
     text = "x = s32[3] parameter(0)\nz = s32[] constant(0)\nROOT r = s32[{n}] pad(x, z), padding={p}"
-    assert evaluate(text.format(n=4, p="-1_0_1"), I([1, 2, 3])).tolist() == [0, 2, 0, 3]
-    assert evaluate(text.format(n=6, p="2_-1_1"), I([1, 2, 3])).tolist() == [0, 0, 1, 0, 2, 0]
+    assert evaluate(text.format(n=4, p="-1_0_1"), s32([1, 2, 3])).tolist() == [0, 2, 0, 3]
+    assert evaluate(text.format(n=6, p="2_-1_1"), s32([1, 2, 3])).tolist() == [0, 0, 1, 0, 2, 0]
     empty = "x = s32[0] parameter(0)\nz = s32[] constant(9)\nROOT r = s32[2] pad(x, z), padding=1_1_3"
-    assert evaluate(empty, np.zeros(0, I)).tolist() == [9, 9]
+    assert evaluate(empty, np.zeros(0, s32)).tolist() == [9, 9]
 
 
 def windowed(n: int, result: int, window: str, x):
     return evaluate(
         "HloModule m\n" + ADD + f"ENTRY e {{ x = f32[{n}] parameter(0)\n z = f32[] constant(0)\n"
         f" ROOT r = f32[{result}] reduce-window(x, z), window={{{window}}}, to_apply=add }}",
-        F(x),
+        f32(x),
     )
 
 
@@ -279,7 +278,7 @@ def test_padding_of_windows_counts_as_the_initial_value() -> None:
         f"HloModule m\n{ADD}"
         "ENTRY e { x = f32[2] parameter(0)\n z = f32[] constant(10)\n"
         " ROOT r = f32[4] reduce-window(x, z), window={size=2 pad=1_1 lhs_dilate=2}, to_apply=add }",
-        F([1, 2]),
+        f32([1, 2]),
     )
     assert found.tolist() == [21, 21, 22, 22]
 
@@ -289,16 +288,16 @@ def test_products_of_convolutions_with_padding_and_holes_are_left_out() -> None:
         "x = f32[1,1,2] parameter(0)\nk = f32[1,1,2] parameter(1)\n"
         "ROOT r = f32[1,1,4] convolution(x, k), window={size=2 pad=1_1 lhs_dilate=2}, "
         "dim_labels=bf0_oi0->bf0",
-        F([[[1, 2]]]), F([[[np.inf, 3]]]),
+        f32([[[1, 2]]]), f32([[[np.inf, 3]]]),
     )  # fmt: skip
     assert found.tolist() == [[[3, np.inf, 6, np.inf]]]
     zeros = evaluate(
         "x = f32[1,1,1] parameter(0)\nk = f32[1,1,2] parameter(1)\nz = f32[] constant(0)\n"
         "p = f32[1,1,3] pad(x, z), padding=0_0x0_0x1_1\n"
         "ROOT r = f32[1,1,2] convolution(p, k), window={size=2}, dim_labels=bf0_oi0->bf0",
-        F([[[1]]]), F([[[np.inf, 3]]]),
+        f32([[[1]]]), f32([[[np.inf, 3]]]),
     )  # fmt: skip
-    agreement.same(zeros, F([[[np.nan, np.inf]]]))
+    agreement.same(zeros, f32([[[np.nan, np.inf]]]))
 
 
 def test_windows_of_dilated_nothing_and_of_too_little() -> None:
@@ -312,7 +311,7 @@ def test_negative_padding_of_convolutions_crops() -> None:
         "x = f32[1,1,5] parameter(0)\nk = f32[1,1,2] parameter(1)\n"
         "ROOT r = f32[1,1,2] convolution(x, k), window={size=2 pad=-1_-1}, dim_labels=bf0_oi0->bf0"
     )
-    assert evaluate(text, F([[[1, 2, 3, 4, 5]]]), F([[[1, 10]]])).tolist() == [[[32, 43]]]
+    assert evaluate(text, f32([[[1, 2, 3, 4, 5]]]), f32([[[1, 10]]])).tolist() == [[[32, 43]]]
 
 
 def test_a_device_that_nobody_sends_to_gets_zeros() -> None:
@@ -320,7 +319,7 @@ def test_a_device_that_nobody_sends_to_gets_zeros() -> None:
         "HloModule m\nENTRY e { x = s32[] parameter(0)\n"
         " ROOT r = s32[] collective-permute(x), source_target_pairs={{0,1}} }"
     )
-    assert [int(r) for r in compiled(module, num_replicas=3).run([[I(5)], [I(6)], [I(7)]])] == [0, 5, 0]
+    assert [int(r) for r in compiled(module, num_replicas=3).run([[s32(5)], [s32(6)], [s32(7)]])] == [0, 5, 0]
 
 
 def test_reductions_ignore_what_lies_beyond_a_dynamic_size() -> None:
@@ -330,20 +329,20 @@ def test_reductions_ignore_what_lies_beyond_a_dynamic_size() -> None:
         + "ENTRY e { x = f32[4] parameter(0)\n n = s32[] constant(2)\n z = f32[] constant(0)\n"
         " d = f32[<=4] set-dimension-size(x, n), dimensions={0}\n"
         " ROOT r = f32[] reduce(d, z), dimensions={0}, to_apply=add }",
-        F([1, 2, 4, 8]),
+        f32([1, 2, 4, 8]),
     )
     assert found == 3
 
 
 def test_the_other_triangle_is_never_read() -> None:
-    a = F([[4, NAN], [2, 5]])
+    a = f32([[4, NAN], [2, 5]])
     lower = evaluate("a = f32[2,2] parameter(0)\nROOT r = f32[2,2] cholesky(a), lower=true", a)
     assert (lower[0, 0], lower[1, 0], lower[1, 1]) == (2, 1, 2)
     solved = evaluate(
         "a = f32[2,2] parameter(0)\nb = f32[2,1] parameter(1)\nROOT r = f32[2,1] triangular-solve(a, b), "
         "left_side=true, lower=true, transpose_a=NO_TRANSPOSE",
         a,
-        F([[4], [7]]),
+        f32([[4], [7]]),
     )
     assert solved.tolist() == [[1], [1]]
 
@@ -351,7 +350,7 @@ def test_the_other_triangle_is_never_read() -> None:
 @pytest.mark.parametrize("shape", ["0", "2,0", "", "1,1"])
 def test_arrays_of_size_zero_rank_zero_and_size_one(shape: str) -> None:
     dimensions = tuple(map(int, filter(None, shape.split(","))))
-    x = np.zeros(dimensions, F)
+    x = np.zeros(dimensions, f32)
     every = ",".join(map(str, range(len(dimensions))))
     found = evaluate(
         "HloModule m\n" + ADD + f"ENTRY e {{ x = f32[{shape}] parameter(0)\n z = f32[] constant(1)\n"
@@ -369,7 +368,7 @@ def test_arrays_of_size_zero_rank_zero_and_size_one(shape: str) -> None:
 def test_threefry_gives_the_numbers_of_the_specification() -> None:
     state, bits = evaluate(
         "s = u64[2] parameter(0)\nROOT r = (u64[2], u64[2,2]) rng-bit-generator(s), algorithm=rng_three_fry",
-        np.uint64([1, 2]),
+        u64([1, 2]),
     )
     assert state.tolist() == [1, 6]
     assert bits.flat[0] == 9236835810183407956
@@ -381,15 +380,15 @@ def test_philox_is_a_function_of_its_state(words: int) -> None:
         f"s = u64[{words}] parameter(0)\n"
         f"ROOT r = (u64[{words}], u32[8]) rng-bit-generator(s), algorithm=rng_philox"
     )
-    first, again = (evaluate(text, np.uint64(range(words))) for _ in range(2))
+    first, again = (evaluate(text, u64(range(words))) for _ in range(2))
     assert [a.tolist() for a in first] == [a.tolist() for a in again]
-    other = evaluate(text, np.uint64(range(1, words + 1)))
+    other = evaluate(text, u64(range(1, words + 1)))
     assert other[1].tolist() != first[1].tolist()
 
 
 def test_jax_random_numbers_come_out_to_the_last_bit() -> None:
     jax = pytest.importorskip("jax")
-    key = np.uint32([0, 42])
+    key = u32([0, 42])
 
     def draw(key):
         return jax.random.normal(jax.random.wrap_key_data(key), (3, 5), "float32")

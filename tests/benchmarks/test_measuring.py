@@ -14,6 +14,7 @@ from benchmarks.machine import COPIED, Machine, _compiled, _copy_text, _fma_text
 from benchmarks.row import Row, geometric_mean, summary
 from hloom.codegen.target import host
 from tests.agreement import near as assert_near
+from tests.arrays import c64, f32, f64
 
 
 class Clock:
@@ -79,16 +80,16 @@ def test_no_more_samples_than_are_of_use(clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "agree"),
     [
-        (np.float32([1, 2]), np.float32([1, 2]), True),
-        (np.float32([1, 2]), np.float32([1, 2.0001]), True),
-        (np.float32([1, 2]), np.float32([1, 2.1]), False),
-        (np.float64([1, 2]), np.float64([1, 2.0001]), False),
-        (np.float32([1e-9, 1]), np.float32([2e-9, 1]), True),
-        (np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]), True),
-        (np.float32([np.nan, 1]), np.float32([1, np.nan]), False),
-        (np.float32([np.inf, 1]), np.float32([-np.inf, 1]), False),
+        (f32([1, 2]), f32([1, 2]), True),
+        (f32([1, 2]), f32([1, 2.0001]), True),
+        (f32([1, 2]), f32([1, 2.1]), False),
+        (f64([1, 2]), f64([1, 2.0001]), False),
+        (f32([1e-9, 1]), f32([2e-9, 1]), True),
+        (f32([np.nan, np.inf]), f32([np.nan, np.inf]), True),
+        (f32([np.nan, 1]), f32([1, np.nan]), False),
+        (f32([np.inf, 1]), f32([-np.inf, 1]), False),
         (np.array([1, 2], ml_dtypes.bfloat16), np.array([1, 2.03], ml_dtypes.bfloat16), True),
-        (np.complex64([1 + 1j]), np.complex64([1 - 1j]), False),
+        (c64([1 + 1j]), c64([1 - 1j]), False),
         (np.arange(10), np.arange(10) + 1, False),
         (np.arange(5000), np.r_[0:4999, 0], True),
         (np.array([True]), np.array([False]), False),
@@ -101,8 +102,8 @@ def test_what_counts_as_the_same(ours: np.ndarray, theirs: np.ndarray, agree: bo
 
 
 def test_the_worst_of_all_leaves_is_told() -> None:
-    pairs = np.float32([0, 2]), np.float32([0, 4])
-    found = agreement([pairs[0], pairs[1]], [pairs[0], np.float32([0, 4.01])])
+    pairs = f32([0, 2]), f32([0, 4])
+    found = agreement([pairs[0], pairs[1]], [pairs[0], f32([0, 4.01])])
     assert_near(np.float32(found.worst), np.float32(0.01 / 4.01), 2**10)  # 4.01 - 4 in f32
     assert str(found) == "NO 2e-03"
     assert str(agreement(pairs, pairs)) == "yes"

@@ -12,6 +12,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.tools.reports.statistics import copies_text
 from tests import agreement
+from tests.arrays import f32
 from tests.loop_bodies import random_loop
 
 
@@ -31,7 +32,7 @@ def test_random_loops(seed: int) -> None:
         assert not [copy for copy in copies_in_loops(program) if "zeros" not in copy.text]
     draw = np.random.default_rng(seed)
     shapes = [p.shape.dimensions for p in module.entry.parameters[1:]]
-    arrays = [draw.choice(np.float32([-0.0, 0.0, 1.0, -2.0, 3.5]), shape) for shape in shapes]
+    arrays = [draw.choice(f32([-0.0, 0.0, 1.0, -2.0, 3.5]), shape) for shape in shapes]
     for trips in (0, 1, 4):
         wanted = Evaluator().run(module.entry, [np.int32(trips), *arrays])
         for found, right in zip(program.caller.run([np.int32(trips), *arrays]), wanted, strict=True):
@@ -93,7 +94,7 @@ def test_sums_with_a_slice_touch_only_the_slice(name: str) -> None:
         i.name for c in program.inspection.optimized.computations if c.name == "body" for i in c.instructions
     }
     assert not [call for call in passes if call.instruction in body]
-    x = np.random.default_rng(0).choice(np.float32([-0.0, 0.0, 1.0, -2.5, np.inf]), 4096)
+    x = np.random.default_rng(0).choice(f32([-0.0, 0.0, 1.0, -2.5, np.inf]), 4096)
     agreement.same(program.caller.run([x])[0], Evaluator().run(module.entry, [x]))
 
 
@@ -108,7 +109,7 @@ def test_sums_with_zeros_that_may_meet_negative_zeros_pass_once_over_the_array()
         if call.kernel and call.kernel.work >= 4096
     ]
     assert set(passes) <= {i.name for i in branch.instructions}
-    x = np.random.default_rng(0).choice(np.float32([-0.0, 0.0, 1.0, -2.5]), 4096)
+    x = np.random.default_rng(0).choice(f32([-0.0, 0.0, 1.0, -2.5]), 4096)
     agreement.same(program.caller.run([x])[0], Evaluator().run(module.entry, [x]))
 
 

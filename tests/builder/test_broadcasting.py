@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from hloom import HloError, ops
 from hloom.shape.shape import Shape
+from tests.arrays import f32
 from tests.builder.building import built, value
 
-F = np.float32
-MATRIX = F([[1, 2, 3], [4, 5, 6]])
+MATRIX = f32([[1, 2, 3], [4, 5, 6]])
 
 
 def test_a_scalar_meets_a_matrix() -> None:
-    assert value(lambda x, y: ops.Add(x, y), MATRIX, F(7)).tolist() == [[8, 9, 10], [11, 12, 13]]
-    assert value(lambda x, y: ops.Add(y, x), MATRIX, F(7)).tolist() == [[8, 9, 10], [11, 12, 13]]
+    assert value(lambda x, y: ops.Add(x, y), MATRIX, f32(7)).tolist() == [[8, 9, 10], [11, 12, 13]]
+    assert value(lambda x, y: ops.Add(y, x), MATRIX, f32(7)).tolist() == [[8, 9, 10], [11, 12, 13]]
 
 
 def test_a_vector_is_repeated_over_rows() -> None:
-    result = value(lambda x, v: ops.Add(x, v, [1]), MATRIX, F([7, 8, 9]))
+    result = value(lambda x, v: ops.Add(x, v, [1]), MATRIX, f32([7, 8, 9]))
     assert result.tolist() == [[8, 10, 12], [11, 13, 15]]
 
 
@@ -29,13 +29,13 @@ def test_a_vector_is_repeated_over_rows() -> None:
     ("dimension", "expected"), [(1, [[7, 8, 9]] * 3), (0, [[7, 7, 7], [8, 8, 8], [9, 9, 9]])]
 )
 def test_a_vector_meets_a_square_matrix_in_two_ways(dimension: int, expected) -> None:
-    zeros = np.zeros((3, 3), F)
-    assert value(lambda x, v: ops.Add(x, v, [dimension]), zeros, F([7, 8, 9])).tolist() == expected
-    assert value(lambda x, v: ops.Add(v, x, [dimension]), zeros, F([7, 8, 9])).tolist() == expected
+    zeros = np.zeros((3, 3), f32)
+    assert value(lambda x, v: ops.Add(x, v, [dimension]), zeros, f32([7, 8, 9])).tolist() == expected
+    assert value(lambda x, v: ops.Add(v, x, [dimension]), zeros, f32([7, 8, 9])).tolist() == expected
 
 
 def test_a_matrix_meets_two_dimensions_of_a_cuboid() -> None:
-    cuboid, matrix = np.arange(24, dtype=F).reshape(2, 3, 4), np.arange(12, dtype=F).reshape(3, 4)
+    cuboid, matrix = np.arange(24, dtype=f32).reshape(2, 3, 4), np.arange(12, dtype=f32).reshape(3, 4)
     assert (value(lambda x, y: ops.Mul(x, y, (1, 2)), cuboid, matrix) == cuboid * matrix).all()
     assert (value(lambda x, y: ops.Mul(x, y, (0, 2)), cuboid, matrix[:2]) == cuboid * matrix[:2, None]).all()
 
@@ -51,14 +51,14 @@ def test_a_matrix_meets_two_dimensions_of_a_cuboid() -> None:
     ],
 )
 def test_dimensions_of_size_one_are_repeated(left, right, result) -> None:
-    a, b = np.random.default_rng(0).random(left, F), np.random.default_rng(1).random(right, F)
+    a, b = np.random.default_rng(0).random(left, f32), np.random.default_rng(1).random(right, f32)
     found = value(ops.Sub, a, b)
     assert found.shape == result
     assert (found == a - b).all()
 
 
 def test_both_kinds_together() -> None:
-    vector, row = F([1, 2, 3, 4]), F([[5, 6]])
+    vector, row = f32([1, 2, 3, 4]), f32([[5, 6]])
     assert value(lambda x, y: ops.Add(x, y, [0]), vector, row).tolist() == [[6, 7], [7, 8], [8, 9], [9, 10]]
     assert built(
         lambda x, y: ops.Add(x, y, [1, 2]), "f32[1,2]", "f32[4,3,1]"
@@ -88,7 +88,7 @@ def test_what_cannot_be_broadcast(shapes, dimensions, rule: str) -> None:
 def test_degenerate_broadcasting_is_that_of_numpy(dimensions) -> None:
     left = [1 if kind == "left" else size for size, kind in dimensions]
     right = [1 if kind == "right" else size for size, kind in dimensions]
-    a, b = np.random.default_rng(0).random(left, F), np.random.default_rng(1).random(right, F)
+    a, b = np.random.default_rng(0).random(left, f32), np.random.default_rng(1).random(right, f32)
     assert (value(ops.Add, a, b) == a + b).all()
 
 
@@ -98,7 +98,7 @@ def test_a_scalar_takes_the_run_time_size_of_a_dynamic_dimension() -> None:
 
 
 def test_select_and_clamp_repeat_scalars() -> None:
-    x = F([-1, 5, 9])
+    x = f32([-1, 5, 9])
     assert value(lambda v: ops.Clamp(0, v, 6), x).tolist() == [0, 5, 6]
     assert value(lambda v: ops.Select(v > 0, v, 0), x).tolist() == [0, 5, 9]
     assert value(lambda v: ops.Select(True, 1, v), x).tolist() == [1, 1, 1]

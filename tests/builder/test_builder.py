@@ -8,6 +8,7 @@ import pytest
 from hloom import HloError, HloModule, XlaBuilder, ops
 from hloom.ir.metadata import OpMetadata
 from hloom.shape.shape import Shape
+from tests.arrays import f32
 from tests.builder.building import ADD, built, value
 
 F4 = Shape.parse("f32[4]")
@@ -115,7 +116,7 @@ def test_a_parsed_module_can_be_called() -> None:
     inner = HloModule.from_text(
         "HloModule m\nENTRY e {\n p = f32[2] parameter(0)\n ROOT r = f32[2] negate(p)\n}\n"
     )
-    assert value(lambda x: ops.Call(inner, x), np.float32([1, 2])).tolist() == [-1, -2]
+    assert value(lambda x: ops.Call(inner, x), f32([1, 2])).tolist() == [-1, -2]
     assert value(lambda b: ops.Call(b, built(lambda b: ops.Constant(b, 3.0)))) == 3
 
 

@@ -9,10 +9,10 @@ from hloom import HloError, ops
 from hloom.shape.element_type import BF16, F32, S8, S32
 from hloom.shape.shape import Shape
 from tests import agreement
+from tests.arrays import f32, s8, s32, u64
 from tests.builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, built, scalar, value
 
-F = np.float32
-V = F([[[10, 11, 12], [15, 16, 17]], [[20, 21, 22], [25, 26, 27]], [[30, 31, 32], [35, 36, 37]],
+V = f32([[[10, 11, 12], [15, 16, 17]], [[20, 21, 22], [25, 26, 27]], [[30, 31, 32], [35, 36, 37]],
        [[40, 41, 42], [45, 46, 47]]])  # fmt: skip
 
 
@@ -26,21 +26,21 @@ def rule(function, *shapes: str) -> str:
 
 
 def test_constants_and_iota() -> None:
-    assert value(lambda b: ops.ConstantR0(b, 2.5)) == F(2.5)
+    assert value(lambda b: ops.ConstantR0(b, 2.5)) == f32(2.5)
     assert value(lambda b: ops.ConstantR1(b, [1, 2])).tolist() == [1, 2]
     assert value(lambda b: ops.ConstantR1(b, 3, 7)).tolist() == [7, 7, 7]
     assert value(lambda b: ops.ConstantR2(b, [[1.0, 2.0]], BF16)).dtype == BF16.dtype
-    assert value(lambda b: ops.ConstantFromArray(b, np.int8([[1]]))).dtype == np.int8
+    assert value(lambda b: ops.ConstantFromArray(b, s8([[1]]))).dtype == np.int8
     assert value(lambda b: ops.Iota(b, "s32[2,3]", 1)).tolist() == [[0, 1, 2]] * 2
     assert value(lambda b: ops.Iota(b, F32, 3)).tolist() == [0, 1, 2]
     assert value(lambda b: ops.EmptyTuple(b)) == ()
 
 
 def test_broadcast_puts_new_dimensions_in_front() -> None:
-    assert value(lambda x: ops.Broadcast(x, [2, 3]), F(2)).tolist() == [[2] * 3] * 2
-    assert value(lambda x: ops.BroadcastInDim(x, [2, 2], [1]), np.int32([1, 2])).tolist() == [[1, 2], [1, 2]]
-    assert value(lambda x: ops.BroadcastInDim(x, [2, 2], [0]), np.int32([1, 2])).tolist() == [[1, 1], [2, 2]]
-    assert value(lambda x: ops.BroadcastInDim(x, [2, 3], [0, 1]), F([[1], [2]])).tolist() == [
+    assert value(lambda x: ops.Broadcast(x, [2, 3]), f32(2)).tolist() == [[2] * 3] * 2
+    assert value(lambda x: ops.BroadcastInDim(x, [2, 2], [1]), s32([1, 2])).tolist() == [[1, 2], [1, 2]]
+    assert value(lambda x: ops.BroadcastInDim(x, [2, 2], [0]), s32([1, 2])).tolist() == [[1, 1], [2, 2]]
+    assert value(lambda x: ops.BroadcastInDim(x, [2, 3], [0, 1]), f32([[1], [2]])).tolist() == [
         [1] * 3,
         [2] * 3,
     ]
@@ -79,15 +79,15 @@ def test_reshape_in_both_forms() -> None:
 
 
 def test_pad_slice_transpose_reverse_concatenate() -> None:
-    x = F([[1, 2], [3, 4]])
+    x = f32([[1, 2], [3, 4]])
     assert value(lambda v: ops.Pad(v, 0, [(0, 1), (1, 0, 1)]), x).tolist() == [
         [0, 1, 0, 2],
         [0, 3, 0, 4],
         [0] * 4,
     ]
     assert value(lambda v: ops.PadInDim(v, 9, 1, -1, 0), x).tolist() == [[2], [4]]
-    assert value(lambda v: ops.Slice(v, [2], [4]), F([0, 1, 2, 3, 4])).tolist() == [2, 3]
-    assert value(lambda v: ops.Slice(v, [0], [5], [2]), F([0, 1, 2, 3, 4])).tolist() == [0, 2, 4]
+    assert value(lambda v: ops.Slice(v, [2], [4]), f32([0, 1, 2, 3, 4])).tolist() == [2, 3]
+    assert value(lambda v: ops.Slice(v, [0], [5], [2]), f32([0, 1, 2, 3, 4])).tolist() == [0, 2, 4]
     assert value(lambda v: ops.SliceInDim(v, 1, 2, 1, -1), x).tolist() == [[2], [4]]
     assert rule(lambda v: ops.Slice(v, [2], [4, 5]), "f32[5]") == "slice.counts"
     assert (value(lambda v: ops.Transpose(v, [1, 0]), x) == x.T).all()
@@ -98,17 +98,17 @@ def test_pad_slice_transpose_reverse_concatenate() -> None:
 
 
 def test_dynamic_slices() -> None:
-    a = F([0, 1, 2, 3, 4])
+    a = f32([0, 1, 2, 3, 4])
     assert value(lambda x, s: ops.DynamicSlice(x, [s], [2]), a, np.int32(2)).tolist() == [2, 3]
-    assert value(lambda x, s: ops.DynamicSlice(x, s, [2]), a, np.int32([2])).tolist() == [2, 3]
-    b = np.arange(12, dtype=F).reshape(4, 3)
+    assert value(lambda x, s: ops.DynamicSlice(x, s, [2]), a, s32([2])).tolist() == [2, 3]
+    b = np.arange(12, dtype=f32).reshape(4, 3)
     assert value(lambda x: ops.DynamicSlice(x, [2, 1], [2, 2]), b).tolist() == [[7, 8], [10, 11]]
     assert value(lambda x, s: ops.DynamicSlice(x, [s, 0], [1, 1]), b, np.uint8(9)).tolist() == [[9]]
-    assert value(lambda x: ops.DynamicUpdateSlice(x, F([5, 6]), [2]), a).tolist() == [0, 1, 5, 6, 4]
+    assert value(lambda x: ops.DynamicUpdateSlice(x, f32([5, 6]), [2]), a).tolist() == [0, 1, 5, 6, 4]
 
 
 def test_gather_rows_in_both_spellings() -> None:
-    x, i = np.arange(12, dtype=F).reshape(4, 3), np.int32([2, 0])
+    x, i = np.arange(12, dtype=f32).reshape(4, 3), s32([2, 0])
     numbers = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
     assert (value(lambda x, i: ops.Gather(x, i, [1], [0], [1, 3], [0], 1), x, i) == x[i]).all()
     assert (value(lambda x, i: ops.Gather(x, i, numbers, [1, 3]), x, i) == x[i]).all()
@@ -116,7 +116,7 @@ def test_gather_rows_in_both_spellings() -> None:
 
 
 def test_scatter_adds_rows_in_both_spellings() -> None:
-    x, i, u = np.zeros((3, 2), F), np.int32([2, 0, 2]), np.ones((3, 2), F)
+    x, i, u = np.zeros((3, 2), f32), s32([2, 0, 2]), np.ones((3, 2), f32)
     numbers = {
         "update_window_dims": [1],
         "inserted_window_dims": [0],
@@ -129,7 +129,7 @@ def test_scatter_adds_rows_in_both_spellings() -> None:
 
 
 def test_tuples() -> None:
-    x = F([1, 2])
+    x = f32([1, 2])
     assert value(lambda v: ops.GetTupleElement(ops.Tuple([v, v + 1]), 1), x).tolist() == [2, 3]
     on, off = value(lambda v: ops.Select(False, ops.Tuple([v, v]), ops.Tuple([-v, v + 1])), x)
     assert (on.tolist(), off.tolist()) == ([-1, -2], [2, 3])
@@ -141,14 +141,14 @@ def test_dynamic_dimensions() -> None:
     def sums(v):
         return ops.Reduce(ops.SetDimensionSize(v, 3, 0), 0, ADD_S32, [0])
 
-    assert value(sums, np.int32([1, 2, 3, 4, 5])) == 6
-    assert value(lambda v: ops.GetDimensionSize(v, 0), np.int32([1, 2, 3])) == 3
-    assert value(lambda v: ops.RemoveDynamicDimension(v, 0), np.int32([1, 2, 3])).tolist() == [1, 2, 3]
+    assert value(sums, s32([1, 2, 3, 4, 5])) == 6
+    assert value(lambda v: ops.GetDimensionSize(v, 0), s32([1, 2, 3])) == 3
+    assert value(lambda v: ops.RemoveDynamicDimension(v, 0), s32([1, 2, 3])).tolist() == [1, 2, 3]
 
     def doubled(v):
         return ops.Reduce(ops.SetDimensionSize(v, 2, 0) + 10, 0, ADD_S32, [0])
 
-    assert value(doubled, np.int32([1, 2, 3])) == 23
+    assert value(doubled, s32([1, 2, 3])) == 23
     reshaped = built(lambda v, n: ops.DynamicReshape(v, [n, 2], [3, 2], [True, False]), "f32[6]", "s32[]")
     assert str(reshaped.entry.root.shape) == "f32[<=3,2]{1,0}"
 
@@ -157,14 +157,16 @@ def test_dynamic_dimensions() -> None:
 
 
 def test_conversions() -> None:
-    x = F([1.5, -1.5])
+    x = f32([1.5, -1.5])
     assert value(lambda v: ops.ConvertElementType(v, S32), x).tolist() == [1, -1]
     assert value(lambda v: ops.ConvertElementType(v, "bf16"), x).dtype == BF16.dtype
-    assert value(lambda v: ops.BitcastConvertType(v, np.int32), F([1])).tolist() == [0x3F800000]
-    assert value(lambda v: ops.BitcastConvertType(v, S8), F([1])).shape == (1, 4)
-    assert value(lambda v: ops.BitcastConvertType(ops.BitcastConvertType(v, S8), F32), F([1])).tolist() == [1]
+    assert value(lambda v: ops.BitcastConvertType(v, np.int32), f32([1])).tolist() == [0x3F800000]
+    assert value(lambda v: ops.BitcastConvertType(v, S8), f32([1])).shape == (1, 4)
+    assert value(lambda v: ops.BitcastConvertType(ops.BitcastConvertType(v, S8), F32), f32([1])).tolist() == [
+        1
+    ]
     assert rule(lambda v: ops.BitcastConvertType(v, F32), "s8[3]") == "bitcast-convert.last-dimension"
-    assert value(lambda v: ops.ReducePrecision(v, mantissa_bits=2, exponent_bits=5), F([1.3])).tolist() == [
+    assert value(lambda v: ops.ReducePrecision(v, mantissa_bits=2, exponent_bits=5), f32([1.3])).tolist() == [
         1.25
     ]
     assert (
@@ -174,27 +176,27 @@ def test_conversions() -> None:
 
 
 def test_real_and_complex() -> None:
-    z = value(lambda x, y: ops.Conj(ops.Complex(x, y)), F(1), F(2))
+    z = value(lambda x, y: ops.Conj(ops.Complex(x, y)), f32(1), f32(2))
     assert z == 1 - 2j
-    assert value(lambda x: ops.Conj(x), F(3)) == 3
-    assert value(lambda x: ops.Imag(x), F(3)) == 0
-    assert value(lambda x, y: ops.Atan2(y=y, x=x), F(1), F(0)) == 0
+    assert value(lambda x: ops.Conj(x), f32(3)) == 3
+    assert value(lambda x: ops.Imag(x), f32(3)) == 0
+    assert value(lambda x, y: ops.Atan2(y=y, x=x), f32(1), f32(0)) == 0
 
 
 def test_total_order() -> None:
-    x, y = F([-0.0, np.nan]), F([0.0, np.nan])
+    x, y = f32([-0.0, np.nan]), f32([0.0, np.nan])
     assert value(ops.Lt, x, y).tolist() == [False, False]
     assert value(ops.LtTotalOrder, x, y).tolist() == [True, False]
     assert value(ops.EqTotalOrder, x, y).tolist() == [False, True]
     assert value(lambda a, b: ops.Compare(a, b, "GE"), x, y).tolist() == [True, False]
-    assert value(ops.GeTotalOrder, np.int32([1]), np.int32([1])).tolist() == [True]
+    assert value(ops.GeTotalOrder, s32([1]), s32([1])).tolist() == [True]
 
 
 # -- contraction
 
 
 def test_dots() -> None:
-    a, b = np.arange(6, dtype=F).reshape(2, 3), np.arange(12, dtype=F).reshape(3, 4)
+    a, b = np.arange(6, dtype=f32).reshape(2, 3), np.arange(12, dtype=f32).reshape(3, 4)
     assert (value(ops.Dot, a, b) == a @ b).all()
     assert (value(lambda x, y: x @ y, a, b) == a @ b).all()
     assert rule(ops.Dot, "f32[]", "f32[]") == "dot.rank"
@@ -204,10 +206,10 @@ def test_dots() -> None:
 
 
 def test_dot_general_on_the_pages_numbers() -> None:
-    lhs, rhs = F([[1, 2, 3], [4, 5, 6]]), F([[1, 1, 1], [2, 2, 2]])
+    lhs, rhs = f32([[1, 2, 3], [4, 5, 6]]), f32([[1, 1, 1], [2, 2, 2]])
     numbers = {"lhs_contracting_dimensions": [1], "rhs_contracting_dimensions": [1]}
     assert value(lambda a, b: ops.DotGeneral(a, b, numbers), lhs, rhs).tolist() == [[6, 12], [15, 30]]
-    lhs, rhs = F([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), F([[[1, 0], [0, 1]]] * 2)
+    lhs, rhs = f32([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), f32([[[1, 0], [0, 1]]] * 2)
     numbers = {
         "lhs_contracting_dims": [2],
         "rhs_contracting_dims": [1],
@@ -224,7 +226,7 @@ def test_ragged_dot() -> None:
         "lhs_ragged_dims": [0],
         "rhs_group_dims": [0],
     }
-    lhs, rhs = np.ones((4, 2), F), np.stack([np.ones((2, 3), F), np.full((2, 3), 2, F)])
+    lhs, rhs = np.ones((4, 2), f32), np.stack([np.ones((2, 3), f32), np.full((2, 3), 2, f32)])
     found = value(lambda a, b: ops.RaggedDot(a, b, [1, 3], numbers), lhs, rhs)
     assert found.tolist() == [[2] * 3, [4] * 3, [4] * 3, [4] * 3]
 
@@ -240,7 +242,7 @@ def test_convolution_paddings(padding, expected) -> None:
 
 def test_convolution_against_nested_loops() -> None:
     rng = np.random.default_rng(0)
-    x, k = rng.integers(0, 5, (2, 3, 5, 6)).astype(F), rng.integers(0, 5, (4, 3, 2, 3)).astype(F)
+    x, k = rng.integers(0, 5, (2, 3, 5, 6)).astype(f32), rng.integers(0, 5, (4, 3, 2, 3)).astype(f32)
     stride, low = (2, 1), (1, 2)
     found = value(lambda a, b: ops.ConvWithGeneralPadding(a, b, stride, [(1, 0), (2, 1)]), x, k)
     expected = np.zeros_like(found)
@@ -269,16 +271,16 @@ def test_what_no_window_is() -> None:
 
 
 def test_linear_algebra_and_fourier() -> None:
-    m = F([[4, 2], [2, 5]])
+    m = f32([[4, 2], [2, 5]])
     agreement.equal(value(lambda a: ops.Cholesky(a, True), m), [[2, 0], [1, 2]])
     lower = np.tril(m)
     solved = value(lambda a, b: ops.TriangularSolve(a, b, True, True, False, "NO_TRANSPOSE"), lower, m)
     agreement.equal(lower @ solved, m)
-    agreement.equal(value(lambda x: ops.Fft(x, "RFFT", [4]), F([1, 2, 3, 4])), [10, -2 + 2j, -2])
+    agreement.equal(value(lambda x: ops.Fft(x, "RFFT", [4]), f32([1, 2, 3, 4])), [10, -2 + 2j, -2])
 
 
 def test_batch_normalization() -> None:
-    x, one, zero = np.arange(6, dtype=F).reshape(3, 2), np.ones(2, F), np.zeros(2, F)
+    x, one, zero = np.arange(6, dtype=f32).reshape(3, 2), np.ones(2, f32), np.zeros(2, f32)
     y, mean, variance = value(lambda x, s, o: ops.BatchNormTraining(x, s, o, 0.001, 1), x, one, zero)
     agreement.equal(mean, x.mean(0))
     agreement.near(variance, x.astype(np.float64).var(0))
@@ -288,12 +290,12 @@ def test_batch_normalization() -> None:
     gradient, _, offset = value(
         lambda x, s, m, v, g: ops.BatchNormGrad(x, s, batch_mean=m, batch_var=v, grad_output=g, epsilon=0.001,
                                                 feature_index=1),
-        x, one, mean, variance, F([[1, 2], [2, 2], [6, 2]]),
+        x, one, mean, variance, f32([[1, 2], [2, 2], [6, 2]]),
     )  # fmt: skip
     deviation = np.sqrt(np.float64(variance[0]) + 0.001)
     # grad - mean - (x - mean) / v * mean of (x - mean) grad, whose terms are at most 6
     inner = np.array([-2, -1, 3]) - np.array([-2, 0, 2]) / deviation**2 * (10 / 3)
-    agreement.within(gradient[:, 0], inner / deviation, 32 * np.finfo(F).eps * 6)
+    agreement.within(gradient[:, 0], inner / deviation, 32 * np.finfo(f32).eps * 6)
     assert offset.tolist() == [9, 6]
 
 
@@ -301,7 +303,7 @@ def test_batch_normalization() -> None:
 
 
 def test_reductions_of_the_page() -> None:
-    v = F([[1, 2, 3], [4, 5, 6]])
+    v = f32([[1, 2, 3], [4, 5, 6]])
     assert value(lambda x: ops.Reduce(x, 0, ADD, [0]), v).tolist() == [5, 7, 9]
     assert value(lambda x: ops.Reduce(x.builder, [x], [0.0], ADD, [1]), v).tolist() == [6, 15]
     assert value(lambda x: ops.ReduceAll(x, 0.0, ADD), v) == 21
@@ -314,20 +316,20 @@ def test_a_variadic_reduction_finds_the_place_of_the_largest() -> None:
         return ops.Tuple([ops.Select(first, value_1, value_2), ops.Select(first, index_1, index_2)])
 
     step = scalar(larger, "f32", "s32", "f32", "s32")
-    x, i = F([3, 9, 4]), np.arange(3, dtype=np.int32)
+    x, i = f32([3, 9, 4]), np.arange(3, dtype=np.int32)
     best, place = value(lambda x, i: ops.Reduce([x, i], [-np.inf, np.int32(0)], step, [0]), x, i)
     assert (best, place) == (9, 1)
 
 
 @pytest.mark.parametrize(("padding", "expected"), [("VALID", [100, 1]), ("SAME", [1000, 10, 1])])
 def test_window_minima(padding: str, expected) -> None:
-    values = F([10000, 1000, 100, 10, 1])
+    values = f32([10000, 1000, 100, 10, 1])
     found = value(lambda x: ops.ReduceWindow(x, 1e9, MIN, [3], [2], padding), values)
     assert found.tolist() == expected
 
 
 def test_windows_of_the_page() -> None:
-    x = np.arange(24, dtype=F).reshape(4, 6)
+    x = np.arange(24, dtype=f32).reshape(4, 6)
     found = value(lambda v: ops.ReduceWindow(v, 0.0, ADD, [2, 3], [2, 3], "VALID"), x)
     assert (found == x.reshape(2, 2, 2, 3).sum((1, 3))).all()
     found = value(
@@ -343,8 +345,8 @@ def test_windows_of_the_page() -> None:
 
 
 def test_select_and_scatter_sums_where_windows_overlap() -> None:
-    operand = F([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 7, 2]])
-    source = F([[2, 6], [3, 1]])
+    operand = f32([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 7, 2]])
+    source = f32([[2, 6], [3, 1]])
 
     def scattered(x, s):
         return ops.SelectAndScatter(x, GE, [2, 3], [2, 2], "VALID", s, 0, ADD)
@@ -359,7 +361,7 @@ def test_select_and_scatter_sums_where_windows_overlap() -> None:
 
 
 def test_map_and_scan() -> None:
-    x = F([1, 2, 3])
+    x = f32([1, 2, 3])
     assert value(lambda v: ops.Map([v, v], ADD), x).tolist() == [2, 4, 6]
     assert value(lambda v: ops.Map(v.builder, [v, v], ADD, [0]), x).tolist() == [2, 4, 6]
     assert rule(lambda v: ops.Map([v], ADD, [0], [v]), "f32[2]") == "map.static-operands"
@@ -369,7 +371,7 @@ def test_map_and_scan() -> None:
 
 
 def test_sort_and_top_k() -> None:
-    x, y = F([3, 1, 2]), np.int32([30, 10, 20])
+    x, y = f32([3, 1, 2]), s32([30, 10, 20])
     assert value(lambda v: ops.Sort([v], LT), x).tolist() == [1, 2, 3]
     by_first = scalar(lambda a, b, c, d: a < b, "f32", "f32", "s32", "s32")
     keys, values = value(lambda a, b: ops.Sort([a, b], by_first, 0, True), x, y)
@@ -382,7 +384,7 @@ def test_sort_and_top_k() -> None:
 
 
 def test_call_in_every_spelling() -> None:
-    x = F([1, 2])
+    x = f32([1, 2])
     add = built(lambda a, b: a + b, "f32[2]", "f32[2]")
     for call in (
         lambda v: ops.Call(add, v, v),
@@ -399,14 +401,14 @@ def test_call_in_every_spelling() -> None:
 def test_conditional_in_both_forms() -> None:
     plus, minus = built(lambda x: x + 1, "f32[]"), built(lambda x: x - 1, "f32[]")
     for pred, expected in ((True, 11), (False, 19)):
-        found = value(lambda p, a, b: ops.Conditional(p, a, plus, b, minus), np.bool_(pred), F(10), F(20))
+        found = value(lambda p, a, b: ops.Conditional(p, a, plus, b, minus), np.bool_(pred), f32(10), f32(20))
         assert found == expected
     for index, expected in ((0, 11), (1, 19), (7, 19), (-1, 19)):
         found = value(
             lambda i, a, b: ops.Conditional(
                 branch_index=i, branch_computations=[plus, minus], branch_operands=[a, b]
             ),
-            np.int32(index), F(10), F(20),
+            np.int32(index), f32(10), f32(20),
         )  # fmt: skip
         assert found == expected
     assert rule(lambda x: ops.Conditional(x, x), "pred[]") == "conditional.arguments"
@@ -429,7 +431,7 @@ def test_while_of_the_page() -> None:
 
 
 def test_fusion_barrier_and_order() -> None:
-    x = F([1, 2])
+    x = f32([1, 2])
     negate = built(lambda v: -v, "f32[2]")
     assert value(lambda v: ops.Fusion([v], negate, "kLoop"), x).tolist() == [-1, -2]
     assert value(lambda v: ops.OptimizationBarrier(v), x).tolist() == [1, 2]
@@ -517,7 +519,7 @@ def test_host_exchange() -> None:
 def test_random_numbers() -> None:
     assert value(lambda b: ops.RngUniform(ops.Constant(b, 0.0), 1.0, "f32[100]")).shape == (100,)
     assert value(lambda b: ops.RngNormal(ops.Constant(b, 0.0), 1.0, "f32[3]")).dtype == np.float32
-    state, bits = value(lambda s: ops.RngBitGenerator("threefry", s, "u64[2,2]"), np.uint64([1, 2]))
+    state, bits = value(lambda s: ops.RngBitGenerator("threefry", s, "u64[2,2]"), u64([1, 2]))
     assert state.tolist() == [1, 6]
     assert bits[0, 0] == 9236835810183407956
     assert built(lambda b: ops.RngGetAndUpdateState(b, 3, "u64[2]")).entry.root.shape.rank == 1

@@ -15,6 +15,7 @@ from hloom.cpu.runtime import rendezvous_plan as meetings
 from hloom.cpu.runtime.host import HostCalls
 from hloom.runtime.executable import Executable
 from tests import agreement, native_runs
+from tests.arrays import f32
 from tests.devices import fails, program
 from tests.evaluation import parse
 from tests.reducers import ADD, binary
@@ -225,7 +226,7 @@ def test_loops_meet_again_and_again(by_host: list[str]) -> None:
         computations,
     )
     exe = hloom.compile(parse(text), num_replicas=2)
-    first, second = exe.run([[np.float32([1, 2, 3])], [np.float32([3, 4, 5])]])
+    first, second = exe.run([[f32([1, 2, 3])], [f32([3, 4, 5])]])
     assert first.tolist() == second.tolist() == [2, 3, 4]
     assert not by_host
 
@@ -257,9 +258,9 @@ def test_a_slow_device_is_waited_for() -> None:
       ROOT a = f32[2] all-reduce(v), to_apply=add"""
     exe = compiled("x = f32[2] parameter(0)\nROOT a = f32[2] all-reduce(x), to_apply=add", fed)
     exe.host_timeout = 300.0
-    feeder = threading.Timer(0.3, lambda: exe.devices[1].transfer_to_infeed(np.float32([1, 2])))
+    feeder = threading.Timer(0.3, lambda: exe.devices[1].transfer_to_infeed(f32([1, 2])))
     feeder.start()
-    first, second = exe.run([[np.float32([1, 1])], [np.float32([0, 0])]])
+    first, second = exe.run([[f32([1, 1])], [f32([0, 0])]])
     feeder.join()
     assert first.tolist() == second.tolist() == [2, 3]
 
@@ -296,7 +297,7 @@ def test_start_and_plain_forms_meet_by_the_host(by_host: list[str]) -> None:
       s = f32[2] all-reduce-start(x), to_apply=add
       between = f32[2] negate(x), control-predecessors={s}
       ROOT a = f32[2] all-reduce-done(s), control-predecessors={between}"""
-    first, second = compiled(plain, begun).run([[np.float32([1, 2])], [np.float32([3, 4])]])
+    first, second = compiled(plain, begun).run([[f32([1, 2])], [f32([3, 4])]])
     assert first.tolist() == second.tolist() == [4, 6]
     assert "all-reduce" in by_host
 

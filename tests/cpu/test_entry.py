@@ -22,6 +22,7 @@ from hloom.cpu.runtime.recycled_memory import recycled_memory
 from hloom.cpu.runtime.structs import DESCRIPTOR
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
+from tests.arrays import f32, s32
 from tests.devices import program
 from tests.evaluation import parse
 
@@ -92,7 +93,7 @@ def test_arrays_that_fit() -> None:
 
 @pytest.mark.usefixtures("no_python")
 def test_several_arrays_in_a_tuple() -> None:
-    result = compiled(PAIR)(np.float32([1, 2]), np.int32([1, 2, 3]))
+    result = compiled(PAIR)(f32([1, 2]), s32([1, 2, 3]))
     assert type(result) is tuple
     assert [r.tolist() for r in result] == [[1, 4, 9], [2, 4]]
 
@@ -128,7 +129,7 @@ def test_scalars_and_nothing() -> None:
 
 @pytest.mark.usefixtures("no_python")
 def test_a_parameter_that_is_the_result() -> None:
-    x = np.float32([1, 2])
+    x = f32([1, 2])
     result = compiled(program("ROOT p = f32[2] parameter(0)"))(x)
     result[:] = 0
     assert x.tolist() == [1, 2]
@@ -142,12 +143,12 @@ def test_a_parameter_that_is_the_result() -> None:
     [
         [[1, 2, 3], [4, 5, 6]],
         ((1.5, 2, 3), (4, 5, 6)),
-        np.float32([[1, 4], [2, 5], [3, 6]]).T,
+        f32([[1, 4], [2, 5], [3, 6]]).T,
         np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::2],
         np.frombuffer(b"x" + bytes(24), np.uint8)[1:].view(np.float32).reshape(2, 3),
         np.arange(6, dtype=">f4").reshape(2, 3),
-        np.float32([[1, 2, 3], [4, 5, 6]]).view(np.matrix),
-        hloom.Literal(np.float32([[1, 2, 3], [4, 5, 6]])),
+        f32([[1, 2, 3], [4, 5, 6]]).view(np.matrix),
+        hloom.Literal(f32([[1, 2, 3], [4, 5, 6]])),
     ],
 )
 def test_what_else_counts_as_an_argument(argument: Any) -> None:
@@ -184,14 +185,14 @@ def test_nested_tuples_and_tokens() -> None:
       b = (s32[2], token[]) get-tuple-element(p), index=1
       c = f32[2] add(a, a)
       ROOT r = ((s32[2], token[]), f32[2]) tuple(b, c)""")
-    (integers, token), floats = compiled(text)((np.float32([1, 2]), ([3, 4], None)))
+    (integers, token), floats = compiled(text)((f32([1, 2]), ([3, 4], None)))
     assert (integers.tolist(), token, floats.tolist()) == ([3, 4], None, [2, 4])
 
 
 def test_an_unknown_layout_of_arrays_leaves_everything_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "layout_is_known", lambda: False)
     exe = compiled(PAIR)
-    result = exe(np.float32([1, 2]), np.int32([1, 2, 3]))
+    result = exe(f32([1, 2]), s32([1, 2, 3]))
     assert [r.tolist() for r in result] == [[1, 4, 9], [2, 4]]
 
 
@@ -235,7 +236,7 @@ def test_no_more_is_free_than_the_limit() -> None:
 
 def test_nothing_leaks() -> None:
     exe = compiled(PAIR)
-    p, q = np.float32([1, 2]), np.int32([1, 2, 3])
+    p, q = f32([1, 2]), s32([1, 2, 3])
     exe(p, q)
     counted = (p, q, np.dtype(np.float32), np.dtype(np.int32), recycled_memory().handler)
     # Garbage of earlier tests refers to the same data types: collect it before each count.

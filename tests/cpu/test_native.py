@@ -23,6 +23,7 @@ from hloom.cpu.runtime.entry import Signature
 from hloom.cpu.runtime.support import support_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
+from tests.arrays import f32
 from tests.devices import program
 from tests.evaluation import parse
 from tests.reducers import ADD
@@ -224,10 +225,10 @@ def test_the_second_time_the_program_comes_from_the_cache() -> None:
 
 def test_replicas_run_the_same_program() -> None:
     exe = compiled(program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)"), num_replicas=3)
-    results = exe.run([[np.float32([n, 1])] for n in range(3)])
+    results = exe.run([[f32([n, 1])] for n in range(3)])
     assert [r.tolist() for r in results] == [[0, 2], [2, 2], [4, 2]]
     with pytest.raises(HloError) as caught:
-        exe(np.float32([1, 2]))
+        exe(f32([1, 2]))
     assert caught.value.rule == "run.one-device"
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hloom.shape.element_type import ElementType
+from tests.arrays import s32
 from tests.native_runs import agree
 
 ROWS = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
@@ -70,7 +71,7 @@ ENTRY e {{
 }}"""
     x, y = np.ones((2, 4), np.float32), np.full((4, 3), np.inf, np.float32)
     y[:2] = 1
-    assert agree(text, x, y, np.int32([2])).tolist() == [[[2, 2, 2]] * 2]
+    assert agree(text, x, y, s32([2])).tolist() == [[[2, 2, 2]] * 2]
 
 
 @pytest.mark.parametrize(

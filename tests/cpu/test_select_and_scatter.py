@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hloom.ir.window import WindowDimension
+from tests.arrays import f32
 from tests.cpu.window_draws import any_window, sizes_text, text_of
 from tests.native_runs import agree, draw
 from tests.reducers import binary, comparison
@@ -66,12 +67,12 @@ def test_windows_side_by_side_along_the_last_dimension(kind: str, size: int, col
 
 def test_nan_is_selected_as_the_computation_says() -> None:
     text = program("f32", [6], [WindowDimension(3, 3)])
-    x = np.float32([1, np.nan, 2, np.nan, 5, 5])
-    agree(text, x, np.float32([10, 20]), np.float32(0))
+    x = f32([1, np.nan, 2, np.nan, 5, 5])
+    agree(text, x, f32([10, 20]), np.float32(0))
 
 
 def test_nothing_to_scatter() -> None:
     nothing, seven = np.zeros(0, np.float32), np.float32(7)
-    agree(program("f32", [2], [WindowDimension(3)]), np.float32([1, 2]), nothing, seven)
+    agree(program("f32", [2], [WindowDimension(3)]), f32([1, 2]), nothing, seven)
     agree(program("f32", [0], [WindowDimension(1, 1, 1, 1)]), nothing, np.zeros(2, np.float32), seven)
     agree(program("f32", [], []), np.float32(1), np.float32(2), seven)

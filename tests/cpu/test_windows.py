@@ -10,6 +10,7 @@ import pytest
 from hloom.cpu.kernels.windows.cumulative import cumulative_of
 from hloom.cpu.kernels.windows.pooling import is_pooling
 from hloom.ir.window import WindowDimension
+from tests.arrays import s32
 from tests.cpu.window_draws import TYPES, any_window, sizes_text, text_of
 from tests.evaluation import parse
 from tests.native_runs import agree, draw
@@ -66,7 +67,7 @@ def test_padding_that_adds_nothing_is_left_out(kind: str, size: int, stride: int
 
 def test_padding_counts_as_the_initial_value() -> None:
     text = reduction("s32", "add", [2], [WindowDimension(4, 1, 3, 3)])
-    got = agree(text, np.int32([1, 2]), np.int32(10))
+    got = agree(text, s32([1, 2]), np.int32(10))
     assert got.tolist() == [41, 33, 33, 33, 42]
 
 

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.arrays import f32, s32
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
 RAMP = np.linspace(-1, 1, 7, dtype=np.float32)
 
@@ -43,14 +45,14 @@ def zero_by_zero(x: Any) -> Any:
     return unit @ unit
 
 
-@program(np.float32([1e30, 1e25]))
+@program(f32([1e30, 1e25]))
 def difference_of_infinities(x: Any) -> Any:
     y = x * x
     z = y - y  # NaN
     return z + 1
 
 
-@program(np.float32([90, 100]))
+@program(f32([90, 100]))
 def naive_softmax(x: Any) -> Any:
     e = jnp.exp(x)
     s = e.sum()
@@ -98,7 +100,7 @@ def branch(x: Any) -> Any:
     return jax.lax.cond(x > 0, jnp.sin, negative, x)
 
 
-@program(np.float32([0, 1]))
+@program(f32([0, 1]))
 def gradient_of_where(x: Any) -> Any:
     def safe(v: Any) -> Any:
         root = jnp.sqrt(v)  # NaN
@@ -116,28 +118,28 @@ def gradient_of_norm(x: Any) -> Any:
     return jax.vmap(jax.grad(length))(x)
 
 
-@program(np.float32([[1, 2], [2, 4]]))
+@program(f32([[1, 2], [2, 4]]))
 def singular_matrix(x: Any) -> Any:
     determinant = x[0, 0] * x[1, 1] - x[0, 1] * x[1, 0]
     scaled = (x - x) / determinant  # NaN
     return scaled @ x
 
 
-@program(np.float32([[1, 2], [2, 1]]))
+@program(f32([[1, 2], [2, 1]]))
 def cholesky(x: Any) -> Any:
     shifted = x + 0.0
     factor = jnp.linalg.cholesky(shifted, symmetrize_input=False)  # NaN
     return factor.sum()
 
 
-@program(np.arange(5, dtype=np.float32), np.int32([1, 9]))
+@program(np.arange(5, dtype=np.float32), s32([1, 9]))
 def out_of_bounds(x: Any, i: Any) -> Any:
     y = x * 2
     z = y.at[i].get(mode="fill")  # NaN
     return z + 1
 
 
-@program(np.float32([-np.inf, -np.inf]))
+@program(f32([-np.inf, -np.inf]))
 def softmax_of_masked_row(x: Any) -> Any:
     top = x.max()
     shifted = x - top  # NaN
@@ -151,7 +153,7 @@ def product_that_overflows(x: Any, y: Any) -> Any:
     return b.sum()
 
 
-@program(np.float32([1, 2, 3]))
+@program(f32([1, 2, 3]))
 def variance_by_cancellation(x: Any) -> Any:
     v = (x * x).mean() - x.mean() ** 2 - 1
     s = jnp.sqrt(v)  # NaN
@@ -168,7 +170,7 @@ def called_function(x: Any) -> Any:
     return inner(x) * 2
 
 
-@program(np.float32([np.nan, 1]), np.float32([1, 1]))
+@program(f32([np.nan, 1]), f32([1, 1]))
 def zero_times_infinity(x: Any, y: Any) -> Any:
     z = jnp.where(jnp.isnan(x), 0.0, y)
     t = (1 / z) * z  # NaN

@@ -25,6 +25,7 @@ from hloom.runtime import backend as backends
 from hloom.runtime.evaluator_backend import EvaluatedProgram, EvaluatorBackend
 from hloom.tools.cli import main
 from tests import agreement
+from tests.arrays import f32
 from tests.reducers import with_reducers
 
 SOFTMAX = with_reducers("""HloModule softmax
@@ -227,7 +228,7 @@ def test_results_of_collectives_in_two_steps_have_bounds() -> None:
 
 
 def test_distances_are_counted_in_units_of_the_last_place() -> None:
-    wanted = np.float32([1, 2, np.nan, np.inf, 0])
+    wanted = f32([1, 2, np.nan, np.inf, 0])
     got = wanted.copy()
     got[1] = np.nextafter(np.float32(2), np.float32(3))
     got[4] = np.nan
@@ -266,7 +267,7 @@ def test_sums_that_may_overflow_have_no_bound() -> None:
     """In one order the sum is finite, in another one infinite."""
     text = "HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n ROOT r = f32[] dot(x, x), BOTH\n}"
     module = HloModule.from_text(text.replace("BOTH", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"))
-    small, large = (Tolerance().bounds(module, [np.float32([1, 2, 3, x])], None) for x in (4, 2e19))
+    small, large = (Tolerance().bounds(module, [f32([1, 2, 3, x])], None) for x in (4, 2e19))
     assert 0 < small < 1e-4 and np.isposinf(large)
 
 
@@ -274,7 +275,7 @@ def test_a_stated_tolerance_is_kept(wrong_backend: str) -> None:
     module = HloModule.from_text(
         "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] multiply(x, x) }"
     )
-    given = [np.float32([1, 4])]
+    given = [f32([1, 4])]
     assert differs(module, given, wrong_backend, "evaluator", Tolerance(ulps=4))
     assert not differs(module, given, wrong_backend, "evaluator", Tolerance(atol=1))
 
@@ -314,11 +315,11 @@ ENTRY e {
 
 def test_without_a_bound_only_equal_results_agree(wrong_backend: str) -> None:
     module = HloModule.from_text(CHAOS)
-    assert check(module, [np.float32([0.1, 0.13])], backend="evaluator").agrees
-    found = check(module, [np.float32([0.1, 0.13])], backend=wrong_backend)
+    assert check(module, [f32([0.1, 0.13])], backend="evaluator").agrees
+    found = check(module, [f32([0.1, 0.13])], backend=wrong_backend)
     assert not found.agrees and not found.is_wrong
     assert found.undecided.startswith("rounding errors grow as large as the numbers; first in ")
-    stated = check(module, [np.float32([0.1, 0.13])], backend=wrong_backend, tolerance=Tolerance(atol=1))
+    stated = check(module, [f32([0.1, 0.13])], backend=wrong_backend, tolerance=Tolerance(atol=1))
     assert stated.agrees and not stated.undecided
 
 
@@ -419,7 +420,7 @@ def test_snapshots_are_compared_with_their_results(program: Path, tmp_path: Path
 def test_a_missing_bound_is_told(tmp_path: Path, wrong_backend: str) -> None:
     path = tmp_path / "chaos.hlo"
     path.write_text(CHAOS)
-    np.save(tmp_path / "x.npy", np.float32([0.1, 0.13]))
+    np.save(tmp_path / "x.npy", f32([0.1, 0.13]))
     result = hloom_check(path, "--backend", wrong_backend, "--input", tmp_path / "x.npy")
     assert result.exit_code == 2
     assert "no tolerance can be derived" in result.output

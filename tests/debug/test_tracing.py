@@ -14,6 +14,7 @@ import hloom
 from hloom import HloError, HloModule
 from hloom.debug.tracing import first_event
 from hloom.tools.cli import main
+from tests.arrays import f32
 from tests.reducers import with_reducers
 
 LOOP = with_reducers("""HloModule loop
@@ -59,7 +60,7 @@ def hloom_trace(*arguments: object) -> Result:
 def program(tmp_path: Path) -> Path:
     path = tmp_path / "loop.hlo"
     path.write_text(LOOP)
-    np.save(tmp_path / "x.npy", np.float32([2, 1]))
+    np.save(tmp_path / "x.npy", f32([2, 1]))
     return path
 
 
@@ -95,8 +96,8 @@ def test_the_first_nan_of_a_jax_function_is_at_its_line(name: str) -> None:
 
 def test_a_function_without_nan_has_no_origin() -> None:
     jax_programs()
-    assert hloom.debug.nan_origin(lambda x: x + 1, np.float32([1, 2])) is None
-    found = hloom.debug.infinity_origin(lambda x: 1 / x, np.float32([1, 0]))
+    assert hloom.debug.nan_origin(lambda x: x + 1, f32([1, 2])) is None
+    found = hloom.debug.infinity_origin(lambda x: 1 / x, f32([1, 0]))
     assert found is not None and found.instruction.opcode == "divide"
 
 
@@ -109,10 +110,10 @@ def test_functions_of_jax_need_jax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_trace_has_every_value_in_order() -> None:
     executable = hloom.compile(HloModule.from_text(LOOP))
-    found = executable.trace(np.float32([2, 1]))
+    found = executable.trace(f32([2, 1]))
     bodies = [e for e in found if e.instruction.name == "y"]
     assert [e.loop for e in bodies] == [f"%w[iteration {n}] " for n in range(5)]
-    assert np.array_equal(bodies[0].value, np.float32([1.5, 0.5]))
+    assert np.array_equal(bodies[0].value, f32([1.5, 0.5]))
     conditions = [e for e in found if e.instruction.name == "l"]
     assert [e.loop for e in conditions] == [f"%w[condition {n}] " for n in range(6)]
     assert found.events[0].instruction.opcode == "parameter"
@@ -122,14 +123,14 @@ def test_a_trace_has_every_value_in_order() -> None:
 
 
 def test_the_first_nan_has_its_operands_and_iteration() -> None:
-    event = hloom.debug.trace(HloModule.from_text(LOOP), [np.float32([2, 1])]).first_nan
+    event = hloom.debug.trace(HloModule.from_text(LOOP), [f32([2, 1])]).first_nan
     assert event is not None and event.instruction.name == "u"
     head, place, loop, operand = str(event).splitlines()
     assert head.startswith("%u = f32[2]{0} sqrt(%y)")
     assert place == "  at jit(f)/root, model.py:9"
     assert loop == "  in %w[iteration 2]"
     assert operand.startswith("  %y f32[2] = [")
-    assert hloom.debug.trace(HloModule.from_text(LOOP), [np.float32([2, 1])]).first_infinity is None
+    assert hloom.debug.trace(HloModule.from_text(LOOP), [f32([2, 1])]).first_infinity is None
 
 
 def test_constants_of_nan_are_no_origin() -> None:
@@ -142,9 +143,9 @@ ENTRY e {
   ROOT s = f32[2] select(p, b, x)
 }"""
     module = HloModule.from_text(text)
-    assert first_event(module, [np.float32([1, 2])], lambda event: event.has_nan) is None
+    assert first_event(module, [f32([1, 2])], lambda event: event.has_nan) is None
     chosen = HloModule.from_text(text.replace("direction=GT", "direction=EQ"))
-    event = first_event(chosen, [np.float32([1, 2])], lambda event: event.has_nan)
+    event = first_event(chosen, [f32([1, 2])], lambda event: event.has_nan)
     assert event is not None and event.instruction.name == "s"
 
 

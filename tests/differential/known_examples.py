@@ -9,11 +9,10 @@ import ml_dtypes
 import numpy as np
 
 from hloom.shape.shape import Shape
+from tests.arrays import c64, c128, f16, f32, s8, s32, u8
 
 from .case import EXACT, Case, Tolerance
 from .families import draw_case
-
-F, C = np.float32, np.complex64
 
 
 def made(
@@ -60,17 +59,18 @@ STATISTICS = "\n".join(f"@v{n + 1} = get-tuple-element(@v0), index={n}" for n in
 TRAINING = "@v0 = batch-norm-training(@p0, @p1, @p2), epsilon=0.001, feature_index=1\n" + STATISTICS
 
 EXAMPLES: dict[str, Case] = {
-    "subnormals": binary("add", "f32", F([1e-40, 1]), F([0, 1])),
+    "subnormals": binary("add", "f32", f32([1e-40, 1]), f32([0, 1])),
     "subnormals of f16": draw_case("sort", 2026, 4),
     "signs of sums that are zero": made(
-        "dot f32", "@v0 = dot(@p0, @p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}", F([-0.0, -0.0]),
-        F([1, 1]),
+        "dot f32", "@v0 = dot(@p0, @p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        f32([-0.0, -0.0]),
+        f32([1, 1]),
     ),
     "signs of sums in programs": draw_case("programs", 134, 7301),
     "signs of complex products that are zero": made(
         "reduce-window multiply c64",
         "@v0 = reduce-window(@p0, @p1), window={size=20 pad=19_0}, to_apply=@f0",
-        C(np.random.default_rng(20).choice([1, -1, 1], 20)), C(1),
+        c64(np.random.default_rng(20).choice([1, -1, 1], 20)), c64(1),
         computations=[combine("multiply(a, b)", "c64")],
     ),
     "maxima of constant zeros": draw_case("calls", 49, 26112201),
@@ -78,7 +78,7 @@ EXAMPLES: dict[str, Case] = {
         "divide", "f4e2m1fn", np.array([0, 1], ml_dtypes.float4_e2m1fn),
         np.array([0, 2], ml_dtypes.float4_e2m1fn),
     ),
-    "integer power": binary("power", "s32", np.int32([3, -1, 3]), np.int32([100, -3, 2])),
+    "integer power": binary("power", "s32", s32([3, -1, 3]), s32([100, -3, 2])),
     "bits of narrow integers": unary("popcnt", "s4", np.array([-1, 3], ml_dtypes.int4)),
     "the largest f4e2m1fn as an integer": made(
         "convert f4e2m1fn s32", "@v0 = s32[2] convert(@p0)", np.array([6, 1], ml_dtypes.float4_e2m1fn)
@@ -89,16 +89,16 @@ EXAMPLES: dict[str, Case] = {
     ),
     "total order of constants": made(
         "compare total f8e5m2", "@v0 = compare(@p0, @p1), direction=LT, type=TOTALORDER",
-        np.uint8([0x7E, 0xFE, 0x7E, 0x3C]).view(ml_dtypes.float8_e5m2),
-        np.uint8([0x3C, 0x3C, 0xFE, 0xFE]).view(ml_dtypes.float8_e5m2), folded=True,
+        u8([0x7E, 0xFE, 0x7E, 0x3C]).view(ml_dtypes.float8_e5m2),
+        u8([0x3C, 0x3C, 0xFE, 0xFE]).view(ml_dtypes.float8_e5m2), folded=True,
     ),
-    "leading zeros of constants": unary("count-leading-zeros", "s8", np.int8([-1, 1, -128]), folded=True),
+    "leading zeros of constants": unary("count-leading-zeros", "s8", s8([-1, 1, -128]), folded=True),
     "rounding of constants in f8e3m4": unary(
         "round-nearest-afz", "f8e3m4", np.array([1.5, -2, 0.25], ml_dtypes.float8_e3m4), folded=True
     ),
     "integer convolutions of constants": made(
         "convolution s8", "@v0 = s8[1,1,2] convolution(@p0, @p1), window={size=1}, dim_labels=b0f_0io->b0f",
-        np.int8([[[100]]]), np.int8([[[100, -100]]]), folded=True,
+        s8([[[100]]]), s8([[[100, -100]]]), folded=True,
     ),
     "unsigned indices that are constants": made(
         "dynamic-slice u8", "@v0 = s32[1] dynamic-slice(@p0, @p1), dynamic_slice_sizes={1}",
@@ -106,11 +106,11 @@ EXAMPLES: dict[str, Case] = {
     ),
     "subnormal constants of reduced precision": made(
         "reduce-precision f16", "@v0 = f16[2] reduce-precision(@p0), exponent_bits=5, mantissa_bits=10",
-        np.float16([1e-6, 1]), folded=True,
+        f16([1e-6, 1]), folded=True,
     ),
     "NaN without mantissa": made(
         "reduce-precision f32", "@v0 = f32[2] reduce-precision(@p0), exponent_bits=8, mantissa_bits=0",
-        F([np.nan, 1]), folded=True,
+        f32([np.nan, 1]), folded=True,
     ),
     "terms of normalizations": draw_case("batch-norm", 143, 26112201),
     "range of complex quotients": draw_case("binary", 742, 26112201),
@@ -121,36 +121,36 @@ EXAMPLES: dict[str, Case] = {
         tolerance=Tolerance(analysed=True),
     ),
     "variance": made(
-        "batch-norm-training f32", TRAINING, F([[1000], [1001], [1002]]), F([1]), F([0]),
+        "batch-norm-training f32", TRAINING, f32([[1000], [1001], [1002]]), f32([1]), f32([0]),
         tolerance=Tolerance(analysed=True), roots=("@v1", "@v2", "@v3"),
     ),
     "condition of complex powers": binary(
-        "power", "c64", C([-16.070082 - 40.261333j]), C([-17.565865 + 19.951982j]), tolerance=C64
+        "power", "c64", c64([-16.070082 - 40.261333j]), c64([-17.565865 + 19.951982j]), tolerance=C64
     ),
     "range of complex powers": binary(
-        "power", "c64", C([-1.71694e-16]), C([2.5 - 4j]), tolerance=C64
+        "power", "c64", c64([-1.71694e-16]), c64([2.5 - 4j]), tolerance=C64
     ),
-    "range of complex atan2": binary("atan2", "c64", C([1e30 + 1e30j]), C([1 + 2j]), tolerance=C64),
+    "range of complex atan2": binary("atan2", "c64", c64([1e30 + 1e30j]), c64([1 + 2j]), tolerance=C64),
     "rounding in complex atan2": binary(
-        "atan2", "c64", C([1e-4 + 1e-5j, 0.3 + 1j]), C([1 + 2j, 1]), tolerance=C64
+        "atan2", "c64", c64([1e-4 + 1e-5j, 0.3 + 1j]), c64([1 + 2j, 1]), tolerance=C64
     ),
-    "range of logistic in f16": unary("logistic", "f16", np.float16([-14])),
+    "range of logistic in f16": unary("logistic", "f16", f16([-14])),
     "overflow of complex products": binary(
-        "multiply", "c128", np.complex128([6e220 + 3j]), np.complex128([-2e153 - 9e307j]), tolerance=C64
+        "multiply", "c128", c128([6e220 + 3j]), c128([-2e153 - 9e307j]), tolerance=C64
     ),
     "infinite complex quotients": binary(
-        "divide", "c64", C([complex(-0.0, np.inf)]), C([3e38 + 0.5j]), tolerance=C64
+        "divide", "c64", c64([complex(-0.0, np.inf)]), c64([3e38 + 0.5j]), tolerance=C64
     ),
-    "overflow of complex circular functions": unary("sine", "c64", C([1000j, 0.5 + 89j]), tolerance=C64),
-    "small parts of complex circular functions": unary("sine", "c64", C([1e-30j]), tolerance=C64),
-    "range of complex logarithms": unary("log-plus-one", "c64", C([-1 + 1e-30j]), tolerance=C64),
-    "complex numbers with NaN": unary("sine", "c64", C([complex(0, np.nan)]), tolerance=C64),
+    "overflow of complex circular functions": unary("sine", "c64", c64([1000j, 0.5 + 89j]), tolerance=C64),
+    "small parts of complex circular functions": unary("sine", "c64", c64([1e-30j]), tolerance=C64),
+    "range of complex logarithms": unary("log-plus-one", "c64", c64([-1 + 1e-30j]), tolerance=C64),
+    "complex numbers with NaN": unary("sine", "c64", c64([complex(0, np.nan)]), tolerance=C64),
     "overflow of narrow sums": made(
         "reduce add f8e4m3fn", "@v0 = reduce(@p0, @p1), dimensions={0}, to_apply=@f0",
         np.array([400, 400, -400], ml_dtypes.float8_e4m3fn), np.array(0, ml_dtypes.float8_e4m3fn),
         computations=[combine("add(a, b)", "f8e4m3fn")],
     ),
-    "subnormal parts": unary("sqrt", "c64", C([complex(-1, -1e-40)]), tolerance=C64),
+    "subnormal parts": unary("sqrt", "c64", c64([complex(-1, -1e-40)]), tolerance=C64),
     "scatter without index": draw_case("scatter", 28, 7),
     "slices of what is not there": draw_case("dynamic", 15, 7),
     "which of equals is selected": draw_case("select-and-scatter", 77, 7),

@@ -10,6 +10,7 @@ import pytest
 
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.evaluator import Evaluator
+from tests.arrays import f32
 from tests.devices import program
 from tests.evaluation import evaluate, parse
 
@@ -138,7 +139,7 @@ def test_numpy_does_not_warn() -> None:
       ROOT t = (f32[3], f32[3], f32[3], s32[3]) tuple(a, b, c, d)""")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        evaluate(text, np.float32([1, 3e38, 0]))
+        evaluate(text, f32([1, 3e38, 0]))
 
 
 def test_the_number_of_arguments() -> None:

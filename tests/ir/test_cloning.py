@@ -11,6 +11,7 @@ from hloom.operations.structure import Constant
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.shape import Shape
 from tests import agreement
+from tests.arrays import f64
 from tests.evaluation import parse
 from tests.reducers import with_reducers
 
@@ -45,7 +46,7 @@ def test_every_type_changes_and_nothing_else() -> None:
     (tenth,) = [i.operation for i in copy.entry.instructions if i.name == "tenth"]
     assert isinstance(tenth, Constant)
     agreement.equal(tenth.literal.array, np.float64(np.float32(0.1)))
-    x = np.float64([1, 2])
+    x = f64([1, 2])
     agreement.equal(Evaluator().run(copy.entry, [x, np.int32(0)])[0], 3 + np.float64(np.float32(0.1)))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import hloom
 from tests import agreement
+from tests.arrays import c64, f32
 from tests.library_calls.runs import run
 
 PYTHAGOREAN = np.array([[3, 11], [4, 2]])
@@ -32,9 +33,9 @@ def test_qr_of_a_stack_of_complex_matrices() -> None:
 
 
 def test_reflectors() -> None:
-    a, tau = np.float32([[-5, 7], [0.5, 7], [0, 7]]), np.float32([1.6])
+    a, tau = f32([[-5, 7], [0.5, 7], [0, 7]]), f32([1.6])
     found = run("f32[3,2]", "ProductOfElementaryHouseholderReflectors", [a, tau])
-    agreement.within(found, np.float32([[-0.6, -0.8], [-0.8, 0.6], [0, 0]]), 4 * 2.0**-24)
+    agreement.within(found, f32([[-0.6, -0.8], [-0.8, 0.6], [0, 0]]), 4 * 2.0**-24)
 
 
 def test_narrow_floats_are_factorized_in_f32() -> None:
@@ -46,7 +47,7 @@ def test_narrow_floats_are_factorized_in_f32() -> None:
 
 @pytest.mark.parametrize(("lower", "other"), [(1, (0, 1)), (0, (1, 0))])
 def test_eigh_reads_one_triangle(lower: int, other: tuple[int, int]) -> None:
-    a = np.float32([[2, 1], [1, 2]])
+    a = f32([[2, 1], [1, 2]])
     a[other] = 99
     vectors, values = run("(f32[2,2], f32[2])", "Eigh", [a], f'"{lower},1,100,0.0001"')
     agreement.near(values, np.array([1, 3]), 8)
@@ -54,7 +55,7 @@ def test_eigh_reads_one_triangle(lower: int, other: tuple[int, int]) -> None:
 
 
 def test_eigenvalues_of_hermitian_matrices_are_real() -> None:
-    a = np.complex64([[2, -1j], [1j, 2]])
+    a = c64([[2, -1j], [1j, 2]])
     _, values = run("(c64[2,2], f32[2])", "Eigh", [a], '"1,1,100,0.0001"')
     agreement.near(values, np.array([1, 3]), 8)
 

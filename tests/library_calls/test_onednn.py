@@ -11,6 +11,7 @@ import pytest
 
 import hloom
 from tests import agreement
+from tests.arrays import f32
 from tests.library_calls.runs import run
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 11
@@ -69,7 +70,7 @@ def test_softmax_along_an_axis() -> None:
 
 @pytest.mark.parametrize("rescale", ["UNDEFINED", "SCALE", "SHIFT", "SCALE_AND_SHIFT"])
 def test_layer_normalization(rescale: str) -> None:
-    scale, shift = np.float32([1, 2, -1, 0.5]), np.float32([3, 0, 1, -2])
+    scale, shift = f32([1, 2, -1, 0.5]), f32([3, 0, 1, -2])
     config = json.dumps({"onednn_layer_norm_config": {"rescale": rescale, "epsilon_typecast": bits(0.25)}})
     operands = [X, *([scale] if "SCALE" in rescale else []), *([shift] if "SHIFT" in rescale else [])]
     found = run("f32[2,3,4]", "__onednn$layernorm", operands, config)

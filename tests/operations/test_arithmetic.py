@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hloom.shape.element_type import ElementType
 from tests import agreement
+from tests.arrays import c64, f32
 from tests.one_operation import apply, array, every, nearest, same
 
 INTEGER_TYPES = ("s1", "s2", "s4", "s8", "s16", "s32", "s64", "u1", "u2", "u4", "u8", "u16", "u32", "u64")
@@ -158,21 +159,21 @@ def test_remainders_of_floats_are_exact(pairs: list[tuple[float, float]]) -> Non
 
 
 def test_the_larger_and_the_smaller_of_zeros_and_nans() -> None:
-    lhs, rhs = np.float32([0.0, -0.0, -0.0, np.nan, 1]), np.float32([-0.0, 0.0, -0.0, 1, np.nan])
+    lhs, rhs = f32([0.0, -0.0, -0.0, np.nan, 1]), f32([-0.0, 0.0, -0.0, 1, np.nan])
     for kind in ("f32", "f64", "bf16", "f16"):
         same(apply("maximum", array(kind, lhs), array(kind, rhs)), [0.0, 0.0, -0.0, np.nan, np.nan])
         same(apply("minimum", array(kind, lhs), array(kind, rhs)), [-0.0, -0.0, -0.0, np.nan, np.nan])
 
 
 def test_complex_numbers_are_ordered_by_their_parts() -> None:
-    lhs, rhs = np.complex64([1 + 5j, 2 + 1j]), np.complex64([2 + 0j, 2 + 3j])
+    lhs, rhs = c64([1 + 5j, 2 + 1j]), c64([2 + 0j, 2 + 3j])
     assert apply("maximum", lhs, rhs).tolist() == [2 + 0j, 2 + 3j]
     assert apply("minimum", lhs, rhs).tolist() == [1 + 5j, 2 + 1j]
 
 
 def test_powers_of_floats_have_the_special_cases_of_ieee_754() -> None:
-    base = np.float32([0, -0.0, 1, np.nan, -1, -8, 2, np.inf, -np.inf, 0])
-    exponent = np.float32([0, -3, np.nan, 0, np.inf, 1 / 3, 200, -1, 3, -1])
+    base = f32([0, -0.0, 1, np.nan, -1, -8, 2, np.inf, -np.inf, 0])
+    exponent = f32([0, -3, np.nan, 0, np.inf, 1 / 3, 200, -1, 3, -1])
     wanted = [1, -np.inf, 1, 1, 1, np.nan, np.inf, 0, -np.inf, np.inf]
     same(apply("power", base, exponent), wanted)
 
@@ -182,17 +183,17 @@ def test_powers_of_floats_are_correctly_rounded() -> None:
     base = generator.uniform(0.1, 10, 500).astype(np.float32)
     exponent = generator.uniform(-20, 20, 500).astype(np.float32)
     wanted = [math.pow(a, b) for a, b in zip(base.tolist(), exponent.tolist(), strict=True)]
-    agreement.equal(apply("power", base, exponent), np.float32(wanted))
+    agreement.equal(apply("power", base, exponent), f32(wanted))
 
 
 def test_angles() -> None:
-    y, x = np.float32([0, 0.0, -0.0, 1, -1, np.inf, 0]), np.float32([0, -1, -1, 0, 0, np.inf, -0.0])
-    wanted = np.float32([0, np.pi, -np.pi, np.pi / 2, -np.pi / 2, np.pi / 4, np.pi])
+    y, x = f32([0, 0.0, -0.0, 1, -1, np.inf, 0]), f32([0, -1, -1, 0, 0, np.inf, -0.0])
+    wanted = f32([0, np.pi, -np.pi, np.pi / 2, -np.pi / 2, np.pi / 4, np.pi])
     same(apply("atan2", y, x), wanted)
 
 
 def test_complex_numbers_keep_the_bits_of_their_parts() -> None:
-    made = apply("complex", np.float32([-0.0, np.inf, np.nan]), np.float32([np.inf, -0.0, 1]))
+    made = apply("complex", f32([-0.0, np.inf, np.nan]), f32([np.inf, -0.0, 1]))
     assert made.dtype == np.complex64
     same(made.real, [-0.0, np.inf, np.nan])
     same(made.imag, [np.inf, -0.0, 1])

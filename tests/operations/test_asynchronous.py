@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.arrays import f32
 from tests.devices import executable, lists, on_devices, program
 from tests.evaluation import evaluate, refused
 from tests.reducers import ADD
@@ -28,7 +29,7 @@ def test_start_update_done() -> None:
       ROOT d = f32[2] call-done(u)""",
         COMPUTATIONS,
     )
-    assert evaluate(text, np.float32([1, 2])).tolist() == [2, 4]
+    assert evaluate(text, f32([1, 2])).tolist() == [2, 4]
 
 
 def test_the_operands_and_contexts_are_there_too() -> None:
@@ -42,7 +43,7 @@ def test_the_operands_and_contexts_are_there_too() -> None:
       ROOT t = ((f32[2]), s32[], f32[2]) tuple(operands, context, d)""",
         COMPUTATIONS,
     )
-    assert lists(evaluate(text, np.float32([1, 2]))) == [[[1, 2]], 0, [2, 4]]
+    assert lists(evaluate(text, f32([1, 2]))) == [[[1, 2]], 0, [2, 4]]
 
 
 def test_a_wrapped_collective_waits_only_at_its_end() -> None:
@@ -76,7 +77,7 @@ def test_a_collective_in_the_short_form() -> None:
       ROOT d = f32[2] reduce-scatter-done(s)""",
         ADD,
     )
-    arguments = [[np.float32([1, 2, 3, 4])], [np.float32([10, 20, 30, 40])]]
+    arguments = [[f32([1, 2, 3, 4])], [f32([10, 20, 30, 40])]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[11, 22], [33, 44]]
 
 
@@ -88,7 +89,7 @@ def test_copy_start_and_done(index: str) -> None:
       s = (f32[2]{{0:S(1)}}, f32[2]{{0}}, u32[]) copy-start(p){index}
       ROOT d = f32[2] copy-done(s)"""
     )
-    assert evaluate(text, np.float32([1, 2])).tolist() == [1, 2]
+    assert evaluate(text, f32([1, 2])).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

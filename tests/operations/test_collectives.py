@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.arrays import f32, s32
 from tests.devices import executable, fails, lists, on_devices, program
 from tests.evaluation import evaluate, refused
 from tests.reducers import ADD, binary
@@ -15,7 +16,7 @@ def reducing(body: str) -> str:
     return program(body, ADD)
 
 
-PAIR = [[np.float32([1.0, 2.5])], [np.float32([3.0, 5.25])]]
+PAIR = [[f32([1.0, 2.5])], [f32([3.0, 5.25])]]
 
 
 def test_all_reduce_of_the_page() -> None:
@@ -35,7 +36,7 @@ def test_reduce_scatter_of_the_page() -> None:
         "p = f32[2] parameter(0)\n"
         "ROOT r = f32[1] reduce-scatter(p), dimensions={0}, replica_groups={{0,1}}, to_apply=add"
     )
-    arguments = [[np.float32([1.0, 2.25])], [np.float32([3.0, 5.25])]]
+    arguments = [[f32([1.0, 2.25])], [f32([3.0, 5.25])]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[4.0], [7.5]]
 
 
@@ -99,7 +100,7 @@ def test_across_both_the_partitions_are_the_outer_order() -> None:
         "p = s32[1] parameter(0)\n"
         "ROOT r = s32[4] all-gather(p), channel_id=1, dimensions={0}, replica_groups={{0,1}}"
     )
-    arguments = [[np.int32([n])] for n in (0, 1, 10, 11)]
+    arguments = [[s32([n])] for n in (0, 1, 10, 11)]
     assert lists(on_devices(text, arguments, replicas=2, partitions=2)) == [[0, 10, 1, 11]] * 4
 
 
@@ -108,7 +109,7 @@ def test_several_operands_are_reduced_each() -> None:
       p = f32[2] parameter(0)
       q = f32[] parameter(1)
       ROOT r = (f32[2], f32[]) all-reduce(p, q), to_apply=add""")
-    arguments = [[np.float32([1, 2]), np.float32(3)], [np.float32([10, 20]), np.float32(30)]]
+    arguments = [[f32([1, 2]), np.float32(3)], [f32([10, 20]), np.float32(30)]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[[11, 22], 33]] * 2
 
 
@@ -127,7 +128,7 @@ def test_a_reduction_that_is_not_elementwise() -> None:
         "p = f32[2] parameter(0)\n ROOT r = f32[2] all-reduce(p), to_apply=larger_or_negated_smaller",
         computations,
     )
-    arguments = [[np.float32([1, 9])], [np.float32([5, 5])]]
+    arguments = [[f32([1, 9])], [f32([5, 5])]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[-1, 9]] * 2
 
 
@@ -199,7 +200,7 @@ def test_one_device_works_alone() -> None:
       p = f32[2] parameter(0)
       a = f32[2] all-reduce(p), to_apply=add
       ROOT g = f32[2] all-gather(a), dimensions={0}, replica_groups={{0}}""")
-    assert evaluate(text, np.float32([1, 2])).tolist() == [1, 2]
+    assert evaluate(text, f32([1, 2])).tolist() == [1, 2]
 
 
 def test_ids() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests import agreement
+from tests.arrays import c64, f32, s8, s32, u32
 from tests.evaluation import evaluate, parse
 from tests.one_operation import apply, array, every, numbers, program, refusal, same
 
@@ -58,7 +59,7 @@ def test_the_total_order_of_all_halves_is_that_of_their_patterns() -> None:
 
 
 def test_complex_numbers_are_equal_or_not() -> None:
-    lhs, rhs = np.complex64([1 + 1j, 1, np.nan]), np.complex64([1 + 1j, 1j, np.nan])
+    lhs, rhs = c64([1 + 1j, 1, np.nan]), c64([1 + 1j, 1j, np.nan])
     assert apply("compare", lhs, rhs, attributes="direction=EQ").tolist() == [True, False, False]
     assert apply("compare", lhs, rhs, attributes="direction=NE").tolist() == [False, True, True]
     error = refusal("compare", "c64[2]", "c64[2]", attributes="direction=LT")
@@ -100,12 +101,12 @@ def test_only_an_unusual_type_is_printed(kind: str, type_: str, printed: str) ->
 
 class TestSelect:
     def test_elements(self) -> None:
-        result = apply("select", np.array([True, False]), np.float32([1, 2]), np.float32([3, 4]))
+        result = apply("select", np.array([True, False]), f32([1, 2]), f32([3, 4]))
         assert result.tolist() == [1, 4]
 
     def test_a_scalar_decides_for_all(self) -> None:
         for pred, wanted in [(True, [1, 2]), (False, [3, 4])]:
-            assert apply("select", np.array(pred), np.int8([1, 2]), np.int8([3, 4])).tolist() == wanted
+            assert apply("select", np.array(pred), s8([1, 2]), s8([3, 4])).tolist() == wanted
 
     @pytest.mark.parametrize("kind", ["pred", "s4", "u2", "bf16", "f8e4m3fnuz", "c128"])
     def test_any_element_type(self, kind: str) -> None:
@@ -115,7 +116,7 @@ class TestSelect:
         assert result.tobytes() == on_true.tobytes()
 
     def test_bits_are_passed_on(self) -> None:
-        payload = np.uint32([0x7FC12345, 0xFFC00001]).view(np.float32)
+        payload = u32([0x7FC12345, 0xFFC00001]).view(np.float32)
         result = apply("select", np.array([True, True]), payload, payload)
         assert result.view(np.uint32).tolist() == [0x7FC12345, 0xFFC00001]
 
@@ -133,18 +134,18 @@ class TestSelect:
 
 class TestClamp:
     def test_between_arrays_and_scalars(self) -> None:
-        operand = np.float32([-1, 0.5, 2])
+        operand = f32([-1, 0.5, 2])
         assert apply("clamp", np.float32(0), operand, np.float32(1)).tolist() == [0, 0.5, 1]
-        low, high = np.float32([0, 1, 0]), np.float32([1, 1, 3])
+        low, high = f32([0, 1, 0]), f32([1, 1, 3])
         assert apply("clamp", low, operand, high).tolist() == [0, 1, 2]
         assert apply("clamp", low, operand, np.float32(1)).tolist() == [0, 1, 1]
 
     def test_the_upper_bound_has_the_last_word(self) -> None:
-        assert apply("clamp", np.int32(5), np.int32([0, 7]), np.int32(3)).tolist() == [3, 3]
+        assert apply("clamp", np.int32(5), s32([0, 7]), np.int32(3)).tolist() == [3, 3]
 
     def test_nan_stays(self) -> None:
-        same(apply("clamp", np.float32(0), np.float32([np.nan]), np.float32(1)), [np.nan])
-        same(apply("clamp", np.float32(np.nan), np.float32([0.5]), np.float32(1)), [np.nan])
+        same(apply("clamp", np.float32(0), f32([np.nan]), np.float32(1)), [np.nan])
+        same(apply("clamp", np.float32(np.nan), f32([0.5]), np.float32(1)), [np.nan])
 
     @pytest.mark.parametrize("kind", ["s4", "u4", "u64", "bf16", "f8e5m2", "pred"])
     def test_every_kind(self, kind: str) -> None:
@@ -174,5 +175,5 @@ ENTRY e {
   y = f32[3] parameter(1)
   ROOT m = f32[3] map(x, y), dimensions={0}, to_apply=f
 }"""
-    result: Any = evaluate(text, np.float32([1, 5, 3]), np.float32([2, 4, 3]))
+    result: Any = evaluate(text, f32([1, 5, 3]), f32([2, 4, 3]))
     assert result.tolist() == [1, 4, 3]

@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests import agreement
+from tests.arrays import c64, c128
 from tests.one_operation import apply, same
 
 INF, NAN = math.inf, math.nan
@@ -43,20 +44,20 @@ def test_quotients_err_by_a_few_roundings(a: complex, b: complex) -> None:
     exact = ((x * c + y * d) / norm, (y * c - x * d) / norm)
     size = max(abs(part) for part in exact)
     assume(size == 0 or Fraction(2) ** -1000 < size < Fraction(2) ** 1000)
-    result = apply("divide", np.complex128([a]), np.complex128([b]))[0]
+    result = apply("divide", c128([a]), c128([b]))[0]
     for got, wanted in zip((result.real, result.imag), exact, strict=True):
         assert abs(Fraction(float(got)) - wanted) <= 6 * size / 2**53
 
 
 def test_quotients_do_not_overflow_or_vanish_on_the_way() -> None:
     large, small = 1.7e308 * (1 + 1j), 1e-320 * (1 + 1j)
-    close(apply("divide", np.complex128([large, small, 1]), np.complex128([large, small, large])),
+    close(apply("divide", c128([large, small, 1]), c128([large, small, large])),
           np.array([1, 1, 0.5 / 1.7e308 * (1 - 1j)]), 4)  # fmt: skip
 
 
 def test_special_quotients() -> None:
-    numerator = np.complex64([1, 1 + 1j, complex(INF, NAN), complex(INF, 1), 1 + 1j, 0])
-    denominator = np.complex64([0, 0, 2, 2, complex(INF, INF), 0])
+    numerator = c64([1, 1 + 1j, complex(INF, NAN), complex(INF, 1), 1 + 1j, 0])
+    denominator = c64([0, 0, 2, 2, complex(INF, INF), 0])
     wanted = [
         complex(INF, NAN),
         complex(INF, INF),
@@ -79,8 +80,8 @@ def test_products_are_rounded_operation_by_operation() -> None:
 
 
 def test_special_powers() -> None:
-    base = np.complex64([1, 1, INF, INF, 0, 0, 0, 4, 1j])
-    exponent = np.complex64([INF, NAN, 1, 2, 0, 2, -1, 0.5, 2])
+    base = c64([1, 1, INF, INF, 0, 0, 0, 4, 1j])
+    exponent = c64([INF, NAN, 1, 2, 0, 2, -1, 0.5, 2])
     wanted = [1 + 0j, 1 + 0j, complex(INF, 0), complex(INF, 0), 1 + 0j, 0j, complex(INF, 0), 2 + 0j, -1 + 0j]
     parts(apply("power", base, exponent), wanted)
 
@@ -94,7 +95,7 @@ def test_powers_agree_with_products() -> None:
 
 
 def test_log_plus_one() -> None:
-    near = np.complex128([1e-200 + 1e-180j, -1e-9 + 4.4721359549995793e-05j, -2 + 1e-10j, -1, 0])
+    near = c128([1e-200 + 1e-180j, -1e-9 + 4.4721359549995793e-05j, -2 + 1e-10j, -1, 0])
     result = apply("log-plus-one", near)
     wanted = [1e-200 + 1e-180j, complex(NAN, NAN), 1j * math.pi, complex(-INF, 0), 0]
     close(result[[0, 4]], np.array(wanted)[[0, 4]], 1)
@@ -103,14 +104,12 @@ def test_log_plus_one() -> None:
     excess = float(2 * x + x * x + y * y)
     close(result[1:2].real, np.array([math.log1p(excess) / 2]), 2)
     parts(result[3:4], wanted[3:4])
-    same(apply("log-plus-one", np.complex128([1.7e308 + 1.7e308j])).imag, [math.pi / 4])
-    assert apply("log-plus-one", np.complex64([3e38 + 3e38j]))[0].real == np.float32(
-        math.log(3e38 * math.sqrt(2))
-    )
+    same(apply("log-plus-one", c128([1.7e308 + 1.7e308j])).imag, [math.pi / 4])
+    assert apply("log-plus-one", c64([3e38 + 3e38j]))[0].real == np.float32(math.log(3e38 * math.sqrt(2)))
 
 
 def test_exponential_minus_one() -> None:
-    values = np.complex128([1e-200 + 1e-180j, 0, complex(-INF, 3), complex(2, -0.0)])
+    values = c128([1e-200 + 1e-180j, 0, complex(-INF, 3), complex(2, -0.0)])
     result = apply("exponential-minus-one", values)
     close(result[:1], values[:1], 1)
     parts(result[1:2], [0j])
@@ -129,14 +128,14 @@ def test_exponential_minus_one_where_its_terms_cancel() -> None:
 
 
 def test_logistic() -> None:
-    values = np.complex128([-800 + 1j, 800 + 1j, 0, 1 + 1j])
+    values = c128([-800 + 1j, 800 + 1j, 0, 1 + 1j])
     result = apply("logistic", values)
     close(result[:1], np.array([cmath.exp(-800 + 1j)]), 4)
     close(result[1:], np.array([1 - cmath.exp(-800 - 1j), 0.5, 1 / (1 + cmath.exp(-1 - 1j))]), 4)
 
 
 def test_reciprocal_roots() -> None:
-    values = np.complex64([4, -4, 0, complex(INF, 0), complex(INF, NAN)])
+    values = c64([4, -4, 0, complex(INF, 0), complex(INF, NAN)])
     result = apply("rsqrt", values)
     parts(result[:2], [complex(0.5, -0.0), complex(0, -0.5)])
     assert result[2].real == INF
@@ -144,7 +143,7 @@ def test_reciprocal_roots() -> None:
 
 
 def test_angles_of_complex_numbers() -> None:
-    y, x = np.complex128([0, 1, 0.3 + 0.4j]), np.complex128([0, -1, 0.5 - 0.2j])
+    y, x = c128([0, 1, 0.3 + 0.4j]), c128([0, -1, 0.5 - 0.2j])
     result = apply("atan2", y, x)
     parts(result[:2], [0j, complex(3 * math.pi / 4, 0)])
     wanted = -1j * cmath.log((x[2] + 1j * y[2]) / cmath.sqrt(x[2] ** 2 + y[2] ** 2))
@@ -191,6 +190,6 @@ def test_the_others_agree_with_cmath(opcode: str) -> None:
     ],
 )
 def test_special_values(opcode: str, value: complex, wanted: complex) -> None:
-    result = apply(opcode, np.complex128([value]))
+    result = apply(opcode, c128([value]))
     for got, exact in [(result.real[0], wanted.real), (result.imag[0], wanted.imag)]:
         agreement.near(got, exact, 4, signs=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tests.arrays import c64, f32, f64, s8
 from tests.evaluation import evaluate
 from tests.one_operation import apply, array, program, refusal, same
 
-F32 = np.float32
 MATRICES = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BATCHES = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
 
@@ -26,27 +26,27 @@ def dot(lhs: Any, rhs: Any, attributes: str = MATRICES, result: str = "") -> Any
 
 def test_dot_of_vectors_is_a_scalar() -> None:
     vectors = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
-    assert dot(F32([1, 2, 3]), F32([4, 5, 6]), vectors) == 32
+    assert dot(f32([1, 2, 3]), f32([4, 5, 6]), vectors) == 32
 
 
 def test_dot_of_matrix_and_vector() -> None:
-    assert dot(F32([[1, 2], [3, 4], [5, 6]]), F32([1, 10])).tolist() == [21, 43, 65]
+    assert dot(f32([[1, 2], [3, 4], [5, 6]]), f32([1, 10])).tolist() == [21, 43, 65]
 
 
 def test_the_pages_contracting_dimensions() -> None:
-    lhs, rhs = F32([[1, 2, 3], [4, 5, 6]]), F32([[1, 1, 1], [2, 2, 2]])
+    lhs, rhs = f32([[1, 2, 3], [4, 5, 6]]), f32([[1, 1, 1], [2, 2, 2]])
     result = dot(lhs, rhs, "lhs_contracting_dims={1}, rhs_contracting_dims={1}")
     assert result.tolist() == [[6, 12], [15, 30]]
 
 
 def test_the_pages_batch_dimensions() -> None:
-    lhs = F32([[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
-    same(dot(lhs, F32([np.eye(2), np.eye(2)]), BATCHES), lhs)
+    lhs = f32([[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
+    same(dot(lhs, f32([np.eye(2), np.eye(2)]), BATCHES), lhs)
 
 
 def test_two_batch_dimensions() -> None:
-    lhs = np.arange(2 * 3 * 4 * 5, dtype=F32).reshape(2, 3, 4, 5)
-    rhs = np.arange(2 * 3 * 5 * 2, dtype=F32).reshape(2, 3, 5, 2)
+    lhs = np.arange(2 * 3 * 4 * 5, dtype=f32).reshape(2, 3, 4, 5)
+    rhs = np.arange(2 * 3 * 5 * 2, dtype=f32).reshape(2, 3, 5, 2)
     attributes = (
         "lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,1}, rhs_contracting_dims={2}"
     )
@@ -71,17 +71,17 @@ def test_several_contracting_dimensions() -> None:
 
 
 def test_no_contracting_dimension_is_an_outer_product() -> None:
-    result = dot(F32([1, 2]), F32([3, 4, 5]), "")
+    result = dot(f32([1, 2]), f32([3, 4, 5]), "")
     assert result.tolist() == [[3, 4, 5], [6, 8, 10]]
 
 
 def test_scalars() -> None:
-    assert dot(F32(3), F32(4), "") == 12
+    assert dot(f32(3), f32(4), "") == 12
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)])
 def test_empty_sums_are_zero(m: int, k: int, n: int) -> None:
-    same(dot(np.ones((m, k), F32), np.ones((k, n), F32)), np.zeros((m, n)))
+    same(dot(np.ones((m, k), f32), np.ones((k, n), f32)), np.zeros((m, n)))
     same(dot(np.ones((m, k), np.int32), np.ones((k, n), np.int32)), np.zeros((m, n)))
 
 
@@ -105,7 +105,7 @@ def test_pred_is_or_of_and() -> None:
 
 
 def test_complex_numbers_are_not_conjugated() -> None:
-    assert dot(np.complex64([[1j, 2]]), np.complex64([[1j], [1 + 1j]])).tolist() == [[1 + 2j]]
+    assert dot(c64([[1j, 2]]), c64([[1j], [1 + 1j]])).tolist() == [[1 + 2j]]
 
 
 def test_narrow_integers_into_wide_sums() -> None:
@@ -132,29 +132,29 @@ def test_f32_results_of_bf16_keep_what_bf16_would_lose() -> None:
 
 def test_short_sums_are_formed_term_by_term() -> None:
     # (1e8 + 1) - 1e8 in f32: the 1 is lost, as the definition says; no product or sum is skipped.
-    assert dot(F32([[1e8, 1, -1e8]]), F32([[1], [1], [1]])) == 0
+    assert dot(f32([[1e8, 1, -1e8]]), f32([[1], [1], [1]])) == 0
 
 
 def test_long_sums_are_nearer_to_the_exact_sum() -> None:
-    lhs = F32([[1e8, *[0.25] * 100, -1e8]])
-    assert dot(lhs, np.ones((102, 1), F32)) == 25
+    lhs = f32([[1e8, *[0.25] * 100, -1e8]])
+    assert dot(lhs, np.ones((102, 1), f32)) == 25
 
 
 def test_mixed_types_meet_in_the_wider_one() -> None:
-    assert dot(F32([[1.5]]), array("bf16", [[2]])).dtype == F32
-    assert dot(np.int8([[3]]), array("bf16", [[2]])).dtype == ml_dtypes.bfloat16
-    assert dot(F32([[3]]), np.complex64([[2j]])).tolist() == [[6j]]
-    assert dot(np.float64([[0.1]]), np.float64([[1]]), result="f32[1,1]") == F32(0.1)
+    assert dot(f32([[1.5]]), array("bf16", [[2]])).dtype == f32
+    assert dot(s8([[3]]), array("bf16", [[2]])).dtype == ml_dtypes.bfloat16
+    assert dot(f32([[3]]), c64([[2j]])).tolist() == [[6j]]
+    assert dot(f64([[0.1]]), f64([[1]]), result="f32[1,1]") == f32(0.1)
 
 
 def test_infinities_and_nans() -> None:
-    result = dot(F32([[np.inf, 1], [np.inf, np.nan]]), F32([[1, 0], [1, 1]]))
+    result = dot(f32([[np.inf, 1], [np.inf, np.nan]]), f32([[1, 0], [1, 1]]))
     same(result, [[np.inf, np.nan], [np.nan, np.nan]])
 
 
 @pytest.mark.parametrize("algorithm", ["dot_bf16_bf16_f32", "dot_tf32_tf32_f32_x3", "dot_f32_f32_f32"])
 def test_algorithm_and_precision_permit_and_do_not_demand(algorithm: str) -> None:
-    lhs, rhs = F32([[1 + 2**-20]]), F32([[1]])
+    lhs, rhs = f32([[1 + 2**-20]]), f32([[1]])
     attributes = f"{MATRICES}, operand_precision={{high,highest}}, algorithm={algorithm}"
     same(dot(lhs, rhs, attributes), lhs)
 
@@ -167,7 +167,7 @@ def test_what_lies_beyond_a_dynamic_size_counts_as_zero() -> None:
       rhs = f32[3,2] parameter(1)
       ROOT r = f32[2,2] dot(dynamic, rhs), {MATRICES}
     """
-    lhs, rhs = np.arange(6, dtype=F32).reshape(2, 3), np.arange(6, dtype=F32).reshape(3, 2)
+    lhs, rhs = np.arange(6, dtype=f32).reshape(2, 3), np.arange(6, dtype=f32).reshape(3, 2)
     same(evaluate(text, lhs, rhs), lhs[:, :2] @ rhs[:2])
 
 
@@ -253,12 +253,12 @@ def test_group_sizes_may_differ_along_the_batch() -> None:
 
 
 def test_what_is_outside_of_a_group_is_not_even_multiplied_by_zero() -> None:
-    lhs, rhs = F32([[1, 2]]), F32([[3], [np.inf]])
+    lhs, rhs = f32([[1, 2]]), f32([[3], [np.inf]])
     assert ragged(lhs, rhs, [1], INNER).tolist() == [[[3]]]
 
 
 def test_ragged_dot_without_groups() -> None:
-    assert ragged(np.ones((2, 5), F32), np.ones((5, 3), F32), np.zeros(0), INNER).shape == (0, 2, 3)
+    assert ragged(np.ones((2, 5), f32), np.ones((5, 3), f32), np.zeros(0), INNER).shape == (0, 2, 3)
 
 
 @pytest.mark.parametrize(

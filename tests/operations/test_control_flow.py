@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import f32
 from tests.devices import program
 from tests.evaluation import evaluate, refused
 from tests.work import bytecodes
@@ -30,7 +31,7 @@ def over(body: str) -> str:
 
 
 def test_a_call_is_its_computation() -> None:
-    assert evaluate(over("ROOT c = f32[2] call(p), to_apply=double"), np.float32([1, 2])).tolist() == [2, 4]
+    assert evaluate(over("ROOT c = f32[2] call(p), to_apply=double"), f32([1, 2])).tolist() == [2, 4]
 
 
 def test_a_composite_is_its_definition() -> None:
@@ -38,14 +39,14 @@ def test_a_composite_is_its_definition() -> None:
         "ROOT c = f32[2] call(p), to_apply=double, is_composite=true, "
         'frontend_attributes={composite.name="my.double",composite.version="1"}'
     )
-    assert evaluate(text, np.float32([1, 2])).tolist() == [2, 4]
+    assert evaluate(text, f32([1, 2])).tolist() == [2, 4]
 
 
 def test_a_fusion_is_its_computation() -> None:
     text = over(
         "ROOT c = f32[2] fusion(p), kind=kLoop, output_to_operand_aliasing={{}: (0, {})}, calls=negate"
     )
-    assert evaluate(text, np.float32([1, 2])).tolist() == [-1, -2]
+    assert evaluate(text, f32([1, 2])).tolist() == [-1, -2]
 
 
 LOOP = """
@@ -100,7 +101,7 @@ def test_a_predicate_chooses_one_of_two(pred: bool, expected: list[float]) -> No
       q = f32[2] parameter(1)
       which = pred[] parameter(2)
       ROOT r = f32[2] conditional(which, p, q), true_computation=double, false_computation=negate""")
-    value = evaluate(text, np.float32([1, 2]), np.float32([3, 4]), np.bool_(pred))
+    value = evaluate(text, f32([1, 2]), f32([3, 4]), np.bool_(pred))
     assert value.tolist() == expected
 
 
@@ -112,7 +113,7 @@ def test_an_index_chooses_and_the_last_branch_is_the_default(index: int, expecte
     text = over("""
       which = s32[] parameter(1)
       ROOT r = f32[2] conditional(which, p, p, p), branch_computations={double, negate, same}""")
-    assert evaluate(text, np.float32([1, 2]), np.int32(index)).tolist() == expected
+    assert evaluate(text, f32([1, 2]), np.int32(index)).tolist() == expected
 
 
 def test_only_the_chosen_branch_runs() -> None:

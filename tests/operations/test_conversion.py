@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hloom.errors import EvaluationError
 from hloom.operations.rounding import round_to_odd
 from hloom.shape.element_type import ElementType
+from tests.arrays import c64, c128, f32, f64, s32, u8, u16, u32, u64
 from tests.evaluation import evaluate, parse
 from tests.one_operation import apply, array, every, nearest, numbers, program, refusal, same
 
@@ -51,7 +52,7 @@ class TestConvertToNarrowFloats:
         same(result, wanted)
 
     def test_a_double_is_not_rounded_twice(self) -> None:
-        just_above_a_tie = np.float64([1 + 2.0**-8 + 2.0**-40, -1 - 2.0**-8 - 2.0**-40])
+        just_above_a_tie = f64([1 + 2.0**-8 + 2.0**-40, -1 - 2.0**-8 - 2.0**-40])
         same(convert(just_above_a_tie, "bf16"), [1 + 2.0**-7, -1 - 2.0**-7])
 
     def test_an_integer_is_not_rounded_twice(self) -> None:
@@ -70,20 +71,20 @@ class TestConvertToNarrowFloats:
 
     def test_ends_of_the_range(self) -> None:
         same(
-            convert(np.float32([448, 464, 465, np.inf, np.nan]), "f8e4m3fn"),
+            convert(f32([448, 464, 465, np.inf, np.nan]), "f8e4m3fn"),
             [448, 448, np.nan, np.nan, np.nan],
         )
-        same(convert(np.float32([57344, 61439, 61440, np.inf]), "f8e5m2"), [57344, 57344, np.inf, np.inf])
-        same(convert(np.float64([65519.99, 65520, 1e300]), "f16"), [65504, np.inf, np.inf])
-        same(convert(np.float64([1e300, -1e300]), "bf16"), [np.inf, -np.inf])
+        same(convert(f32([57344, 61439, 61440, np.inf]), "f8e5m2"), [57344, 57344, np.inf, np.inf])
+        same(convert(f64([65519.99, 65520, 1e300]), "f16"), [65504, np.inf, np.inf])
+        same(convert(f64([1e300, -1e300]), "bf16"), [np.inf, -np.inf])
 
     def test_subnormals_are_kept(self) -> None:
         same(convert(array("f16", [2.0**-9, 2.0**-10]), "f8e4m3fn"), [2.0**-9, 0])
-        same(convert(np.float32([1e-40]), "bf16"), nearest([np.float32(1e-40)], "bf16"))
+        same(convert(f32([1e-40]), "bf16"), nearest([np.float32(1e-40)], "bf16"))
 
     @pytest.mark.parametrize("kind", ["f4e2m1fn", "f8e8m0fnu"])
     def test_the_smallest_types_round_as_ml_dtypes_does(self, kind: str) -> None:
-        values = np.float32([0.3, 0.75, 1.0, 1.25, 2.5, 5.0, 6.9, 0.01, 3.0])
+        values = f32([0.3, 0.75, 1.0, 1.25, 2.5, 5.0, 6.9, 0.01, 3.0])
         assert convert(values, kind).tobytes() == values.astype(ElementType.parse(kind).numpy_dtype).tobytes()
 
 
@@ -93,7 +94,7 @@ def test_rounding_to_odd_first_changes_no_rounding_to_fewer_bits(value: float, b
         fraction, exponent = np.frexp(number)
         return float(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
 
-    odd = round_to_odd(np.float64([value]))[0]
+    odd = round_to_odd(f64([value]))[0]
     assert rounded(float(odd)) == rounded(value)
     assert float(odd) == value or odd.view(np.uint32) % 2 == 1
 
@@ -116,27 +117,27 @@ class TestConvertToIntegers:
         assert [int(r) for r in convert(values, kind)] == wanted
 
     def test_integers_wrap(self) -> None:
-        assert convert(np.int32([300, -1, 256]), "u8").tolist() == [44, 255, 0]
-        assert convert(np.int32([9, -9, 7]), "s4").astype(int).tolist() == [-7, 7, 7]
-        assert convert(np.uint64([2**64 - 1]), "s32").tolist() == [-1]
+        assert convert(s32([300, -1, 256]), "u8").tolist() == [44, 255, 0]
+        assert convert(s32([9, -9, 7]), "s4").astype(int).tolist() == [-7, 7, 7]
+        assert convert(u64([2**64 - 1]), "s32").tolist() == [-1]
         assert convert(array("s4", [-1]), "u32").tolist() == [2**32 - 1]
         assert convert(array("u4", [15]), "s4").astype(int).tolist() == [-1]
 
 
 def test_predicates() -> None:
-    same(convert(np.float32([0, -0.0, np.nan, 1e-45, 2]), "pred"), [0, 0, 1, 1, 1])
-    same(convert(np.int32([0, 256]), "pred"), [0, 1])
-    same(convert(np.complex64([0, 1j]), "pred"), [0, 1])
+    same(convert(f32([0, -0.0, np.nan, 1e-45, 2]), "pred"), [0, 0, 1, 1, 1])
+    same(convert(s32([0, 256]), "pred"), [0, 1])
+    same(convert(c64([0, 1j]), "pred"), [0, 1])
     for kind in ("s8", "u4", "f32", "bf16", "f64"):
         same(convert(np.array([True, False]), kind), [1, 0])
     assert convert(np.array([True, False]), "c64").tolist() == [1, 0]
 
 
 def test_complex_numbers() -> None:
-    value = np.complex128([1.5 - 2j, complex(np.nan, 1)])
+    value = c128([1.5 - 2j, complex(np.nan, 1)])
     same(convert(value, "f32"), [1.5, np.nan])
     assert convert(value, "s32").tolist() == [1, 0]
-    real = convert(np.float64([2.5]), "c64")
+    real = convert(f64([2.5]), "c64")
     assert real.dtype == np.complex64 and real.tolist() == [2.5 + 0j]
     assert convert(value, "c64").dtype == np.complex64
 
@@ -149,18 +150,18 @@ def test_what_convert_refuses() -> None:
 
 class TestBitcastConvert:
     def test_equal_widths(self) -> None:
-        bits = np.float32([1.0, -0.0, np.inf])
+        bits = f32([1.0, -0.0, np.inf])
         result = apply("bitcast-convert", bits, result="u32[3]")
         assert result.tolist() == [0x3F800000, 0x80000000, 0x7F800000]
         assert apply("bitcast-convert", result, result="f32[3]").tobytes() == bits.tobytes()
 
     def test_a_wide_element_becomes_a_minor_dimension_low_bits_first(self) -> None:
-        result = apply("bitcast-convert", np.uint32([0x04030201]), result="u8[1,4]")
+        result = apply("bitcast-convert", u32([0x04030201]), result="u8[1,4]")
         assert result.tolist() == [[1, 2, 3, 4]]
         assert apply("bitcast-convert", result, result="u32[1]").tolist() == [0x04030201]
 
     def test_elements_of_less_than_a_byte(self) -> None:
-        result = apply("bitcast-convert", np.uint8([0x21, 0xF3]), result="s4[2,2]")
+        result = apply("bitcast-convert", u8([0x21, 0xF3]), result="s4[2,2]")
         assert result.astype(int).tolist() == [[1, 2], [3, -1]]
         assert apply("bitcast-convert", result, result="u8[2]").tolist() == [0x21, 0xF3]
         twos = apply("bitcast-convert", result, result="u2[2,2,2]")
@@ -171,22 +172,22 @@ class TestBitcastConvert:
         patterns = np.arange(65536).astype(np.uint16)
         halves = apply("bitcast-convert", patterns, result="f16[65536]")
         assert apply("bitcast-convert", halves, result="u16[65536]").tolist() == patterns.tolist()
-        pairs = apply("bitcast-convert", np.float64([1.0]), result="bf16[1,4]")
+        pairs = apply("bitcast-convert", f64([1.0]), result="bf16[1,4]")
         assert pairs.dtype == ml_dtypes.bfloat16 and numbers(pairs).tolist() == [[0, 0, 0, 1.875]]
 
     def test_complex_numbers(self) -> None:
-        result = apply("bitcast-convert", np.complex128([1.0 + 2j]), result="c64[1,2]")
+        result = apply("bitcast-convert", c128([1.0 + 2j]), result="c64[1,2]")
         assert apply("bitcast-convert", result, result="c128[1]").tolist() == [1 + 2j]
 
     def test_predicates_have_eight_bits(self) -> None:
         assert apply("bitcast-convert", np.array([True, False]), result="u8[2]").tolist() == [1, 0]
-        assert apply("bitcast-convert", np.uint16([1]), result="pred[1,2]").tolist() == [[True, False]]
+        assert apply("bitcast-convert", u16([1]), result="pred[1,2]").tolist() == [[True, False]]
 
     def test_empty_arrays_and_scalars(self) -> None:
         assert apply("bitcast-convert", np.zeros((0, 4), np.uint8), result="u32[0]").shape == (0,)
         assert apply("bitcast-convert", np.zeros((0,), np.uint32), result="u8[0,4]").shape == (0, 4)
         assert apply("bitcast-convert", np.float32(1), result="s32[]").shape == ()
-        assert apply("bitcast-convert", np.uint8([1, 0, 0, 0]), result="u32[]").tolist() == 1
+        assert apply("bitcast-convert", u8([1, 0, 0, 0]), result="u32[]").tolist() == 1
 
     def test_refused(self) -> None:
         assert refusal("bitcast-convert", "f32[2]", result="u32[3]").rule == "bitcast-convert.dimensions"
@@ -210,7 +211,7 @@ class TestBitcast:
         assert self.run("f32[2,3]{1,0}", "f32[3,2]{0,1}", value).tolist() == value.T.tolist()
 
     def test_another_element_type(self) -> None:
-        assert self.run("f32[1]{0}", "u8[4]{0}", np.float32([1.0])).tolist() == [0, 0, 0x80, 0x3F]
+        assert self.run("f32[1]{0}", "u8[4]{0}", f32([1.0])).tolist() == [0, 0, 0x80, 0x3F]
 
     def test_tiles(self) -> None:
         value = np.arange(8, dtype=np.int32).reshape(2, 4)
@@ -218,7 +219,7 @@ class TestBitcast:
         assert result.tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
 
     def test_dynamic_arrays(self) -> None:
-        value = np.float32([1, 2])
+        value = f32([1, 2])
         assert self.run("f32[<=4]{0}", "f32[<=4]{0}", value).tolist() == [1, 2]
         with pytest.raises(EvaluationError) as caught:
             self.run("f32[<=4]{0}", "f32[2,2]{1,0}", value)
@@ -259,24 +260,24 @@ class TestReducePrecision:
         same(self.reduce(values, 11, 52), numbers(values))
 
     def test_ties_go_to_even_and_overflow_to_infinity(self) -> None:
-        values = np.float32([1 + 1 / 8, 1 + 3 / 8, -1 - 1 / 8, 65535, -70000, np.nan, 1e-10, -1e-10, np.inf])
+        values = f32([1 + 1 / 8, 1 + 3 / 8, -1 - 1 / 8, 65535, -70000, np.nan, 1e-10, -1e-10, np.inf])
         wanted = [1, 1.5, -1, np.inf, -np.inf, np.nan, 0, -0.0, np.inf]
         same(self.reduce(values, 5, 2), wanted)
 
     def test_nan_stays_without_mantissa_bits(self) -> None:
-        same(self.reduce(np.float32([np.nan, 1.4, 1.6, -7, np.inf]), 8, 0), [np.nan, 1, 2, -8, np.inf])
+        same(self.reduce(f32([np.nan, 1.4, 1.6, -7, np.inf]), 8, 0), [np.nan, 1, 2, -8, np.inf])
 
     def test_without_mantissa_bits_ties_go_to_the_even_exponent(self) -> None:
         # 1.5, 3 and 6 lie between powers of two with the biased exponents 127, 128, 129 and 130
-        same(self.reduce(np.float32([1.5, 3, 6]), 8, 0), [2, 2, 8])
+        same(self.reduce(f32([1.5, 3, 6]), 8, 0), [2, 2, 8])
 
     def test_one_exponent_bit_leaves_zeros_and_infinities(self) -> None:
-        same(self.reduce(np.float32([0.5, 1, 1.5, 2, -4]), 1, 4), [0, 0, 0, np.inf, -np.inf])
+        same(self.reduce(f32([0.5, 1, 1.5, 2, -4]), 1, 4), [0, 0, 0, np.inf, -np.inf])
 
     def test_doubles_at_the_end_of_their_range(self) -> None:
         largest = np.finfo(np.float64).max
-        same(self.reduce(np.float64([largest, -largest, 5e-324]), 11, 10), [np.inf, -np.inf, 0])
-        same(self.reduce(np.float64([largest]), 5, 10), [np.inf])
+        same(self.reduce(f64([largest, -largest, 5e-324]), 11, 10), [np.inf, -np.inf, 0])
+        same(self.reduce(f64([largest]), 5, 10), [np.inf])
 
     def test_refused(self) -> None:
         def rule(attributes: str, kind: str = "f32") -> str:
@@ -294,8 +295,8 @@ class TestStochasticConvert:
 
     def test_the_fraction_is_compared_with_the_random_number(self) -> None:
         quarter = 2**30
-        operand = np.float32([1.25, 1.25, -1.25, -1.25, 2.0])
-        random = np.uint32([quarter - 1, quarter, quarter - 1, quarter, 0])
+        operand = f32([1.25, 1.25, -1.25, -1.25, 2.0])
+        random = u32([quarter - 1, quarter, quarter - 1, quarter, 0])
         assert self.convert(operand, random, "s32").tolist() == [2, 1, -2, -1, 2]
 
     def test_it_is_right_on_average(self) -> None:
@@ -309,14 +310,14 @@ class TestStochasticConvert:
             assert abs(result.mean() - value) < 0.02 * (neighbours[1] - neighbours[0])
 
     def test_ends_of_the_range(self) -> None:
-        operand = np.float32([np.nan, np.inf, -np.inf, 127.9, 1e10])
+        operand = f32([np.nan, np.inf, -np.inf, 127.9, 1e10])
         assert self.convert(operand, np.zeros(5, np.uint32), "s8").tolist() == [0, 127, -128, 127, 127]
         result = self.convert(operand, np.zeros(5, np.uint32), "f8e5m2")
         same(result, [np.nan, np.inf, -np.inf, 128, 57344])
 
     def test_doubles_use_all_64_bits(self) -> None:
-        operand = np.float64([0.5, 0.5])
-        assert self.convert(operand, np.uint64([2**63 - 1, 2**63]), "s32").tolist() == [1, 0]
+        operand = f64([0.5, 0.5])
+        assert self.convert(operand, u64([2**63 - 1, 2**63]), "s32").tolist() == [1, 0]
 
     def test_refused(self) -> None:
         def rule(operand: str, random: str, result: str) -> str:

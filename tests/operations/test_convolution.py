@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from hloom.ir.window import WindowDimension
 from tests import oracle
+from tests.arrays import f32
 from tests.evaluation import parse
 from tests.one_operation import apply, array, program, refusal, same
-
-F32 = np.float32
 
 
 def nested_loops(
@@ -85,11 +84,11 @@ def test_the_pages_pseudo_code(window: list[WindowDimension], data: st.DataObjec
     )
     same(convolve(lhs, rhs, window), nested_loops(lhs, rhs, window))
     if rhs.size:  # zero times an infinite element would be NaN
-        infinite = rhs.astype(F32)
+        infinite = rhs.astype(f32)
         infinite.reshape(-1)[data.draw(st.integers(0, rhs.size - 1))] = np.inf
         with np.errstate(invalid="ignore"):
-            wanted = nested_loops(lhs.astype(F32), infinite, window)
-        same(convolve(lhs.astype(F32), infinite, window), wanted)
+            wanted = nested_loops(lhs.astype(f32), infinite, window)
+        same(convolve(lhs.astype(f32), infinite, window), wanted)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
@@ -102,8 +101,8 @@ def test_feature_groups(groups: int) -> None:
 
 
 def test_depthwise() -> None:
-    lhs = F32([[[1, 2, 3], [10, 20, 30]]])
-    rhs = F32([[[1, 1]], [[1, -1]]])
+    lhs = f32([[[1, 2, 3], [10, 20, 30]]])
+    rhs = f32([[[1, 1]], [[1, -1]]])
     result = convolve(lhs, rhs, [WindowDimension(2)], ", feature_group_count=2")
     assert result.tolist() == [[[3, 5], [-10, -10]]]
 
@@ -136,28 +135,28 @@ def test_every_role_may_be_anywhere() -> None:
 
 
 def test_without_spatial_dimensions_it_is_a_matrix_product() -> None:
-    lhs, rhs = F32([[1, 2], [3, 4]]), F32([[5, 6], [7, 8], [9, 0]])
+    lhs, rhs = f32([[1, 2], [3, 4]]), f32([[5, 6], [7, 8], [9, 0]])
     same(convolve(lhs, rhs, []), lhs @ rhs.T)
 
 
 def test_negative_padding_crops() -> None:
     window = [WindowDimension(1, padding_low=-1, padding_high=-2)]
-    assert convolve(F32([[[1, 2, 3, 4, 5]]]), F32([[[1]]]), window).tolist() == [[[2, 3]]]
+    assert convolve(f32([[[1, 2, 3, 4, 5]]]), f32([[[1]]]), window).tolist() == [[[2, 3]]]
 
 
 def test_negative_padding_crops_holes_too() -> None:
     window = [WindowDimension(1, padding_low=-1, base_dilation=2)]
-    assert convolve(F32([[[1, 2, 3]]]), F32([[[1]]]), window).tolist() == [[[0, 2, 0, 3]]]
+    assert convolve(f32([[[1, 2, 3]]]), f32([[[1]]]), window).tolist() == [[[0, 2, 0, 3]]]
 
 
 def test_a_window_that_does_not_fit_has_no_position() -> None:
-    assert convolve(np.ones((1, 1, 2), F32), np.ones((1, 1, 3), F32), [WindowDimension(3)]).shape == (1, 1, 0)
+    assert convolve(np.ones((1, 1, 2), f32), np.ones((1, 1, 3), f32), [WindowDimension(3)]).shape == (1, 1, 0)
     cropped = [WindowDimension(1, padding_low=-9)]
-    assert convolve(np.ones((1, 1, 2), F32), np.ones((1, 1, 1), F32), cropped).shape == (1, 1, 0)
+    assert convolve(np.ones((1, 1, 2), f32), np.ones((1, 1, 1), f32), cropped).shape == (1, 1, 0)
 
 
 def test_no_input_features_give_zeros() -> None:
-    result = convolve(np.ones((2, 0, 3), F32), np.ones((4, 0, 2), F32), [WindowDimension(2)])
+    result = convolve(np.ones((2, 0, 3), f32), np.ones((4, 0, 2), f32), [WindowDimension(2)])
     same(result, np.zeros((2, 4, 2)))
 
 
@@ -247,7 +246,7 @@ def test_dynamic_dimensions_pass_through() -> None:
 )  # fmt: skip
 def test_xla_agrees(lhs: tuple[int, ...], rhs: tuple[int, ...], attributes: str) -> None:
     rng = np.random.default_rng(4)
-    operands = [rng.integers(-9, 9, sizes).astype(F32) for sizes in (lhs, rhs)]
+    operands = [rng.integers(-9, 9, sizes).astype(f32) for sizes in (lhs, rhs)]
     shapes = [f"f32[{','.join(map(str, sizes))}]" for sizes in (lhs, rhs)]
     text = f"HloModule m\nENTRY e {{\n{program('convolution', *shapes, attributes=attributes)}\n}}"
     (wanted,) = oracle.run(text, *operands)

@@ -8,6 +8,7 @@ import pytest
 from hloom.ir.operation import REGISTRY
 from hloom.operations.elementwise import Elementwise
 from tests import agreement
+from tests.arrays import f32
 from tests.evaluation import evaluate, parse, refused
 from tests.one_operation import apply, array, program, refusal
 
@@ -55,7 +56,7 @@ def test_of_two_float_types_the_one_of_larger_range_wins(lhs: str, rhs: str, res
 
 def test_mixed_floats_are_added_in_the_wider_type() -> None:
     total = apply("add", array("f32", [1e-3]), array("bf16", [1.0]))
-    agreement.equal(total, np.float32([1.001]))
+    agreement.equal(total, f32([1.001]))
 
 
 @pytest.mark.parametrize("opcode", [*BINARY, "select", "clamp"])
@@ -123,8 +124,8 @@ def test_a_stated_shape_must_agree() -> None:
 
 def test_dynamic_arrays_have_their_actual_size() -> None:
     text = "x = f32[<=4] parameter(0)\ny = f32[<=4] parameter(1)\nROOT z = f32[<=4] add(x, y)"
-    total = evaluate(text, np.float32([1, 2]), np.float32([3, 4]))
-    agreement.equal(total, np.float32([4, 6]))
+    total = evaluate(text, f32([1, 2]), f32([3, 4]))
+    agreement.equal(total, f32([4, 6]))
 
 
 @pytest.mark.parametrize("opcode", [o for o in UNARY if o not in STATED | {"reduce-precision"}])

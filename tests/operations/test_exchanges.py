@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.arrays import s32
 from tests.devices import executable, fails, lists, on_devices, program
 from tests.evaluation import refused
 
@@ -34,13 +35,13 @@ def test_the_order_of_the_group_counts() -> None:
     text = program(
         "p = s32[2] parameter(0)\n ROOT r = s32[2] all-to-all(p), dimensions={0}, replica_groups={{1,0}}"
     )
-    arguments = [[np.int32([1, 2])], [np.int32([3, 4])]]
+    arguments = [[s32([1, 2])], [s32([3, 4])]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[4, 2], [3, 1]]
 
 
 def test_a_channel_exchanges_between_partitions() -> None:
     text = program("p = s32[2] parameter(0)\n ROOT r = s32[2] all-to-all(p), channel_id=1, dimensions={0}")
-    arguments = [[np.int32([n, n + 1])] for n in (0, 10, 20, 30)]
+    arguments = [[s32([n, n + 1])] for n in (0, 10, 20, 30)]
     results = on_devices(text, arguments, replicas=2, partitions=2)
     assert lists(results) == [[0, 10], [1, 11], [20, 30], [21, 31]]
 
@@ -110,8 +111,8 @@ def test_rows_of_different_numbers() -> None:
     """Device 0 keeps [1] and sends [2, 3]; device 1 sends [4] and keeps [5, 6]."""
     zeros = np.zeros(4, np.int32)
     arguments = [
-        [np.int32([1, 2, 3]), zeros, np.int32([0, 1]), np.int32([1, 2]), np.int32([0, 0]), np.int32([1, 1])],
-        [np.int32([4, 5, 6]), zeros, np.int32([0, 1]), np.int32([1, 2]), np.int32([1, 2]), np.int32([2, 2])],
+        [s32([1, 2, 3]), zeros, s32([0, 1]), s32([1, 2]), s32([0, 0]), s32([1, 1])],
+        [s32([4, 5, 6]), zeros, s32([0, 1]), s32([1, 2]), s32([1, 2]), s32([2, 2])],
     ]
     assert lists(on_devices(program(RAGGED), arguments, replicas=2)) == [[1, 4, 0, 0], [2, 3, 5, 6]]
 
@@ -119,10 +120,10 @@ def test_rows_of_different_numbers() -> None:
 def test_several_pieces_for_each_device_may_stand_in_a_matrix() -> None:
     text = RAGGED.replace("s32[2] parameter", "s32[2,2] parameter")
     zeros, ones = np.zeros(4, np.int32), np.ones((2, 2), np.int32)
-    offsets, places = np.int32([[0, 1], [2, 0]]), [np.int32([[n, n + 1], [n, n + 1]]) for n in (0, 2)]
+    offsets, places = s32([[0, 1], [2, 0]]), [s32([[n, n + 1], [n, n + 1]]) for n in (0, 2)]
     arguments = [
-        [np.int32([1, 2, 3]), zeros, offsets, ones, places[0], ones],
-        [np.int32([4, 5, 6]), zeros, offsets, ones, places[1], ones],
+        [s32([1, 2, 3]), zeros, offsets, ones, places[0], ones],
+        [s32([4, 5, 6]), zeros, offsets, ones, places[1], ones],
     ]
     assert lists(on_devices(program(text), arguments, replicas=2)) == [[1, 2, 4, 5], [3, 1, 6, 4]]
 
@@ -130,20 +131,20 @@ def test_several_pieces_for_each_device_may_stand_in_a_matrix() -> None:
 def test_rows_out_of_bounds_are_left_out() -> None:
     zeros = np.zeros(4, np.int32)
     far = [
-        np.int32([1, 2, 3]),
+        s32([1, 2, 3]),
         zeros,
-        np.int32([-1, 2]),
-        np.int32([3, 9]),
-        np.int32([0, 3]),
-        np.int32([3, 9]),
+        s32([-1, 2]),
+        s32([3, 9]),
+        s32([0, 3]),
+        s32([3, 9]),
     ]
     none = [
-        np.int32([7, 8, 9]),
+        s32([7, 8, 9]),
         zeros,
-        np.int32([0, 0]),
-        np.int32([0, 0]),
-        np.int32([0, 0]),
-        np.int32([0, 0]),
+        s32([0, 0]),
+        s32([0, 0]),
+        s32([0, 0]),
+        s32([0, 0]),
     ]
     assert lists(on_devices(program(RAGGED), [far, none], replicas=2)) == [[0, 1, 2, 0], [0, 0, 0, 3]]
 
@@ -189,12 +190,12 @@ def permuting(pairs: str, more: str = "") -> str:
     ],
 )
 def test_a_device_that_is_no_target_gets_zeros(pairs: str, expected: list[list[int]]) -> None:
-    arguments = [[np.int32([n])] for n in (1, 2, 3)]
+    arguments = [[s32([n])] for n in (1, 2, 3)]
     assert lists(on_devices(permuting(pairs), arguments, replicas=3)) == expected
 
 
 def test_a_channel_permutes_partitions() -> None:
-    arguments = [[np.int32([n])] for n in (1, 2, 3, 4)]
+    arguments = [[s32([n])] for n in (1, 2, 3, 4)]
     results = on_devices(permuting("{{0,1}}", ", channel_id=5"), arguments, replicas=2, partitions=2)
     assert lists(results) == [[0], [1], [0], [3]]
 
@@ -206,7 +207,7 @@ def test_start_and_done_with_several_operands() -> None:
       s = ((s32[1], f32[]), (s32[1], f32[]), u32[], u32[]) collective-permute-start(p, q),
         source_target_pairs={{0,1},{1,0}}
       ROOT d = (s32[1], f32[]) collective-permute-done(s)""")
-    arguments = [[np.int32([1]), np.float32(0.5)], [np.int32([2]), np.float32(1.5)]]
+    arguments = [[s32([1]), np.float32(0.5)], [s32([2]), np.float32(1.5)]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[[2], 1.5], [[1], 0.5]]
 
 
@@ -231,8 +232,8 @@ def test_in_place_a_slice_goes_to_its_place_in_the_output_of_the_target(form: st
     }[form]
     nines = np.full(4, 9, np.int32)
     arguments = [
-        [np.int32([1, 2, 3, 4]), nines, np.int32(1), np.int32(0)],
-        [np.int32([5, 6, 7, 8]), nines, np.int32(0), np.int32(7)],
+        [s32([1, 2, 3, 4]), nines, np.int32(1), np.int32(0)],
+        [s32([5, 6, 7, 8]), nines, np.int32(0), np.int32(7)],
     ]
     assert lists(on_devices(program(IN_PLACE + body), arguments, replicas=2)) == [[9] * 4, [9, 9, 2, 3]]
 
@@ -321,7 +322,7 @@ def test_slices_have_start_indices_in_every_buffer(opcode: str, operands: str) -
 
 def test_a_pair_of_a_device_that_is_not_there() -> None:
     exe = executable(permuting("{{0,2}}"), replicas=2)
-    assert fails(exe, [[np.int32([0])]] * 2).rule == "collective.device-range"
+    assert fails(exe, [[s32([0])]] * 2).rule == "collective.device-range"
 
 
 # -- collective-broadcast
@@ -338,7 +339,7 @@ def test_a_pair_of_a_device_that_is_not_there() -> None:
 )
 def test_the_first_device_of_a_group_is_heard_by_all(attributes: str, expected: list[list[int]]) -> None:
     text = program(f"p = s32[1] parameter(0)\n ROOT r = s32[1] collective-broadcast(p), {attributes}")
-    arguments = [[np.int32([n])] for n in (1, 2, 3, 4)]
+    arguments = [[s32([n])] for n in (1, 2, 3, 4)]
     assert lists(on_devices(text, arguments, replicas=4)) == expected
 
 
@@ -347,7 +348,7 @@ def test_a_channel_broadcasts_between_partitions() -> None:
         "p = s32[1] parameter(0)\n"
         "ROOT r = s32[1] collective-broadcast(p), channel_id=1, replica_groups={{1,0}}"
     )
-    arguments = [[np.int32([n])] for n in (1, 2, 3, 4)]
+    arguments = [[s32([n])] for n in (1, 2, 3, 4)]
     assert lists(on_devices(text, arguments, replicas=2, partitions=2)) == [[2], [2], [4], [4]]
 
 

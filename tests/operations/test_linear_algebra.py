@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from tests import agreement, oracle
+from tests.arrays import f32
 from tests.evaluation import parse
 from tests.one_operation import apply, array, program, refusal, same
-
-F32 = np.float32
 
 
 def matrices(*sizes: int, dtype: Any = np.float64, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -32,7 +31,7 @@ def positive(*sizes: int, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
 
 
 def test_a_factor_by_hand() -> None:
-    a = F32([[4, 2], [2, 10]])
+    a = f32([[4, 2], [2, 10]])
     assert apply("cholesky", a, attributes="lower=true").tolist() == [[2, 0], [1, 3]]
     assert apply("cholesky", a).tolist() == [[2, 1], [0, 3]]
 
@@ -68,7 +67,7 @@ def test_a_matrix_that_is_not_positive_definite_spoils_only_itself() -> None:
 
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 3, 3), (1, 1)])
 def test_small_matrices(sizes: tuple[int, ...]) -> None:
-    same(apply("cholesky", np.ones(sizes, F32)), np.ones(sizes))
+    same(apply("cholesky", np.ones(sizes, f32)), np.ones(sizes))
 
 
 @pytest.mark.parametrize("element_type", ["bf16", "f16", "f8e4m3fn"])
@@ -117,14 +116,14 @@ def test_all_cases(dtype: Any, left: bool, lower: bool, unit: bool, transpose: s
 
 
 def test_a_zero_on_the_diagonal_gives_infinities() -> None:
-    a, b = F32([[0, 0], [1, 1]]), F32([[1], [2]])
+    a, b = f32([[0, 0], [1, 1]]), f32([[1], [2]])
     same(solve(a, b, True, True, False, "NO_TRANSPOSE"), [[np.inf], [-np.inf]])
 
 
 @pytest.mark.parametrize(("m", "n"), [(0, 3), (3, 0), (1, 1)])
 def test_small_systems(m: int, n: int) -> None:
-    b = np.ones((m, n), F32)
-    same(solve(np.eye(m, dtype=F32), b, True, True, False, "NO_TRANSPOSE"), b)
+    b = np.ones((m, n), f32)
+    same(solve(np.eye(m, dtype=f32), b, True, True, False, "NO_TRANSPOSE"), b)
 
 
 @pytest.mark.parametrize(
@@ -190,18 +189,18 @@ def test_real_transforms(axes: int, lengths: str) -> None:
 
 def test_single_precision_stays_single() -> None:
     assert transform("FFT", "4", np.ones(4, np.complex64)).dtype == np.complex64
-    assert transform("RFFT", "4", np.ones(4, F32)).dtype == np.complex64
+    assert transform("RFFT", "4", np.ones(4, f32)).dtype == np.complex64
     assert transform("IRFFT", "4", np.ones(3, np.complex64)).dtype == np.float32
 
 
 def test_a_constant_has_one_frequency() -> None:
-    assert transform("RFFT", "4", F32([1, 1, 1, 1])).tolist() == [4, 0, 0]
+    assert transform("RFFT", "4", f32([1, 1, 1, 1])).tolist() == [4, 0, 0]
 
 
 def test_empty_transforms() -> None:
     assert transform("FFT", "5", np.ones((0, 5), np.complex64)).shape == (0, 5)
     assert transform("FFT", "0", np.ones((2, 0), np.complex64)).shape == (2, 0)
-    assert transform("RFFT", "0", np.ones((2, 0), F32)).shape == (2, 0)
+    assert transform("RFFT", "0", np.ones((2, 0), f32)).shape == (2, 0)
     assert transform("IRFFT", "0", np.ones((2, 1), np.complex64)).shape == (2, 0)
 
 

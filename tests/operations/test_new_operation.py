@@ -18,6 +18,7 @@ from hloom.errors import HloError, NoBound
 from hloom.ir.operation import REGISTRY
 from hloom.ir.traits import Roundoff
 from tests import agreement
+from tests.arrays import f32
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
@@ -48,8 +49,8 @@ def test_parses_prints_verifies_and_evaluates() -> None:
     module = hloom.HloModule.from_text(TEXT)
     module.verify()
     assert module.to_text().strip() == TEXT.strip()
-    out = hloom.compile(module, backend="evaluator")(np.float32([-1, np.nan, 2]))
-    agreement.equal(out, np.float32([0, np.nan, 2]))
+    out = hloom.compile(module, backend="evaluator")(f32([-1, np.nan, 2]))
+    agreement.equal(out, f32([0, np.nan, 2]))
 
 
 @pytest.mark.usefixtures("relu")
@@ -61,15 +62,15 @@ def test_compiles_with_the_lowering_on_the_page() -> None:
     assert caught.value.rule == "cpu.lowering-missing"
     (block,) = [b for b in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "@lowering" in b]
     exec(compile(block, "CONTRIBUTING.md", "exec"), {"__name__": "contributed"})
-    out = hloom.compile(module)(np.float32([-1, np.nan, 2]))
-    agreement.equal(out, np.float32([0, np.nan, 2]))
+    out = hloom.compile(module)(f32([-1, np.nan, 2]))
+    agreement.equal(out, f32([0, np.nan, 2]))
 
 
 @pytest.mark.usefixtures("relu")
 def test_states_its_error_rule_in_its_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error analysis names no operation: without a rule there is no bound, with one there is."""
     module = hloom.HloModule.from_text(TEXT.replace("relu(%x)", "relu(%log)").replace("ROOT", LOG))
-    arguments = [np.float32([0.5, 1, 2])]
+    arguments = [f32([0.5, 1, 2])]
     with pytest.raises(NoBound):
         ErrorAnalysis(module).run(arguments)
     monkeypatch.setattr(REGISTRY["relu"], "roundoff", Roundoff.NONE)

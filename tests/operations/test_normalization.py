@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from tests import agreement, oracle
+from tests.arrays import f32
 from tests.evaluation import parse
 from tests.one_operation import apply, array, program, refusal, same
 
-F32 = np.float32
 ATTRIBUTES = "epsilon=0.001, feature_index=1"
 
 
 def draw(*sizes: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).normal(size=sizes).astype(F32)
+    return np.random.default_rng(seed).normal(size=sizes).astype(f32)
 
 
 def test_training_by_hand() -> None:
-    operand = F32([[1, 10], [3, 30]])
+    operand = f32([[1, 10], [3, 30]])
     attributes = "epsilon=0, feature_index=1"
     output, mean, variance = apply(
-        "batch-norm-training", operand, F32([1, 2]), F32([0, 5]), attributes=attributes
+        "batch-norm-training", operand, f32([1, 2]), f32([0, 5]), attributes=attributes
     )
     assert mean.tolist() == [2, 20]
     assert variance.tolist() == [1, 100]
@@ -34,7 +34,7 @@ def test_training_by_hand() -> None:
 def test_training_normalizes_every_feature(feature: int) -> None:
     operand = draw(4, 5, 6)
     count = operand.shape[feature]
-    ones, zeros = np.ones(count, F32), np.zeros(count, F32)
+    ones, zeros = np.ones(count, f32), np.zeros(count, f32)
     attributes = f"epsilon=0, feature_index={feature}"
     output, mean, variance = apply("batch-norm-training", operand, ones, zeros, attributes=attributes)
     axes = tuple(i for i in range(3) if i != feature)
@@ -53,7 +53,7 @@ def test_inference_with_the_batch_statistics_is_training() -> None:
     output, mean, variance = apply("batch-norm-training", operand, scale, offset, attributes=ATTRIBUTES)
     again = apply("batch-norm-inference", operand, scale, offset, mean, variance, attributes=ATTRIBUTES)
     # Mean and variance come back rounded to f32; a centered number loses as much.
-    eps, spread = np.finfo(F32).eps, np.abs(scale).max() / np.sqrt(variance.min())
+    eps, spread = np.finfo(f32).eps, np.abs(scale).max() / np.sqrt(variance.min())
     agreement.within(
         again, output, eps * (np.abs(output) + np.abs(offset).max() + 2 * spread * np.abs(operand).max())
     )
@@ -84,7 +84,7 @@ def test_gradients_are_differences_of_training() -> None:
 
 def test_the_pages_gradient_formula() -> None:
     x, dy, gamma = (array("f64", draw(5, 2, seed=s)) for s in (4, 5, 6))
-    gamma, mean, variance, epsilon = gamma[0], x.mean(axis=0), x.var(axis=0), float(F32(0.001))
+    gamma, mean, variance, epsilon = gamma[0], x.mean(axis=0), x.var(axis=0), float(f32(0.001))
     c = (dy * (x - mean) / (variance + epsilon)).mean(axis=0)
     wanted = gamma / np.sqrt(variance + epsilon) * (dy - dy.mean(axis=0) - c * (x - mean))
     grad_operand, _, grad_offset = apply(
@@ -98,9 +98,9 @@ def test_the_pages_gradient_formula() -> None:
 
 
 def test_an_empty_batch_has_no_mean() -> None:
-    one = np.ones(2, F32)
+    one = np.ones(2, f32)
     output, mean, variance = apply(
-        "batch-norm-training", np.ones((0, 2), F32), one, one, attributes=ATTRIBUTES
+        "batch-norm-training", np.ones((0, 2), f32), one, one, attributes=ATTRIBUTES
     )
     assert output.shape == (0, 2)
     same(mean, [np.nan] * 2)
@@ -108,7 +108,7 @@ def test_an_empty_batch_has_no_mean() -> None:
 
 
 def test_results_have_the_operands_type() -> None:
-    operand, one = array("bf16", draw(4, 3)), np.ones(3, F32)
+    operand, one = array("bf16", draw(4, 3)), np.ones(3, f32)
     results = apply("batch-norm-training", operand, one, one, attributes=ATTRIBUTES)
     assert [r.dtype.name for r in results] == ["bfloat16"] * 3
 

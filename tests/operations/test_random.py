@@ -9,17 +9,16 @@ import pytest
 
 from hloom.operations.random import philox_4x32, threefry_2x32
 from tests import oracle
+from tests.arrays import u32, u64
 from tests.evaluation import evaluate
 from tests.one_operation import apply, refusal
-
-U32, U64 = np.uint32, np.uint64
 
 
 def generate(algorithm: str, state: list[int], shape: str) -> tuple[list[int], np.ndarray[Any, Any]]:
     """The next state and the bits."""
     after, bits = apply(
         "rng-bit-generator",
-        U64(state),
+        u64(state),
         attributes=f"algorithm={algorithm}",
         result=f"(u64[{len(state)}], {shape})",
     )
@@ -38,7 +37,7 @@ def generate(algorithm: str, state: list[int], shape: str) -> tuple[list[int], n
     ],
 )
 def test_threefry(key: tuple[int, int], counter: tuple[int, int], wanted: tuple[int, int]) -> None:
-    words = [np.array([word], U32) for word in (*key, *counter)]
+    words = [np.array([word], u32) for word in (*key, *counter)]
     found = threefry_2x32((words[0], words[1]), (words[2], words[3]))
     assert tuple(int(word[0]) for word in found) == wanted
 
@@ -53,7 +52,7 @@ def test_threefry(key: tuple[int, int], counter: tuple[int, int], wanted: tuple[
     ],
 )  # fmt: skip
 def test_philox(key: tuple[int, int], counter: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    found = philox_4x32(key, tuple(np.array([word], U32) for word in counter))
+    found = philox_4x32(key, tuple(np.array([word], u32) for word in counter))
     assert tuple(int(word[0]) for word in found) == wanted
 
 
@@ -106,7 +105,7 @@ def test_other_types_have_the_same_bits(element_type: str) -> None:
 @pytest.mark.parametrize(("algorithm", "words"), [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3)])
 @pytest.mark.parametrize("element_type", ["u8", "u16", "u32", "u64"])
 def test_xla_gives_the_same_bits(algorithm: str, words: int, element_type: str) -> None:
-    state = U64([2**63 + 12345, 2**64 - 2, 99][:words])
+    state = u64([2**63 + 12345, 2**64 - 2, 99][:words])
     shapes = [f"{element_type}[{n}]" for n in ("3", "4", "2,2", "3,5", "5,4", "3,1,7", "1", "", "6,0")]
     pairs = [f"(u64[{words}], {shape})" for shape in shapes]
     lines = [f"g{i} = {pair} rng-bit-generator(s), algorithm={algorithm}" for i, pair in enumerate(pairs)]

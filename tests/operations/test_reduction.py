@@ -11,17 +11,17 @@ from hloom.ir.operation import ProgramShape
 from hloom.operations.reduction import Map
 from hloom.shape.shape import Shape
 from tests import oracle
+from tests.arrays import c64, f32
 from tests.evaluation import evaluate, parse
 from tests.one_operation import array, same
 from tests.reducers import ARGMAX, LATER, apply, binary, comparison, program, refusal
 
-F32 = np.float32
 ADD = binary("add")
 REDUCE = "reduce(@), dimensions={0}, to_apply=f"
-PAGE = np.broadcast_to(F32([[1, 2, 3], [4, 5, 6]]), (4, 2, 3))
+PAGE = np.broadcast_to(f32([[1, 2, 3], [4, 5, 6]]), (4, 2, 3))
 
 
-def reduced(values: object, dimensions: str, computation: str = ADD, init: object = F32(0)) -> np.ndarray:
+def reduced(values: object, dimensions: str, computation: str = ADD, init: object = f32(0)) -> np.ndarray:
     return apply(computation, f"reduce(@), dimensions={{{dimensions}}}, to_apply=f", values, init)
 
 
@@ -42,8 +42,8 @@ def test_the_pages_array_of_three_dimensions() -> None:
 
 
 def test_the_pages_largest_value_and_its_index() -> None:
-    values = F32([3, 9, 2, 9, 1])
-    value, index = apply(ARGMAX, REDUCE, values, np.arange(5, dtype=np.int32), F32(-np.inf), np.int32(-1))
+    values = f32([3, 9, 2, 9, 1])
+    value, index = apply(ARGMAX, REDUCE, values, np.arange(5, dtype=np.int32), f32(-np.inf), np.int32(-1))
     assert (value, index) == (9, 3)
 
 
@@ -55,7 +55,7 @@ def test_the_pages_recursion(count: int) -> None:
     best, where = -1.0, -1
     for value, key in zip(values, keys):
         best, where = (value, key) if value >= best else (best, where)
-    operands = (values.astype(F32), keys.astype(np.int32), F32(-1), np.int32(-1))
+    operands = (values.astype(f32), keys.astype(np.int32), f32(-1), np.int32(-1))
     assert apply(ARGMAX, REDUCE, *operands) == (best, where)
 
 
@@ -63,27 +63,27 @@ def test_the_pages_recursion(count: int) -> None:
 
 
 def test_nothing_reduced_still_combines_the_initial_value() -> None:
-    assert reduced(F32([1, 2]), "", init=F32(10)).tolist() == [11, 12]
+    assert reduced(f32([1, 2]), "", init=f32(10)).tolist() == [11, 12]
 
 
 def test_a_scalar() -> None:
-    assert reduced(F32(1), "", init=F32(10)) == 11
+    assert reduced(f32(1), "", init=f32(10)) == 11
 
 
 def test_an_empty_dimension_gives_the_initial_value() -> None:
-    same(reduced(np.ones((0, 2), F32), "0", init=F32(7)), [7, 7])
-    assert reduced(np.ones((2, 0), F32), "0", init=F32(7)).shape == (0,)
+    same(reduced(np.ones((0, 2), f32), "0", init=f32(7)), [7, 7])
+    assert reduced(np.ones((2, 0), f32), "0", init=f32(7)).shape == (0,)
 
 
 @pytest.mark.parametrize("count", [5, 100])
 def test_values_are_combined_in_their_order(count: int) -> None:
-    values = np.arange(2 * count, dtype=F32).reshape(count, 2)
+    values = np.arange(2 * count, dtype=f32).reshape(count, 2)
     same(reduced(values, "0", LATER), values[-1])
 
 
 def test_the_initial_value_stands_on_the_left() -> None:
     first = "f {\n ROOT x = f32[] parameter(0)\n y = f32[] parameter(1)\n}\n"
-    assert reduced(F32([1, 2, 3]), "0", first, F32(7)) == 7
+    assert reduced(f32([1, 2, 3]), "0", first, f32(7)) == 7
 
 
 # Values.
@@ -92,12 +92,12 @@ def test_the_initial_value_stands_on_the_left() -> None:
 @pytest.mark.parametrize("count", [3, 300])
 @pytest.mark.parametrize("opcode", ["maximum", "minimum"])
 def test_extremes_pass_nan_on_and_order_zeros(opcode: str, count: int) -> None:
-    values = np.zeros((count, 3), F32)
+    values = np.zeros((count, 3), f32)
     values[:, 1:] *= -1
     values[count // 2, 1] = 0
     values[1, 0] = np.nan
     zeros = [0.0, -0.0] if opcode == "maximum" else [-0.0, -0.0]
-    init = F32(-np.inf if opcode == "maximum" else np.inf)
+    init = f32(-np.inf if opcode == "maximum" else np.inf)
     same(reduced(values, "0", binary(opcode), init), [np.nan, *zeros])
 
 
@@ -131,23 +131,23 @@ def test_preds(opcode: str) -> None:
 
 
 def test_few_values_are_added_one_by_one() -> None:
-    assert reduced(F32([1e8, 1, -1e8]), "0") == 0
+    assert reduced(f32([1e8, 1, -1e8]), "0") == 0
 
 
 def test_many_values_are_added_in_double_precision() -> None:
-    assert reduced(F32([1e8, *[0.25] * 100, -1e8]), "0") == 25
+    assert reduced(f32([1e8, *[0.25] * 100, -1e8]), "0") == 25
     assert reduced(array("bf16", np.ones(1000)), "0", binary("add", "bf16"), array("bf16", 0)) == 1000
 
 
 def test_complex_sums_and_products() -> None:
-    values = np.complex64([1 + 1j, 1 - 1j, 2j])
+    values = c64([1 + 1j, 1 - 1j, 2j])
     assert reduced(values, "0", binary("add", "c64"), np.complex64(0)) == 2 + 2j
     assert reduced(values, "0", binary("multiply", "c64"), np.complex64(1)) == 4j
 
 
 def test_a_computation_of_another_float_type_converts() -> None:
     result = reduced(array("bf16", [256, 1]), "0", ADD)
-    assert (result, result.dtype) == (257, F32)
+    assert (result, result.dtype) == (257, f32)
 
 
 def test_values_may_have_another_float_type_than_accumulators() -> None:
@@ -172,7 +172,7 @@ def test_a_computation_with_a_loop_in_it() -> None:
       ROOT r = f32[] while(sum), condition=condition, body=body }
     """
     # The sum is doubled until it reaches 100: 1+1=2 -> 128, 128+2; 1+100, 101+100.
-    assert reduced(F32([[1, 100], [2, 100]]), "0", text, F32(1)).tolist() == [130, 201]
+    assert reduced(f32([[1, 100], [2, 100]]), "0", text, f32(1)).tolist() == [130, 201]
 
 
 def test_dynamic_dimensions_pass_through() -> None:
@@ -185,7 +185,7 @@ def test_values_beyond_a_dynamic_size_are_ignored() -> None:
         "  ROOT root",
         "  n = s32[] constant(2)\n  d = f32[<=4] set-dimension-size(p0, n), dimensions={0}\n  ROOT root",
     )
-    assert evaluate(text, F32([1, 2, 4, 8]), F32(0)) == 3
+    assert evaluate(text, f32([1, 2, 4, 8]), f32(0)) == 3
 
 
 def test_actual_sizes_that_do_not_fit_together_are_refused() -> None:
@@ -197,7 +197,7 @@ def test_actual_sizes_that_do_not_fit_together_are_refused() -> None:
         "  n = s32[] constant(2)\n  d = f32[<=4] set-dimension-size(p0, n), dimensions={0}\n  ROOT root",
     )
     with pytest.raises(HloError) as caught:
-        evaluate(text, np.ones(4, F32), np.zeros(4, np.int32), F32(0), np.int32(0))
+        evaluate(text, np.ones(4, f32), np.zeros(4, np.int32), f32(0), np.int32(0))
     assert caught.value.rule == "evaluate.actual-sizes"
 
 
@@ -233,24 +233,24 @@ MAP = "map(@), dimensions={0,1}, to_apply=f"
 
 
 def test_map_applies_to_corresponding_elements() -> None:
-    lhs, rhs = F32([[1, 2], [3, 4]]), F32([[5, 6], [7, 8]])
+    lhs, rhs = f32([[1, 2], [3, 4]]), f32([[5, 6], [7, 8]])
     same(apply(binary("subtract"), MAP, lhs, rhs), lhs - rhs)
 
 
 def test_map_returns_another_type() -> None:
     less = comparison("LT", name="f")
-    assert apply(less, MAP, F32([[1, 2]]), F32([[2, 1]])).tolist() == [[True, False]]
+    assert apply(less, MAP, f32([[1, 2]]), f32([[2, 1]])).tolist() == [[True, False]]
 
 
 def test_map_of_a_scalar_and_of_nothing() -> None:
     negate = "f {\n x = f32[] parameter(0)\n ROOT r = f32[] negate(x)\n}\n"
-    assert apply(negate, "map(@), dimensions={}, to_apply=f", F32(1)) == -1
-    assert apply(negate, MAP, np.ones((2, 0), F32)).shape == (2, 0)
+    assert apply(negate, "map(@), dimensions={}, to_apply=f", f32(1)) == -1
+    assert apply(negate, MAP, np.ones((2, 0), f32)).shape == (2, 0)
 
 
 def test_map_of_a_constant_computation_fills() -> None:
     constant = "f {\n x = f32[] parameter(0)\n ROOT r = s32[] constant(7)\n}\n"
-    assert apply(constant, "map(@), dimensions={0}, to_apply=f", F32([1, 2, 3])).tolist() == [7, 7, 7]
+    assert apply(constant, "map(@), dimensions={0}, to_apply=f", f32([1, 2, 3])).tolist() == [7, 7, 7]
 
 
 @pytest.mark.parametrize(
@@ -280,10 +280,10 @@ def test_map_applies_to_all_dimensions_in_order(dimensions: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize("dimensions", ["0", "1", "2", "0,2", "2,1", "0,1,2"])
 def test_xla_agrees(dimensions: str) -> None:
-    values = np.random.default_rng(0).integers(-99, 99, (5, 40, 3)).astype(F32)
+    values = np.random.default_rng(0).integers(-99, 99, (5, 40, 3)).astype(f32)
     operation = f"reduce(@), dimensions={{{dimensions}}}, to_apply=f"
-    (wanted,) = oracle.run(program(ADD, operation, "f32[5,40,3]", "f32[]"), values, F32(0))
-    same(apply(ADD, operation, values, F32(0)), wanted)
+    (wanted,) = oracle.run(program(ADD, operation, "f32[5,40,3]", "f32[]"), values, f32(0))
+    same(apply(ADD, operation, values, f32(0)), wanted)
 
 
 def test_types_of_results() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tests.arrays import f32
 from tests.one_operation import same
 from tests.reducers import apply, program, refusal
 
-F32 = np.float32
 STEP = """f {
   x = f32[] parameter(0)
   carry = f32[] parameter(1)
@@ -30,29 +30,29 @@ SCAN = "scan(@), dimensions={0}, num_carries=1, to_apply=f"
 
 
 def test_outputs_and_the_last_carry() -> None:
-    outputs, carry = apply(STEP, SCAN, F32([1, 10, 100]), F32(3))
+    outputs, carry = apply(STEP, SCAN, f32([1, 10, 100]), f32(3))
     assert outputs.tolist() == [3, 7, 24]
     assert carry == 148
 
 
 def test_in_reverse_outputs_stand_where_their_slices_stood() -> None:
-    outputs, carry = apply(STEP, SCAN + ", is_reverse=true", F32([1, 10, 100]), F32(3))
+    outputs, carry = apply(STEP, SCAN + ", is_reverse=true", f32([1, 10, 100]), f32(3))
     assert outputs.tolist() == [222, 106, 3]
     assert carry == 445
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_cumulative_sum_of_slices(axis: int) -> None:
-    values = np.arange(12, dtype=F32).reshape((4, 3) if axis == 0 else (3, 4))
+    values = np.arange(12, dtype=f32).reshape((4, 3) if axis == 0 else (3, 4))
     operation = f"scan(@), dimensions={{{axis}}}, num_carries=1, is_associative=true, to_apply=f"
-    sums, last = apply(ROWS, operation, values, np.zeros(3, F32))
+    sums, last = apply(ROWS, operation, values, np.zeros(3, f32))
     same(sums, np.cumsum(values, axis=axis))
     same(last, values.sum(axis=axis))
 
 
 def test_without_carries() -> None:
     negate = "f {\n x = f32[] parameter(0)\n ROOT r = f32[] negate(x)\n}\n"
-    result = apply(negate, "scan(@), dimensions={0}, num_carries=0, to_apply=f", F32([1, 2]))
+    result = apply(negate, "scan(@), dimensions={0}, num_carries=0, to_apply=f", f32([1, 2]))
     assert result.tolist() == [-1, -2]
 
 
@@ -70,7 +70,7 @@ def test_without_inputs_the_stated_shape_tells_the_steps() -> None:
 
 
 def test_no_steps() -> None:
-    outputs, carry = apply(STEP, SCAN, np.zeros(0, F32), F32(3))
+    outputs, carry = apply(STEP, SCAN, np.zeros(0, f32), f32(3))
     assert (outputs.shape, carry) == ((0,), 3)
 
 
@@ -110,7 +110,7 @@ def test_scan_refuses_outputs_that_cannot_be_stacked() -> None:
 
 @pytest.mark.parametrize("direction", ["", ", is_reverse=true"])
 def test_xla_agrees(direction: str) -> None:
-    values = F32([1, 10, 100, 1000])
-    wanted = oracle.run(program(STEP, SCAN + direction, "f32[4]", "f32[]"), values, F32(3))
-    for got, other in zip(apply(STEP, SCAN + direction, values, F32(3)), wanted, strict=True):
+    values = f32([1, 10, 100, 1000])
+    wanted = oracle.run(program(STEP, SCAN + direction, "f32[4]", "f32[]"), values, f32(3))
+    for got, other in zip(apply(STEP, SCAN + direction, values, f32(3)), wanted, strict=True):
         same(got, other)

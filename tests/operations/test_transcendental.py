@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests import agreement
+from tests.arrays import f32, f64
 from tests.one_operation import FLOAT_TYPES, apply, every, nearest, numbers, same
 
 
@@ -93,15 +94,15 @@ def test_samples_of_f64_err_by_few_units_of_the_last_place(opcode: str) -> None:
 
 
 def test_special_values() -> None:
-    same(apply("rsqrt", np.float32([0, -0.0, np.inf, -1])), [np.inf, -np.inf, 0, np.nan])
-    same(apply("sqrt", np.float32([-0.0, -1e-45, np.inf])), [-0.0, np.nan, np.inf])
-    same(apply("cbrt", np.float32([-8, -0.0])), [-2, -0.0])
-    same(apply("logistic", np.float32([-1000, 1000, 0, np.nan])), [0, 1, 0.5, np.nan])
-    same(apply("log", apply("exponential", np.float32([89]))), [np.inf])
+    same(apply("rsqrt", f32([0, -0.0, np.inf, -1])), [np.inf, -np.inf, 0, np.nan])
+    same(apply("sqrt", f32([-0.0, -1e-45, np.inf])), [-0.0, np.nan, np.inf])
+    same(apply("cbrt", f32([-8, -0.0])), [-2, -0.0])
+    same(apply("logistic", f32([-1000, 1000, 0, np.nan])), [0, 1, 0.5, np.nan])
+    same(apply("log", apply("exponential", f32([89]))), [np.inf])
 
 
 def test_small_results_keep_their_digits() -> None:
-    tiny = np.float64([1e-300, -1e-300])
+    tiny = f64([1e-300, -1e-300])
     same(apply("exponential-minus-one", tiny), tiny)
     same(apply("log-plus-one", tiny), tiny)
-    agreement.near(apply("logistic", np.float64([-700])), [math.exp(-700)], 2)
+    agreement.near(apply("logistic", f64([-700])), [math.exp(-700)], 2)

@@ -13,6 +13,7 @@ from hloom.errors import DeadlockError, EvaluationError, ShapeError
 from hloom.ir.operation import Operation
 from hloom.operations.transfer import Infeed, Recv, RecvDone, Send
 from hloom.shape.shape import Shape
+from tests.arrays import f32, f64, s32
 from tests.devices import executable, fails, lists, on_devices, program
 from tests.evaluation import refused
 
@@ -31,7 +32,7 @@ RECEIVER = """
 
 def test_one_program_sends_to_another() -> None:
     exe = executable(program(SENDER), program(RECEIVER))
-    assert lists(exe.run([[np.int32([1, 2])], []])) == [None, [[1, 2], None]]
+    assert lists(exe.run([[s32([1, 2])], []])) == [None, [[1, 2], None]]
 
 
 def test_pairs_say_who_sends_to_whom() -> None:
@@ -126,7 +127,7 @@ HOST = """
 def test_channels_to_the_host() -> None:
     exe = executable(program(HOST), replicas=2)
     for number, device in enumerate(exe.devices):
-        device.transfer_to_channel(1, np.int32([number, 10]))
+        device.transfer_to_channel(1, s32([number, 10]))
     assert exe.run([[None], [None]]) == [None, None]
     assert [device.transfer_from_channel(2).tolist() for device in exe.devices] == [[0, 20], [2, 20]]
 
@@ -135,7 +136,7 @@ def test_the_host_passes_on_what_one_device_sends_to_another() -> None:
     to_host = SENDER.replace("channel_id=7", "channel_id=7, is_host_transfer=true")
     from_host = RECEIVER.replace("channel_id=7", "channel_id=7, is_host_transfer=true")
     exe = executable(program(to_host), program(from_host))
-    assert lists(exe.run([[np.int32([1, 2])], []])) == [None, [[1, 2], None]]
+    assert lists(exe.run([[s32([1, 2])], []])) == [None, [[1, 2], None]]
 
 
 def test_the_host_does_not_guess_between_two_senders() -> None:
@@ -149,14 +150,14 @@ def test_the_host_does_not_guess_between_two_senders() -> None:
       again = (s32[2], u32[], token[]) recv(after), channel_id=7, is_host_transfer=true
       ROOT d2 = (s32[2], token[]) recv-done(again), channel_id=7, is_host_transfer=true"""
     exe = executable(program(to_host), program(from_host), program(to_host))
-    error = fails(exe, [[np.int32([1, 2])], [], [np.int32([3, 4])]])
+    error = fails(exe, [[s32([1, 2])], [], [s32([3, 4])]])
     assert error.rule == "devices.channel-ambiguous"
 
 
 @pytest.mark.parametrize("texts", [(SENDER, SENDER, RECEIVER), (SENDER, RECEIVER, RECEIVER)])
 def test_a_channel_has_one_sender_and_one_receiver(texts: tuple[str, ...]) -> None:
     exe = executable(*map(program, texts))
-    error = fails(exe, [[np.int32([1, 2])] if text is SENDER else [] for text in texts])
+    error = fails(exe, [[s32([1, 2])] if text is SENDER else [] for text in texts])
     assert error.rule == "devices.channel-ambiguous"
 
 
@@ -177,7 +178,7 @@ FEED = """
 def test_what_is_fed_in_and_out() -> None:
     exe = executable(program(FEED))
     for n in range(3):
-        exe.devices[0].transfer_to_infeed((np.float32([n, n + 1]), hloom.Literal(np.int32(7))))
+        exe.devices[0].transfer_to_infeed((f32([n, n + 1]), hloom.Literal(np.int32(7))))
     for _ in range(3):
         exe(None)
     taken = [exe.devices[0].transfer_from_outfeed() for _ in range(3)]
@@ -187,7 +188,7 @@ def test_what_is_fed_in_and_out() -> None:
 def test_every_device_has_its_own_feeds() -> None:
     exe = executable(program(FEED), replicas=2)
     for number, device in enumerate(exe.devices):
-        device.transfer_to_infeed((np.float32([number, 5]), np.int32(0)))
+        device.transfer_to_infeed((f32([number, 5]), np.int32(0)))
     exe.run([[None], [None]])
     assert [device.transfer_from_outfeed().tolist() for device in exe.devices] == [[0, 10], [2, 10]]
 
@@ -203,7 +204,7 @@ def test_another_thread_feeds_while_the_program_runs() -> None:
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(exe(None)))
     thread.start()
-    exe.devices[0].transfer_to_infeed((np.float32([1, 2]), np.int32(0)))
+    exe.devices[0].transfer_to_infeed((f32([1, 2]), np.int32(0)))
     assert exe.devices[0].transfer_from_outfeed().tolist() == [2, 4]
     thread.join()
     assert results == [None]
@@ -226,9 +227,7 @@ def test_an_empty_outfeed() -> None:
         exe.devices[0].transfer_from_channel(3)
 
 
-@pytest.mark.parametrize(
-    "value", [np.float32([1, 2]), (np.float64([1, 2]), np.int32(1)), (np.float32([1]), np.int32(1))]
-)
+@pytest.mark.parametrize("value", [f32([1, 2]), (f64([1, 2]), np.int32(1)), (f32([1]), np.int32(1))])
 def test_an_infeed_of_another_shape(value: Any) -> None:
     exe = executable(program(FEED))
     exe.devices[0].transfer_to_infeed(value)
@@ -237,7 +236,7 @@ def test_an_infeed_of_another_shape(value: Any) -> None:
 
 def test_what_arrives_has_another_shape() -> None:
     exe = executable(program(SENDER.replace("s32[2]", "s32[3]")), program(RECEIVER))
-    error = fails(exe, [[np.int32([1, 2, 3])], []])
+    error = fails(exe, [[s32([1, 2, 3])], []])
     assert error.rule == "recv.value"
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.arrays import c64, f32, f64
 from tests.one_operation import FLOAT_TYPES, apply, array, every, nearest, numbers, same
 
 
@@ -74,13 +75,13 @@ def test_not_of_a_predicate() -> None:
 
 
 def test_halves() -> None:
-    values = np.float64([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999999999999994, 2.0**52 + 1])
+    values = f64([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999999999999994, 2.0**52 + 1])
     same(apply("round-nearest-afz", values), [-3, -2, -1, 1, 2, 3, 0, 2.0**52 + 1])
     same(apply("round-nearest-even", values), [-2, -2, -0.0, 0, 2, 2, 0, 2.0**52 + 1])
 
 
 def test_subnormals_are_kept() -> None:
-    tiny = np.float32([1e-45, -1e-45])
+    tiny = f32([1e-45, -1e-45])
     same(apply("abs", tiny), [tiny[0], tiny[0]])
     same(apply("ceil", tiny), [1, -0.0])
     same(apply("sign", tiny), [1, -1])
@@ -88,7 +89,7 @@ def test_subnormals_are_kept() -> None:
 
 class TestComplex:
     def test_parts(self) -> None:
-        value = np.complex64([complex(1, -0.0), complex(np.inf, np.nan)])
+        value = c64([complex(1, -0.0), complex(np.inf, np.nan)])
         same(apply("real", value), [1, np.inf])
         same(apply("imag", value), [-0.0, np.nan])
         assert apply("real", np.complex128(1)).dtype == np.float64
@@ -107,17 +108,17 @@ class TestComplex:
         same(moduli, np.array([5, np.inf, np.inf, np.nan, large]).astype(moduli.dtype))
 
     def test_modulus_does_not_overflow_on_the_way(self) -> None:
-        same(apply("abs", np.complex64([3e30 + 4e30j, 3e-40 + 4e-40j])), np.float32([5e30, 5e-40]))
+        same(apply("abs", c64([3e30 + 4e30j, 3e-40 + 4e-40j])), f32([5e30, 5e-40]))
 
     def test_sign(self) -> None:
-        values = np.complex64([3 + 4j, 0, complex(np.nan, 1), complex(1, np.nan), -3e38 - 3e38j])
+        values = c64([3 + 4j, 0, complex(np.nan, 1), complex(1, np.nan), -3e38 - 3e38j])
         half = -math.sqrt(0.5)
         wanted = [0.6 + 0.8j, 0, complex(np.nan, np.nan), complex(np.nan, np.nan), complex(half, half)]
         result = apply("sign", values)
-        same(result.real, np.complex64(wanted).real)
-        same(result.imag, np.complex64(wanted).imag)
+        same(result.real, c64(wanted).real)
+        same(result.imag, c64(wanted).imag)
 
     def test_negation_flips_both_signs(self) -> None:
-        result = apply("negate", np.complex64([complex(0.0, -0.0)]))
+        result = apply("negate", c64([complex(0.0, -0.0)]))
         same(result.real, [-0.0])
         same(result.imag, [0.0])

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from hloom.ir.window import WindowCodec, WindowDimension
 from tests import oracle
+from tests.arrays import f32, s8
 from tests.one_operation import array, same
 from tests.reducers import ARGMAX, LATER, apply, binary, comparison, program, refusal
 from tests.work import growth
 
-F32 = np.float32
 ADD, MAX, MIN = binary("add"), binary("maximum"), binary("minimum")
 VECTOR = "f {\n x = f32[2] parameter(0)\n y = f32[] parameter(1)\n ROOT z = f32[] add(y, y)\n}\n"
-LARGEST = np.finfo(F32).max
+LARGEST = np.finfo(f32).max
 
 
-def windowed(window: str, values: object, computation: str = ADD, init: object = F32(0)) -> Any:
+def windowed(window: str, values: object, computation: str = ADD, init: object = f32(0)) -> Any:
     return apply(computation, f"reduce-window(@), window={{{window}}}, to_apply=f", values, init)
 
 
@@ -30,12 +30,12 @@ def windowed(window: str, values: object, computation: str = ADD, init: object =
 
 
 def test_the_pages_maxima() -> None:
-    values = np.arange(24, dtype=F32).reshape(4, 6)
+    values = np.arange(24, dtype=f32).reshape(4, 6)
     assert windowed("size=2x3 stride=2x3", values, MAX, -LARGEST).tolist() == [[8, 11], [20, 23]]
 
 
 def test_the_pages_minima() -> None:
-    values = F32([10000, 1000, 100, 10, 1])
+    values = f32([10000, 1000, 100, 10, 1])
     assert windowed("size=3 stride=2", values, MIN, LARGEST).tolist() == [100, 1]
     assert windowed("size=3 stride=2 pad=1_1", values, MIN, LARGEST).tolist() == [1000, 10, 1]
 
@@ -90,18 +90,18 @@ def test_every_window(window: list[WindowDimension], data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 63, 64, 65, 100])
 def test_windows_keep_the_order_of_their_elements(size: int) -> None:
-    values = np.arange(120, dtype=F32)
+    values = np.arange(120, dtype=f32)
     same(windowed(f"size={size}", values, LATER), values[size - 1 :])
 
 
 def test_reversed_windows() -> None:
-    values = np.arange(120, dtype=F32)
+    values = np.arange(120, dtype=f32)
     same(windowed("size=50 rhs_reversal=1", values, LATER), values[: 120 - 49])
     same(windowed("size=5 rhs_reversal=1", values, LATER), values[: 120 - 4])
 
 
 def test_a_cumulative_sum_as_one_long_window() -> None:
-    values = np.random.default_rng(0).integers(-9, 9, 2000).astype(F32)
+    values = np.random.default_rng(0).integers(-9, 9, 2000).astype(f32)
     same(windowed("size=2000 pad=1999_0", values), np.cumsum(values))
 
 
@@ -115,28 +115,28 @@ def test_a_long_cumulative_sum_takes_no_quadratic_time() -> None:
 
 
 def test_cumulative_maxima_pass_nan_on() -> None:
-    values = F32([1, 3, 2, np.nan, 5])
-    same(windowed("size=5 pad=4_0", values, MAX, F32(-np.inf)), [1, 3, 3, np.nan, np.nan])
+    values = f32([1, 3, 2, np.nan, 5])
+    same(windowed("size=5 pad=4_0", values, MAX, f32(-np.inf)), [1, 3, 3, np.nan, np.nan])
 
 
 # Several arrays, types, sizes.
 
 
 def test_several_arrays_at_once() -> None:
-    values, keys = F32([1, 5, 2, 7]), np.arange(4, dtype=np.int32)
+    values, keys = f32([1, 5, 2, 7]), np.arange(4, dtype=np.int32)
     operation = "(f32[3], s32[3]) reduce-window(@), window={size=2}, to_apply=f"
-    best, where = apply(ARGMAX, operation, values, keys, F32(-np.inf), np.int32(-1))
+    best, where = apply(ARGMAX, operation, values, keys, f32(-np.inf), np.int32(-1))
     assert (best.tolist(), where.tolist()) == ([5, 5, 7], [1, 1, 3])
 
 
 def test_a_scalar_without_a_window() -> None:
-    assert apply(ADD, "reduce-window(@), to_apply=f", F32(3), F32(4)) == 7
+    assert apply(ADD, "reduce-window(@), to_apply=f", f32(3), f32(4)) == 7
 
 
 def test_empty_arrays() -> None:
-    assert windowed("size=2", np.ones(1, F32)).shape == (0,)
-    same(windowed("size=1x2 pad=0_0x1_1", np.ones((2, 0), F32), init=F32(3)), [[9], [9]])
-    assert windowed("size=1x1", np.ones((0, 4), F32)).shape == (0, 4)
+    assert windowed("size=2", np.ones(1, f32)).shape == (0,)
+    same(windowed("size=1x2 pad=0_0x1_1", np.ones((2, 0), f32), init=f32(3)), [[9], [9]])
+    assert windowed("size=1x1", np.ones((0, 4), f32)).shape == (0, 4)
 
 
 def test_narrow_floats_are_not_summed_narrowly() -> None:
@@ -173,55 +173,55 @@ POOLING_GRADIENT = comparison("GE") + ADD
 
 
 def scattered(
-    window: str, operand: object, source: object, init: object = F32(0), text: str = POOLING_GRADIENT
+    window: str, operand: object, source: object, init: object = f32(0), text: str = POOLING_GRADIENT
 ) -> Any:
     operation = f"select-and-scatter(@), window={{{window}}}, select=g, scatter=f"
     return apply(text, operation, operand, source, init)
 
 
 def test_the_gradient_of_max_pooling() -> None:
-    operand = F32([[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]])
-    result = scattered("size=2x3 stride=2x3", operand, F32([[2, 6], [3, 1]]))
+    operand = f32([[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]])
+    result = scattered("size=2x3 stride=2x3", operand, f32([[2, 6], [3, 1]]))
     assert result.tolist() == [[0, 0, 0, 0, 6, 0], [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
 
 
 def test_overlapping_windows_meet_in_one_place() -> None:
     """As in the page's second figure, two windows select the 9 and their 2 and 6 make 8."""
-    operand = F32([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
-    result = scattered("size=2x3 stride=2x2", operand, F32([[2, 6], [3, 1]]))
+    operand = f32([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
+    result = scattered("size=2x3 stride=2x2", operand, f32([[2, 6], [3, 1]]))
     assert result.tolist() == [[0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0]]
 
 
 def test_ge_keeps_the_first_of_equals_and_gt_the_last() -> None:
-    operand, source = F32([5, 5, 5]), F32([1])
+    operand, source = f32([5, 5, 5]), f32([1])
     assert scattered("size=3", operand, source).tolist() == [1, 0, 0]
     assert scattered("size=3", operand, source, text=comparison("GT") + ADD).tolist() == [0, 0, 1]
 
 
 def test_padding_is_never_selected() -> None:
-    result = scattered("size=3 stride=2 pad=1_1", F32([-5, -6, -7]), F32([1, 2]), F32(10))
+    result = scattered("size=3 stride=2 pad=1_1", f32([-5, -6, -7]), f32([1, 2]), f32(10))
     assert result.tolist() == [11, 12, 10]
 
 
 def test_a_window_in_the_padding_scatters_nothing() -> None:
-    assert scattered("size=1 pad=1_1", F32([4]), F32([1, 2, 3])).tolist() == [2]
+    assert scattered("size=1 pad=1_1", f32([4]), f32([1, 2, 3])).tolist() == [2]
 
 
 def test_sources_are_combined_in_their_order() -> None:
     text = comparison("GE") + LATER
-    assert scattered("size=3", F32([0, 1, 9, 1, 0]), F32([1, 2, 3]), text=text).tolist() == [0, 0, 3, 0, 0]
+    assert scattered("size=3", f32([0, 1, 9, 1, 0]), f32([1, 2, 3]), text=text).tolist() == [0, 0, 3, 0, 0]
 
 
 def test_select_and_scatter_of_a_scalar_and_of_nothing() -> None:
     operation = "select-and-scatter(@), select=g, scatter=f"
-    assert apply(POOLING_GRADIENT, operation, F32(1), F32(2), F32(3)) == 5
-    assert scattered("size=1x1", np.ones((0, 2), F32), np.ones((0, 2), F32)).shape == (0, 2)
-    same(scattered("size=3", np.ones(2, F32), np.ones(0, F32), F32(4)), [4, 4])
+    assert apply(POOLING_GRADIENT, operation, f32(1), f32(2), f32(3)) == 5
+    assert scattered("size=1x1", np.ones((0, 2), f32), np.ones((0, 2), f32)).shape == (0, 2)
+    same(scattered("size=3", np.ones(2, f32), np.ones(0, f32), f32(4)), [4, 4])
 
 
 def test_integers_are_selected_and_scattered() -> None:
     text = comparison("LE", "s8") + binary("add", "s8")
-    result = scattered("size=2", np.int8([3, 1, 2]), np.int8([100, 100]), np.int8(0), text)
+    result = scattered("size=2", s8([3, 1, 2]), s8([100, 100]), np.int8(0), text)
     assert result.tolist() == [0, -56, 0]
 
 
@@ -273,21 +273,21 @@ def test_select_and_scatter_refuses_windows(field: str, rule: str) -> None:
     ["size=2x3", "size=3x1 stride=2x1 pad=1_1x0_0", "size=2x2 rhs_dilate=2x1", "size=40x1 pad=39_0x0_0"],
 )
 def test_xla_agrees_on_windows(window: str) -> None:
-    values = np.random.default_rng(1).integers(-99, 99, (40, 6)).astype(F32)
+    values = np.random.default_rng(1).integers(-99, 99, (40, 6)).astype(f32)
     operation = f"reduce-window(@), window={{{window}}}, to_apply=f"
-    (wanted,) = oracle.run(program(ADD, operation, "f32[40,6]", "f32[]"), values, F32(0))
-    same(apply(ADD, operation, values, F32(0)), wanted)
+    (wanted,) = oracle.run(program(ADD, operation, "f32[40,6]", "f32[]"), values, f32(0))
+    same(apply(ADD, operation, values, f32(0)), wanted)
 
 
 @pytest.mark.parametrize("window", ["size=2x3 stride=1x2", "size=3x3 stride=2x2 pad=1_1x1_1"])
 def test_xla_agrees_on_scattering(window: str) -> None:
     rng = np.random.default_rng(2)
-    operand = rng.integers(0, 9, (7, 7)).astype(F32)
+    operand = rng.integers(0, 9, (7, 7)).astype(f32)
     parts = dict(part.split("=") for part in window.split())
     size, stride = (tuple(map(int, parts[key].split("x"))) for key in ("size", "stride"))
     pad = 2 if "pad" in parts else 0
-    source = rng.integers(1, 9, [(7 + pad - w) // s + 1 for w, s in zip(size, stride)]).astype(F32)
+    source = rng.integers(1, 9, [(7 + pad - w) // s + 1 for w, s in zip(size, stride)]).astype(f32)
     operation = f"select-and-scatter(@), window={{{window}}}, select=g, scatter=f"
     shapes = ("f32[7,7]", f"f32[{source.shape[0]},{source.shape[1]}]", "f32[]")
-    (wanted,) = oracle.run(program(POOLING_GRADIENT, operation, *shapes), operand, source, F32(1))
-    same(apply(POOLING_GRADIENT, operation, operand, source, F32(1)), wanted)
+    (wanted,) = oracle.run(program(POOLING_GRADIENT, operation, *shapes), operand, source, f32(1))
+    same(apply(POOLING_GRADIENT, operation, operand, source, f32(1)), wanted)

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from hloom import ops
+from tests.arrays import f32, s32
 from tests.builder.building import ADD, built, scalar
 from tests.pages.both import each_value, rule_of, shape_of, value
 
-F = np.float32
-I = np.int32  # noqa: E741
 DOUBLE = scalar(lambda x: x * 2, "f32")
 NEGATE = scalar(lambda x: -x, "f32")
 
@@ -21,11 +20,11 @@ NEGATE = scalar(lambda x: -x, "f32")
 
 
 def test_call_with_any_number_of_arguments() -> None:
-    nothing = built(lambda b: ops.Constant(b, F(7)))
-    assert value(lambda x: x + ops.Call(x.builder, nothing), F(1)) == 8
-    assert value(lambda x, y: ops.Call(ADD, x, y), F(1), F(2)) == 3
+    nothing = built(lambda b: ops.Constant(b, f32(7)))
+    assert value(lambda x: x + ops.Call(x.builder, nothing), f32(1)) == 8
+    assert value(lambda x, y: ops.Call(ADD, x, y), f32(1), f32(2)) == 3
     pair = built(lambda x, t: ops.Tuple([t[0] + x, t[1]]), "f32[2]", "(f32[2], s32[])")
-    first, second = value(lambda x, n: ops.Call(pair, x, ops.Tuple([x, n])), F([1, 2]), I(5))
+    first, second = value(lambda x, n: ops.Call(pair, x, ops.Tuple([x, n])), f32([1, 2]), s32(5))
     assert (first.tolist(), second.tolist()) == ([2, 4], 5)
 
 
@@ -43,10 +42,10 @@ def test_only_one_branch_is_run() -> None:
         lambda x: ops.While(built(lambda s: s >= s, "f32[]"), DOUBLE, x), "f32[]"
     )  # never ends for a number
     for branch, wanted in ((True, 6), (False, -3)):
-        found = value(lambda p, x: ops.Conditional(p, x, DOUBLE, x, NEGATE), np.bool_(branch), F(3))
+        found = value(lambda p, x: ops.Conditional(p, x, DOUBLE, x, NEGATE), np.bool_(branch), f32(3))
         assert found == wanted
-    assert value(lambda p, x: ops.Conditional(p, x, DOUBLE, x, endless), np.bool_(True), F(3)) == 6
-    assert value(lambda i, x: ops.Conditional(i, [endless, NEGATE], [x, x]), I(1), F(3)) == -3
+    assert value(lambda p, x: ops.Conditional(p, x, DOUBLE, x, endless), np.bool_(True), f32(3)) == 6
+    assert value(lambda i, x: ops.Conditional(i, [endless, NEGATE], [x, x]), s32(1), f32(3)) == -3
 
 
 @pytest.mark.parametrize("index", [-5, -1, 0, 1, 2, 3, 100])
@@ -54,10 +53,10 @@ def test_an_index_out_of_range_takes_the_last_branch(index: int) -> None:
     triple = scalar(lambda x: x * 3, "f32")
     found = value(
         lambda i, x, y, z: ops.Conditional(i, [DOUBLE, NEGATE, triple], [x, y, z]),
-        I(index),
-        F(1),
-        F(10),
-        F(100),
+        s32(index),
+        f32(1),
+        f32(10),
+        f32(100),
     )
     assert found == {0: 2, 1: -10}.get(index, 300)
 
@@ -85,9 +84,11 @@ def test_while_gives_the_last_state() -> None:
     below = built(lambda s: s[0] < 10, "(s32[], f32[3])")
     body = built(lambda s: ops.Tuple([s[0] + 1, s[1] * 2]), "(s32[], f32[3])")
     for start, times in ((0, 10), (7, 3), (10, 0), (50, 0)):
-        count, vector = value(lambda n, v: ops.While(below, body, ops.Tuple([n, v])), I(start), F([1, 2, 3]))
+        count, vector = value(
+            lambda n, v: ops.While(below, body, ops.Tuple([n, v])), s32(start), f32([1, 2, 3])
+        )
         assert (count, vector.tolist()) == (max(start, 10), [2.0**times * k for k in (1, 2, 3)])
-    assert value(lambda x: ops.While(scalar(lambda x: x < 100, "f32"), DOUBLE, x), F(3)) == 192
+    assert value(lambda x: ops.While(scalar(lambda x: x < 100, "f32"), DOUBLE, x), f32(3)) == 192
 
 
 def test_the_state_keeps_its_type() -> None:
@@ -106,15 +107,15 @@ def test_map_applies_any_computation_at_every_index() -> None:
     halving = scalar(
         lambda x: ops.While(scalar(lambda x: x > 1, "f32"), scalar(lambda x: x / 2, "f32"), x), "f32"
     )
-    x = F([[1, 2, 3], [10, 100, 0.5]])
+    x = f32([[1, 2, 3], [10, 100, 0.5]])
     assert value(lambda x: ops.Map(x, halving), x).tolist() == [[1, 1, 0.75], [0.625, 0.78125, 0.5]]
     assert shape_of(lambda x: ops.Map(x, scalar(lambda x: x > 0, "f32"), [0, 1]), "f32[2,3]") == "pred[2,3]"
 
 
 def test_map_with_a_static_operand() -> None:
     scaled = scalar(lambda a, b, par1: a + b * ops.ConvertElementType(par1, "f32"), "f32", "f32", "s32")
-    a, b = np.random.default_rng(0).integers(0, 9, (2, 3, 4)).astype(F)
-    assert (value(lambda a, b, p: ops.Map(a, b, scaled, p), a, b, I(3)) == a + 3 * b).all()
+    a, b = np.random.default_rng(0).integers(0, 9, (2, 3, 4)).astype(f32)
+    assert (value(lambda a, b, p: ops.Map(a, b, scaled, p), a, b, s32(3)) == a + 3 * b).all()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_rules_of_map(function: Any, shapes: Any) -> None:
 
 
 def test_tuples_hold_values_of_any_shape() -> None:
-    v, s = np.arange(10, dtype=F), I(5)
+    v, s = np.arange(10, dtype=f32), s32(5)
     nested = value(lambda v, s: ops.Tuple([v, ops.Tuple([s, v]), ops.EmptyTuple(v.builder)]), v, s)
     assert (nested[0].tolist(), nested[1][0].tolist(), nested[2]) == (v.tolist(), 5, ())
     assert value(lambda v, s: ops.GetTupleElement(ops.Tuple(v, s), 1), v, s) == 5
@@ -146,7 +147,7 @@ def test_tuples_hold_values_of_any_shape() -> None:
 
 
 def test_a_barrier_passes_its_operand_on() -> None:
-    x, n = F([1, 2]), I(3)
+    x, n = f32([1, 2]), s32(3)
     first, second = value(lambda x, n: ops.OptimizationBarrier(ops.Tuple([x * 2, n])), x, n)
     assert (first.tolist(), second.tolist()) == ([2, 4], 3)
 
@@ -169,7 +170,7 @@ def test_uniform_numbers_lie_in_the_interval() -> None:
 
 def test_normal_numbers_have_mean_and_deviation() -> None:
     for found in each_value(
-        lambda b: ops.RngNormal(ops.Constant(b, F(3)), ops.Constant(b, F(2)), "f32[4000]")
+        lambda b: ops.RngNormal(ops.Constant(b, f32(3)), ops.Constant(b, f32(2)), "f32[4000]")
     ):
         assert abs(found.mean() - 3) < 6 * 2 / np.sqrt(4000)
         assert abs(found.std() - 2) < 6 * 2 / np.sqrt(2 * 4000)

@@ -13,19 +13,16 @@ import pytest
 
 from hloom import XlaOp, ops
 from tests import agreement
+from tests.arrays import f32, s32
 from tests.builder.building import ADD, GE, LT, MAX, MIN, built, scalar
 from tests.pages.both import each_value, rule_of, value
-
-F = np.float32
-I = np.int32  # noqa: E741
-
 
 # -- batch normalization, in the page's formulas
 
 
 def test_batch_norm_training_and_inference() -> None:
-    x = np.random.default_rng(0).normal(size=(3, 2, 2, 5)).astype(F)
-    gamma, beta, epsilon = F(np.arange(1, 6)), F(np.arange(5)), 0.001
+    x = np.random.default_rng(0).normal(size=(3, 2, 2, 5)).astype(f32)
+    gamma, beta, epsilon = f32(np.arange(1, 6)), f32(np.arange(5)), 0.001
     wide = x.astype(np.float64)
     mu, variance = wide.mean((0, 1, 2)), wide.var((0, 1, 2))
     y = gamma * (wide - mu) / np.sqrt(variance + epsilon) + beta
@@ -33,7 +30,7 @@ def test_batch_norm_training_and_inference() -> None:
     for output, batch_mean, batch_var in each_value(
         lambda x, g, b: ops.BatchNormTraining(x, g, b, epsilon, 3), x, gamma, beta
     ):
-        eps, count = np.finfo(F).eps, 12
+        eps, count = np.finfo(f32).eps, 12
         agreement.within(batch_mean, mu, count * eps * np.abs(wide).mean((0, 1, 2)))
         agreement.within(
             batch_var, variance, 2 * count * eps * ((np.abs(wide) + np.abs(mu)) ** 2).mean((0, 1, 2))
@@ -41,15 +38,15 @@ def test_batch_norm_training_and_inference() -> None:
         agreement.within(output, y, 2 * count * eps * size)
     for same in each_value(
         lambda *a: ops.BatchNormInference(*a, epsilon=epsilon, feature_index=3),
-        x, gamma, beta, F(mu), F(variance),
+        x, gamma, beta, f32(mu), f32(variance),
     ):  # fmt: skip
-        agreement.within(same, y, 2 * np.finfo(F).eps * size)
+        agreement.within(same, y, 2 * np.finfo(f32).eps * size)
 
 
 def test_batch_norm_grad() -> None:
     rng = np.random.default_rng(1)
     x, grad_y = rng.normal(size=(2, 3, 2, 4)), rng.normal(size=(2, 3, 2, 4))
-    gamma, epsilon, axes = np.arange(1.0, 5), float(F(0.01)), (0, 1, 2)
+    gamma, epsilon, axes = np.arange(1.0, 5), float(f32(0.01)), (0, 1, 2)
     mu, variance = x.mean(axes), x.var(axes)
     c = (grad_y * (x - mu) / (variance + epsilon)).mean(axes)
     d = grad_y.mean(axes)
@@ -73,7 +70,7 @@ def test_convolution_is_the_pages_loop_nest() -> None:
     input_, kernel = rng.integers(-3, 4, (2, 3, 5, 6)), rng.integers(-3, 4, (4, 3, 2, 3))
     (stride_y, stride_x), (low_y, high_y), (low_x, high_x) = (2, 1), (1, 2), (2, -1)
     ny, nx = (5 + low_y + high_y - 2) // stride_y + 1, (6 + low_x + high_x - 3) // stride_x + 1
-    output = np.zeros((2, 4, ny, nx), I)
+    output = np.zeros((2, 4, ny, nx), s32)
     for b, oz, oy, ox in np.ndindex(*output.shape):
         for iz, ky, kx in np.ndindex(3, 2, 3):
             iy, ix = oy * stride_y + ky - low_y, ox * stride_x + kx - low_x
@@ -81,27 +78,27 @@ def test_convolution_is_the_pages_loop_nest() -> None:
                 output[b, oz, oy, ox] += input_[b, iz, iy, ix] * kernel[oz, iz, ky, kx]
     found = value(
         lambda x, k: ops.ConvWithGeneralPadding(x, k, [2, 1], [(low_y, high_y), (low_x, high_x)]),
-        F(input_),
-        F(kernel),
+        f32(input_),
+        f32(kernel),
     )
     assert (found == output).all()
 
 
 def test_dot() -> None:
-    v, m, n = F([1, 2, 3]), F([[1, 2, 3], [4, 5, 6]]), F([[1, 0], [0, 1], [2, 2]])
+    v, m, n = f32([1, 2, 3]), f32([[1, 2, 3], [4, 5, 6]]), f32([[1, 0], [0, 1], [2, 2]])
     assert value(ops.Dot, v, v) == 14
     assert value(ops.Dot, m, v).tolist() == [14, 32]
     assert (value(ops.Dot, m, n) == m @ n).all()
 
 
 def test_dot_general_with_contracting_dimensions() -> None:
-    lhs, rhs = F([[1, 2, 3], [4, 5, 6]]), F([[1, 1, 1], [2, 2, 2]])
+    lhs, rhs = f32([[1, 2, 3], [4, 5, 6]]), f32([[1, 1, 1], [2, 2, 2]])
     numbers = {"lhs_contracting_dimensions": [1], "rhs_contracting_dimensions": [1]}
     assert value(lambda x, y: ops.DotGeneral(x, y, numbers), lhs, rhs).tolist() == [[6, 12], [15, 30]]
 
 
 def test_dot_general_with_batch_dimensions() -> None:
-    lhs, rhs = F([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), F([[[1, 0], [0, 1]]] * 2)
+    lhs, rhs = f32([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), f32([[[1, 0], [0, 1]]] * 2)
     numbers = {
         "lhs_contracting_dimensions": [2], "rhs_contracting_dimensions": [1],
         "lhs_batch_dimensions": [0], "rhs_batch_dimensions": [0],
@@ -174,15 +171,15 @@ def test_fft(axes: int) -> None:
 
 # -- reductions and windows
 
-MATRIX_3D = F(np.tile([[1, 2, 3], [4, 5, 6]], (4, 1, 1)))
+MATRIX_3D = f32(np.tile([[1, 2, 3], [4, 5, 6]], (4, 1, 1)))
 
 
 def test_reduce_one_dimension_of_a_vector() -> None:
-    assert value(lambda x: ops.Reduce(x, 0, ADD, [0]), F([10, 11, 12, 13])) == 46
+    assert value(lambda x: ops.Reduce(x, 0, ADD, [0]), f32([10, 11, 12, 13])) == 46
 
 
 def test_reduce_a_matrix() -> None:
-    matrix = F([[1, 2, 3], [4, 5, 6]])
+    matrix = f32([[1, 2, 3], [4, 5, 6]])
     assert value(lambda x: ops.Reduce(x, 0, ADD, [0]), matrix).tolist() == [5, 7, 9]
     assert value(lambda x: ops.Reduce(x, 0, ADD, [1]), matrix).tolist() == [6, 15]
 
@@ -207,16 +204,16 @@ def test_reduce_to_the_maximum_and_its_place() -> None:
         return ops.Tuple([ops.Select(larger, value, max_), ops.Select(larger, index, argmax)])
 
     computation = scalar(f, "f32", "s32", "f32", "s32")
-    values, index = F([3, 9, 2, 9, 1]), I(range(5))
-    first, second = F(-np.inf), I(-1)  # I_V, I_K
+    values, index = f32([3, 9, 2, 9, 1]), s32(range(5))
+    first, second = f32(-np.inf), s32(-1)  # I_V, I_K
     for v, k in zip(values, index, strict=True):  # f_0 to f_(N-1)
         first, second = (v, k) if v >= first else (first, second)
-    found = value(lambda v, k: ops.Reduce([v, k], [F(-np.inf), I(-1)], computation, [0]), values, index)
+    found = value(lambda v, k: ops.Reduce([v, k], [f32(-np.inf), s32(-1)], computation, [0]), values, index)
     assert [e.tolist() for e in found] == [first, second] == [9, 3]
 
 
 def test_reduce_precision() -> None:
-    x = F([1.0, 1.0009765625 + 2.0**-24, 70000, 1e-8, -0.0, np.nan])
+    x = f32([1.0, 1.0009765625 + 2.0**-24, 70000, 1e-8, -0.0, np.nan])
     found = value(lambda x: ops.ReducePrecision(x, exponent_bits=5, mantissa_bits=10), x)
     assert str(found.tolist()) == str([1.0, 1.0009765625, np.inf, 0.0, -0.0, np.nan])
     assert rule_of(lambda x: ops.ReducePrecision(x, exponent_bits=0, mantissa_bits=1), "f32[]").startswith(
@@ -225,8 +222,8 @@ def test_reduce_precision() -> None:
 
 
 def test_reduce_window_2x3() -> None:
-    x = np.arange(24, dtype=F).reshape(4, 6)
-    lowest = np.finfo(F).min
+    x = np.arange(24, dtype=f32).reshape(4, 6)
+    lowest = np.finfo(f32).min
     found = value(lambda x: ops.ReduceWindow(x, lowest, MAX, [2, 3], [2, 3], "VALID"), x)
     assert found.tolist() == [[8, 11], [20, 23]]
     strided = value(lambda x: ops.ReduceWindow(x, lowest, MAX, [2, 3], [1, 3], "kValid"), x)
@@ -235,15 +232,15 @@ def test_reduce_window_2x3() -> None:
 
 @pytest.mark.parametrize(("padding", "wanted"), [("VALID", [100, 1]), ("SAME", [1000, 10, 1])])
 def test_reduce_window_minima(padding: str, wanted: list[int]) -> None:
-    x = F([10000, 1000, 100, 10, 1])
-    most = np.finfo(F).max
+    x = f32([10000, 1000, 100, 10, 1])
+    most = np.finfo(f32).max
     assert value(lambda x: ops.ReduceWindow(x, most, MIN, [3], [2], padding), x).tolist() == wanted
 
 
 def test_select_and_scatter_where_windows_overlap() -> None:
     # The page's figure: the 9 is the largest of both upper windows, and gets 2 + 6.
-    operand = F([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
-    source = F([[2, 6], [3, 1]])
+    operand = f32([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
+    source = f32([[2, 6], [3, 1]])
     found = value(
         lambda o, s: ops.SelectAndScatter(o, GE, [2, 3], [2, 2], "VALID", s, 0, ADD), operand, source
     )
@@ -254,7 +251,7 @@ def test_select_and_scatter_where_windows_overlap() -> None:
 
 
 def test_select() -> None:
-    v1, v2 = I([1, 2, 3, 4]), I([100, 200, 300, 400])
+    v1, v2 = s32([1, 2, 3, 4]), s32([100, 200, 300, 400])
     pred = np.array([True, False, False, True])
     assert value(ops.Select, pred, v1, v2).tolist() == [1, 200, 300, 4]
     assert value(ops.Select, np.bool_(True), v1, v2).tolist() == [1, 2, 3, 4]
@@ -268,13 +265,13 @@ def test_select() -> None:
 
 def test_sort_of_three_operands() -> None:
     by_first = scalar(lambda a, b, *others: a < b, "s32", "s32", "s32", "s32", "f32", "f32")
-    operands = (I([3, 1]), I([42, 50]), F([-3.0, 1.1]))
+    operands = (s32([3, 1]), s32([42, 50]), f32([-3.0, 1.1]))
     found = value(lambda *o: ops.Sort(o, by_first), *operands)
-    assert [e.tolist() for e in found] == [[1, 3], [50, 42], F([1.1, -3.0]).tolist()]
+    assert [e.tolist() for e in found] == [[1, 3], [50, 42], f32([1.1, -3.0]).tolist()]
 
 
 def test_sort_of_a_matrix() -> None:
-    x = F([[3, 1, 2], [0, 9, 1]])
+    x = f32([[3, 1, 2], [0, 9, 1]])
     assert value(lambda x: ops.Sort([x], LT, 0), x).tolist() == [[0, 1, 1], [3, 9, 2]]
     assert value(lambda x: ops.Sort([x], LT, 1), x).tolist() == [[1, 2, 3], [0, 1, 9]]
     assert (value(lambda x: ops.Sort([x], LT), x) == np.sort(x, -1)).all()
@@ -282,13 +279,13 @@ def test_sort_of_a_matrix() -> None:
 
 def test_a_stable_sort_keeps_the_order_of_equals() -> None:
     by_first = scalar(lambda a, b, c, d: a < b, "f32", "f32", "s32", "s32")
-    keys = F(np.tile([2, 1, 0], 20))
-    _, order = value(lambda k, i: ops.Sort([k, i], by_first, 0, is_stable=True), keys, I(range(60)))
+    keys = f32(np.tile([2, 1, 0], 20))
+    _, order = value(lambda k, i: ops.Sort([k, i], by_first, 0, is_stable=True), keys, s32(range(60)))
     assert order.tolist() == sorted(range(60), key=lambda i: keys[i])
 
 
 def test_top_k() -> None:
-    x = F([[1, 5, 3, 5], [2, 2, 0, 2]])
+    x = f32([[1, 5, 3, 5], [2, 2, 0, 2]])
     values, indices = value(lambda x: ops.TopK(x, 2, True), x)
     assert (values.tolist(), indices.tolist()) == ([[5, 5], [2, 2]], [[1, 3], [0, 1]])
     values, indices = value(lambda x: ops.TopK(x, 2, False), x)
@@ -300,12 +297,12 @@ def test_top_k() -> None:
 
 def test_remainders_have_the_sign_of_the_dividend() -> None:
     for lhs, rhs in itertools.product((-7, 7), (-3, 3)):
-        assert value(ops.Rem, I(lhs), I(rhs)) == value(ops.Rem, F(lhs), F(rhs)) == np.sign(lhs)
+        assert value(ops.Rem, s32(lhs), s32(rhs)) == value(ops.Rem, f32(lhs), f32(rhs)) == np.sign(lhs)
 
 
 def test_total_order() -> None:
-    nan = np.uint32(0x7FC00000).view(F)
-    ascending = F([-nan, -np.inf, -1, -0.0, 0.0, 1, np.inf, nan])
+    nan = np.uint32(0x7FC00000).view(f32)
+    ascending = f32([-nan, -np.inf, -1, -0.0, 0.0, 1, np.inf, nan])
     less = value(
         lambda x, y: ops.LtTotalOrder(x, y), np.tile(ascending[:, None], 8), np.tile(ascending, (8, 1))
     )
@@ -313,10 +310,10 @@ def test_total_order() -> None:
 
 
 def test_signs() -> None:
-    found = value(ops.Sign, F([-3, -0.0, np.nan, 0.0, 2, -np.inf]))
+    found = value(ops.Sign, f32([-3, -0.0, np.nan, 0.0, 2, -np.inf]))
     assert str(found.tolist()) == "[-1.0, -0.0, nan, 0.0, 1.0, -1.0]"
 
 
 def test_real_and_imaginary_part_of_real_numbers() -> None:
-    assert value(ops.Real, F([2, -1])).tolist() == [2, -1]
-    assert value(ops.Imag, F([2, -1])).tolist() == [0, 0]
+    assert value(ops.Real, f32([2, -1])).tolist() == [2, -1]
+    assert value(ops.Imag, f32([2, -1])).tolist() == [0, 0]

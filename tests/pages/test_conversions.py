@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from hloom import ops
+from tests.arrays import f32
 from tests.pages.both import dtype, rule_of, shape_of, value
-
-F = np.float32
-
 
 # -- BitcastConvertType
 
@@ -19,7 +17,7 @@ def test_a_bitcast_keeps_the_bytes() -> None:
     bits = np.array([0x3F800000, -1, 0x7F800001, 0], np.int32)
     found = value(lambda x: ops.BitcastConvertType(x, "f32"), bits)
     assert found.tobytes() == bits.tobytes()
-    assert value(lambda x: ops.BitcastConvertType(x, "s32"), bits.view(F)).tolist() == bits.tolist()
+    assert value(lambda x: ops.BitcastConvertType(x, "s32"), bits.view(f32)).tolist() == bits.tolist()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,7 @@ def test_a_wider_type_needs_a_last_dimension_of_the_ratio(operand: str) -> None:
 
 
 def test_bytes_of_other_widths_are_those_of_memory() -> None:
-    x = np.array([1.5, -2.25, np.inf], F)
+    x = np.array([1.5, -2.25, np.inf], f32)
     halves = value(lambda x: ops.BitcastConvertType(x, "u16"), x)
     assert (halves == x.view(np.uint16).reshape(3, 2)).all()
     assert (value(lambda h: ops.BitcastConvertType(h, "f32"), halves) == x).all()
@@ -66,8 +64,8 @@ def test_tuples_are_not_converted() -> None:
 
 def test_conversion_is_element_by_element_as_a_static_cast() -> None:
     x = np.array([[0, 1, -2], [2**24 + 1, -(2**31), 2**31 - 1]], np.int32)
-    assert (value(lambda x: ops.ConvertElementType(x, "f32"), x) == x.astype(F)).all()
-    assert value(lambda x: ops.ConvertElementType(x, "s32"), F([1.9, -1.9, 0.5])).tolist() == [1, -1, 0]
+    assert (value(lambda x: ops.ConvertElementType(x, "f32"), x) == x.astype(f32)).all()
+    assert value(lambda x: ops.ConvertElementType(x, "s32"), f32([1.9, -1.9, 0.5])).tolist() == [1, -1, 0]
     assert shape_of(lambda x: ops.ConvertElementType(x, "bf16"), "s8[2,3]") == "bf16[2,3]"
 
 
@@ -91,26 +89,26 @@ def reduced(values: object, exponent_bits: int, mantissa_bits: int) -> np.ndarra
 def test_reduced_numbers_are_those_of_the_narrow_format(
     exponent_bits: int, mantissa_bits: int, name: str
 ) -> None:
-    x = np.random.default_rng(0).integers(0, 1 << 32, 4000, np.uint64).astype(np.uint32).view(F)
+    x = np.random.default_rng(0).integers(0, 1 << 32, 4000, np.uint64).astype(np.uint32).view(f32)
     smallest = float(ml_dtypes.finfo(dtype(name)).smallest_normal)
     x = x[(np.abs(x) >= smallest) & ~np.isnan(x)]
     with np.errstate(over="ignore"):
-        wanted = x.astype(dtype(name)).astype(F)
+        wanted = x.astype(dtype(name)).astype(f32)
     assert (reduced(x, exponent_bits, mantissa_bits) == wanted).all()
 
 
 def test_ties_go_to_the_even_mantissa_and_large_numbers_to_infinity() -> None:
-    assert reduced(F([1.125, 1.375, -1.125]), 8, 2).tolist() == [1.0, 1.5, -1.0]
-    assert reduced(F([65519, 65520, -1e30, np.inf]), 5, 10).tolist() == [65504, np.inf, -np.inf, np.inf]
-    assert np.isnan(reduced(F([np.nan, -np.nan]), 5, 10)).all()
+    assert reduced(f32([1.125, 1.375, -1.125]), 8, 2).tolist() == [1.0, 1.5, -1.0]
+    assert reduced(f32([65519, 65520, -1e30, np.inf]), 5, 10).tolist() == [65504, np.inf, -np.inf, np.inf]
+    assert np.isnan(reduced(f32([np.nan, -np.nan]), 5, 10)).all()
 
 
 def test_more_bits_than_the_type_has_change_nothing() -> None:
-    x = np.array([1.1, -3e38, 1e-45, 0.0], F)
+    x = np.array([1.1, -3e38, 1e-45, 0.0], f32)
     assert reduced(x, 11, 52).tobytes() == x.tobytes()
     assert reduced(x, 8, 30).tobytes() == x.tobytes()
     wide = reduced(np.array([1.1, 1e300]), 11, 23)
-    assert wide[0] == F(1.1)
+    assert wide[0] == f32(1.1)
     assert abs(wide[1] / 1e300 - 1) <= 2.0**-24
 
 
@@ -118,4 +116,4 @@ def test_a_format_has_an_exponent_and_a_mantissa_that_is_not_negative() -> None:
     assert rule_of(lambda x: ops.ReducePrecision(x, 3, 0), "f32[2]").startswith("reduce-precision.")
     assert rule_of(lambda x: ops.ReducePrecision(x, -1, 5), "f32[2]").startswith("reduce-precision.")
     assert rule_of(lambda x: ops.ReducePrecision(x, 3, 5), "s32[2]").startswith("reduce-precision.")
-    assert reduced(F([1.4, 1.6, 3.5]), 8, 0).tolist() == [1, 2, 4]
+    assert reduced(f32([1.4, 1.6, 3.5]), 8, 0).tolist() == [1, 2, 4]

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from hloom import ops
+from tests.arrays import f32, s32
 from tests.builder.building import ADD, scalar
 from tests.pages.both import dtype, rule_of, shape_of, value
 
-F = np.float32
-I = np.int32  # noqa: E741
-X = np.arange(48, dtype=F).reshape(6, 8)
+X = np.arange(48, dtype=f32).reshape(6, 8)
 
 
 # -- DynamicSlice, DynamicUpdateSlice
@@ -30,15 +29,15 @@ def test_starts_are_clamped_so_that_the_slice_fits(kind: str) -> None:
         assert (found == X[i : i + 2, j : j + 3]).all()
         wanted = X.copy()
         wanted[i : i + 2, j : j + 3] = -1
-        update = np.full((2, 3), -1, F)
+        update = np.full((2, 3), -1, f32)
         found = value(lambda a, u, y, x: ops.DynamicUpdateSlice(a, u, [y, x]), X, update, *starts)
         assert (found == wanted).all()
 
 
 def test_start_indices_as_a_vector() -> None:
-    found = value(lambda a, s: ops.DynamicSlice(a, s, [2, 3]), X, I([1, 4]))
+    found = value(lambda a, s: ops.DynamicSlice(a, s, [2, 3]), X, s32([1, 4]))
     assert (found == X[1:3, 4:7]).all()
-    found = value(lambda a, u, s: ops.DynamicUpdateSlice(a, u, s), X, F([[-5]]), I([1, 4]))
+    found = value(lambda a, u, s: ops.DynamicUpdateSlice(a, u, s), X, f32([[-5]]), s32([1, 4]))
     assert found[1, 4] == -5
 
 
@@ -63,7 +62,7 @@ def test_sizes_and_starts_fit_the_operand(function: Any) -> None:
 
 
 def test_an_index_vector_dimension_behind_the_last_is_an_implicit_one() -> None:
-    indices = np.random.default_rng(0).integers(0, 6, (6, 7)).astype(I)
+    indices = np.random.default_rng(0).integers(0, 6, (6, 7)).astype(s32)
     found = value(lambda o, i: ops.Gather(o, i, [2], [0], [1, 8], [0], index_vector_dim=2), X, indices)
     assert found.shape == (6, 7, 8)
     assert (found == X[indices]).all()
@@ -73,7 +72,7 @@ def test_an_index_vector_dimension_behind_the_last_is_an_implicit_one() -> None:
 
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_the_index_vector_may_lie_along_any_dimension(where: int) -> None:
-    vectors = np.random.default_rng(0).integers(0, 4, (3, 5, 2)).astype(I)
+    vectors = np.random.default_rng(0).integers(0, 4, (3, 5, 2)).astype(s32)
     indices = np.moveaxis(vectors, 2, where)
     found = value(lambda o, i: ops.Gather(o, i, [2, 3], [], [2, 3], [0, 1], where), X, indices)
     for a, b in np.ndindex(3, 5):
@@ -82,16 +81,18 @@ def test_the_index_vector_may_lie_along_any_dimension(where: int) -> None:
 
 
 def test_starts_of_a_gather_are_clamped() -> None:
-    indices = I([[-3, 7], [5, 100], [2, 2]])
+    indices = s32([[-3, 7], [5, 100], [2, 2]])
     found = value(lambda o, i: ops.Gather(o, i, [1, 2], [], [2, 3], [0, 1], 1), X, indices)
     for slice_, (y, x) in zip(found, ((0, 5), (4, 5), (2, 2)), strict=True):
         assert (slice_ == X[y : y + 2, x : x + 3]).all()
 
 
 def test_remapped_offset_dimensions_skip_the_collapsed_ones() -> None:
-    operand = np.arange(2 * 3 * 2 * 3 * 2 * 2, dtype=F).reshape(2, 3, 2, 3, 2, 2)
+    operand = np.arange(2 * 3 * 2 * 3 * 2 * 2, dtype=f32).reshape(2, 3, 2, 3, 2, 2)
     found = value(
-        lambda o, i: ops.Gather(o, i, [0, 1, 2, 3], [0, 2], [1, 3, 1, 3, 2, 2], [0, 2], 0), operand, I([1, 0])
+        lambda o, i: ops.Gather(o, i, [0, 1, 2, 3], [0, 2], [1, 3, 1, 3, 2, 2], [0, 2], 0),
+        operand,
+        s32([1, 0]),
     )
     assert (found == operand[1, :, 0]).all()  # 0→1, 1→3, 2→4, 3→5
 
@@ -104,10 +105,10 @@ def test_output_bounds() -> None:
 
 
 def test_sorted_indices_may_be_promised() -> None:
-    indices = I([[0], [2], [2], [5]])
+    indices = s32([[0], [2], [2], [5]])
     promised = value(lambda o, i: ops.Gather(o, i, [1], [0], [1, 8], [0], 1, True), X, indices)
     assert (promised == X[indices[:, 0]]).all()
-    updates = np.ones((4, 8), F)
+    updates = np.ones((4, 8), f32)
     found = value(
         lambda o, i, u: ops.Scatter(o, i, u, ADD, 1, [1], [0], [0], True, False), X, indices, updates
     )
@@ -183,9 +184,9 @@ SCATTERS = {
 def test_scatter_is_the_pages_definition(name: str, combiner: str) -> None:
     bounds, index_bounds, update_bounds, numbers = SCATTERS[name]
     rng = np.random.default_rng(1)
-    indices = rng.integers(-1, 7, index_bounds).astype(I)
-    updates = rng.integers(1, 9, update_bounds).astype(I)
-    operand = np.arange(np.prod(bounds), dtype=I).reshape(bounds)
+    indices = rng.integers(-1, 7, index_bounds).astype(s32)
+    updates = rng.integers(1, 9, update_bounds).astype(s32)
+    operand = np.arange(np.prod(bounds), dtype=s32).reshape(bounds)
     functions = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "second": lambda a, b: b}
     combine = functions[combiner]
     computation = scalar((lambda a, b: ops.Copy(b)) if combiner == "second" else combine, "s32", "s32")
@@ -200,9 +201,9 @@ def test_scatter_is_the_pages_definition(name: str, combiner: str) -> None:
 
 def test_scatter_of_several_operands() -> None:
     both = scalar(lambda a, b, c, d: ops.Tuple([a + c, ops.Max(b, d)]), "f32", "s32", "f32", "s32")
-    indices = I([[0], [2], [2]])
-    x, n = F([1, 2, 3]), I([4, 5, 6])
-    u, m = F([10, 20, 30]), I([9, 1, 8])
+    indices = s32([[0], [2], [2]])
+    x, n = f32([1, 2, 3]), s32([4, 5, 6])
+    u, m = f32([10, 20, 30]), s32([9, 1, 8])
     first, second = value(
         lambda x, n, i, u, m: ops.Scatter([x, n], i, [u, m], both, 1, [], [0], [0]), x, n, indices, u, m
     )
@@ -210,8 +211,8 @@ def test_scatter_of_several_operands() -> None:
 
 
 def test_unique_indices_may_be_promised() -> None:
-    indices = I([[5], [0], [3]])
-    updates = np.arange(24, dtype=F).reshape(3, 8)
+    indices = s32([[5], [0], [3]])
+    updates = np.arange(24, dtype=f32).reshape(3, 8)
     found = value(
         lambda o, i, u: ops.Scatter(o, i, u, ADD, 1, [1], [0], [0], False, True), X, indices, updates
     )
@@ -246,7 +247,7 @@ def test_rules_of_scatter(numbers: dict[str, Any], updates: str) -> None:
 def test_the_size_of_a_dimension() -> None:
     for dimension, size in enumerate((6, 8)):
         found = value(lambda x, d=dimension: ops.GetDimensionSize(x, d), X)
-        assert (found, found.dtype) == (size, I)
+        assert (found, found.dtype) == (size, s32)
     assert rule_of(lambda x: ops.GetDimensionSize(x, 2), "f32[6,8]").startswith("get-dimension-size.")
     assert rule_of(lambda x: ops.GetDimensionSize(ops.Tuple([x]), 0), "f32[6]").startswith(
         "get-dimension-size."
@@ -263,7 +264,7 @@ def test_reductions_ignore_what_lies_beyond_a_dynamic_size(size: int) -> None:
                 continue
             found = value(
                 lambda x, n, d=dimension, r=kept_dims: ops.Reduce(ops.SetDimensionSize(x, n, d), 0, ADD, r),
-                X, I(size),
+                X, s32(size),
             )  # fmt: skip
             assert (found == kept.sum(tuple(kept_dims))).all()
 

@@ -11,13 +11,12 @@ import pytest
 
 from hloom import ops
 from tests import agreement
+from tests.arrays import f32, s32, u8
 from tests.builder.building import built
 from tests.pages.both import dtype, each_value, rule_of, shape_of, value
 
-F = np.float32
-I = np.int32  # noqa: E741
-NAN = np.uint32(0x7FC00000).view(F)
-SPECIAL = F([-NAN, -np.inf, -3.5, -1, -1e-45, -0.0, 0.0, 1e-45, 1, 2.5, np.inf, NAN])
+NAN = np.uint32(0x7FC00000).view(f32)
+SPECIAL = f32([-NAN, -np.inf, -3.5, -1, -1e-45, -0.0, 0.0, 1e-45, 1, 2.5, np.inf, NAN])
 
 
 # -- binary arithmetic
@@ -51,7 +50,7 @@ def test_division_truncates_and_remainders_have_the_sign_of_the_dividend(kind: s
 
 
 def test_float_remainders() -> None:
-    x, y = (a.ravel() for a in np.meshgrid(F([-7.5, -1, 0, 2.25, 9]), F([-2, -0.75, 1.5, 4])))
+    x, y = (a.ravel() for a in np.meshgrid(f32([-7.5, -1, 0, 2.25, 9]), f32([-2, -0.75, 1.5, 4])))
     found = value(ops.Rem, x, y)
     assert (found == np.fmod(x, y)).all()
     assert (np.abs(found) < np.abs(y)).all()
@@ -59,10 +58,10 @@ def test_float_remainders() -> None:
 
 
 def test_integer_division_by_zero_and_overflow_ends() -> None:
-    least = np.iinfo(I).min
+    least = np.iinfo(s32).min
     for function in (ops.Div, ops.Rem):
-        value(function, I([5, -5, 0, least]), I([0, 0, 0, -1]))  # some value, the same on both backends
-        value(function, np.uint8([5, 0]), np.uint8([0, 0]))
+        value(function, s32([5, -5, 0, least]), s32([0, 0, 0, -1]))  # some value, the same on both backends
+        value(function, u8([5, 0]), u8([0, 0]))
 
 
 def test_logical_functions() -> None:
@@ -76,12 +75,12 @@ def test_logical_functions() -> None:
 
 
 def test_a_scalar_meets_any_array_and_sizes_of_one_are_repeated() -> None:
-    x = np.arange(6, dtype=F).reshape(2, 3)
+    x = np.arange(6, dtype=f32).reshape(2, 3)
     assert (value(lambda x: ops.Add(x, 1), x) == x + 1).all()
-    assert (value(ops.Add, x, F(2)) == x + 2).all()
-    assert (value(ops.Add, F(2), x) == x + 2).all()
-    assert (value(ops.Mul, x, F([[1], [2]])) == x * F([[1], [2]])).all()
-    assert (value(ops.Lt, F([[1, 2, 3]]), F([[1], [2]])) == (F([[1, 2, 3]]) < F([[1], [2]]))).all()
+    assert (value(ops.Add, x, f32(2)) == x + 2).all()
+    assert (value(ops.Add, f32(2), x) == x + 2).all()
+    assert (value(ops.Mul, x, f32([[1], [2]])) == x * f32([[1], [2]])).all()
+    assert (value(ops.Lt, f32([[1, 2, 3]]), f32([[1], [2]])) == (f32([[1, 2, 3]]) < f32([[1], [2]]))).all()
 
 
 @pytest.mark.parametrize("function", [ops.Add, ops.Gt, ops.EqTotalOrder, ops.Pow])
@@ -94,8 +93,8 @@ def test_arrays_of_other_ranks_need_broadcast_dimensions(function: Any) -> None:
 
 
 def test_unmapped_dimensions_are_filled_with_one_and_repeated() -> None:
-    x = np.arange(24, dtype=F).reshape(2, 3, 4)
-    y = F([[10, 20, 30, 40], [50, 60, 70, 80]])
+    x = np.arange(24, dtype=f32).reshape(2, 3, 4)
+    y = f32([[10, 20, 30, 40], [50, 60, 70, 80]])
     assert (value(lambda x, y: ops.Add(x, y, [0, 2]), x, y) == x + y[:, None, :]).all()
     narrow = y[:, :1]
     assert (value(lambda x, y: ops.Add(y, x, [0, 2]), x, narrow) == x + narrow[:, None, :]).all()
@@ -171,7 +170,7 @@ def test_functions(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_take_scalars_and_arrays_without_elements(name: str) -> None:
     assert shape_of(getattr(ops, name), "f32[]") == "f32[]"
-    assert value(getattr(ops, name), np.zeros((0, 2), F)).shape == (0, 2)
+    assert value(getattr(ops, name), np.zeros((0, 2), f32)).shape == (0, 2)
 
 
 def test_is_finite() -> None:
@@ -184,7 +183,7 @@ def test_sign(kind: str) -> None:
     if kind[0] == "s":
         assert value(ops.Sign, np.array([-5, 0, 7], dtype(kind))).tolist() == [-1, 0, 1]
         return
-    found = value(ops.Sign, np.array([-2, -0.0, np.nan, 0.0, 3, np.inf], dtype(kind))).astype(F)
+    found = value(ops.Sign, np.array([-2, -0.0, np.nan, 0.0, 3, np.inf], dtype(kind))).astype(f32)
     assert str(found.tolist()) == "[-1.0, -0.0, nan, 0.0, 1.0, 1.0]"
 
 
@@ -199,7 +198,7 @@ def test_real_and_imaginary_parts() -> None:
     z = np.array([1 + 2j, -3.5j, 4], np.complex64)
     assert (value(ops.Real, z) == z.real).all()
     assert (value(ops.Imag, z) == z.imag).all()
-    for x in (F([1.5, -2]), np.array([1.5, -2], ml_dtypes.bfloat16)):
+    for x in (f32([1.5, -2]), np.array([1.5, -2], ml_dtypes.bfloat16)):
         assert (value(ops.Real, x) == x).all()
         assert (value(ops.Imag, x) == 0).all()
 
@@ -219,17 +218,17 @@ def test_clamp_is_the_minimum_of_max_and_the_maximum() -> None:
 
 
 def test_clamp_with_scalar_bounds() -> None:
-    x = I([-1, 5, 9])
-    assert value(ops.Clamp, I(0), x, I(6)).tolist() == [0, 5, 6]
-    assert value(ops.Clamp, I([0, 6, 0]), x, I(6)).tolist() == [0, 6, 6]
-    assert value(ops.Clamp, I(0), x, I([3, 4, 5])).tolist() == [0, 4, 5]
+    x = s32([-1, 5, 9])
+    assert value(ops.Clamp, s32(0), x, s32(6)).tolist() == [0, 5, 6]
+    assert value(ops.Clamp, s32([0, 6, 0]), x, s32(6)).tolist() == [0, 6, 6]
+    assert value(ops.Clamp, s32(0), x, s32([3, 4, 5])).tolist() == [0, 4, 5]
     assert rule_of(ops.Clamp, "s32[3]", "s32[2]", "s32[3]").startswith("clamp.")
     assert rule_of(ops.Clamp, "s32[]", "f32[2]", "s32[]") == "clamp.same-element-type"
 
 
 def test_select_chooses_element_by_element() -> None:
     rng = np.random.default_rng(0)
-    pred, x, y = rng.random((4, 5)) < 0.5, *rng.random((2, 4, 5), F)
+    pred, x, y = rng.random((4, 5)) < 0.5, *rng.random((2, 4, 5), f32)
     assert (value(ops.Select, pred, x, y) == np.where(pred, x, y)).all()
     for scalar in (True, False):
         assert (value(ops.Select, np.bool_(scalar), x, y) == (x if scalar else y)).all()
@@ -247,7 +246,7 @@ def test_select_of_tuples_has_a_scalar_predicate() -> None:
         nested = ops.Tuple([x, ops.Tuple([n, x])]), ops.Tuple([x + 1, ops.Tuple([n + 1, x * 2])])
         return ops.Select(p, *nested)
 
-    x, n = F([1, 2]), I(5)
+    x, n = f32([1, 2]), s32(5)
     first, (second, third) = value(choose, np.bool_(False), x, n)
     assert (first.tolist(), second.tolist(), third.tolist()) == ([2, 3], 6, [2, 4])
     different = rule_of(lambda p, x: ops.Select(p, ops.Tuple([x]), ops.Tuple([x, x])), "pred[]", "f32[]")

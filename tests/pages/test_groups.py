@@ -9,11 +9,11 @@ import pytest
 
 import hloom
 from hloom import HloError, ops
+from tests.arrays import f32
 from tests.builder.building import ADD, MAX, built
 from tests.pages.both import BACKENDS, on_replicas, rule_of
 
-F = np.float32
-INPUTS = [F([1, 10, 100, 1000, 2, 20, 200, 2000]) * (replica + 1) for replica in range(4)]
+INPUTS = [f32([1, 10, 100, 1000, 2, 20, 200, 2000]) * (replica + 1) for replica in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_groups_and_their_order(groups: Any) -> None:
 
 @pytest.mark.parametrize(("split", "concat"), [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 2)])
 def test_all_to_all_splits_and_joins_along_any_dimensions(split: int, concat: int) -> None:
-    inputs = [np.arange(4 * 8 * 4, dtype=F).reshape(4, 8, 4) + 1000 * replica for replica in range(4)]
+    inputs = [np.arange(4 * 8 * 4, dtype=f32).reshape(4, 8, 4) + 1000 * replica for replica in range(4)]
     groups = [[1, 2], [3, 0]]
     for replica, found in enumerate(
         on_replicas(lambda x: ops.AllToAll(x, split, concat, 2, groups), *inputs)
@@ -55,7 +55,7 @@ def test_all_to_all_splits_and_joins_along_any_dimensions(split: int, concat: in
 def test_the_split_count_is_the_number_of_replicas(backend: str, replicas: int) -> None:
     module = built(lambda x: ops.AllToAll(x, 0, 1, 4), "f32[8,2]")
     with pytest.raises(HloError):
-        hloom.compile(module, backend, num_replicas=replicas).run([[np.zeros((8, 2), F)]] * replicas)
+        hloom.compile(module, backend, num_replicas=replicas).run([[np.zeros((8, 2), f32)]] * replicas)
 
 
 def test_any_computation_reduces() -> None:

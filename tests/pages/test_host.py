@@ -9,10 +9,9 @@ import pytest
 
 import hloom
 from hloom import Literal, XlaOp, ops
+from tests.arrays import f32
 from tests.builder.building import built
 from tests.pages.both import BACKENDS, rule_of, shape_of, value
-
-F = np.float32
 
 
 def test_tokens_join_any_number() -> None:
@@ -31,8 +30,8 @@ def test_infeeds_are_read_in_their_order(backend: str) -> None:
         return ops.Tuple([first[0], second[0]])
 
     executable = hloom.compile(built(program), backend)
-    executable.devices[0].transfer_to_infeed(Literal(F([1, 2])))
-    executable.devices[0].transfer_to_infeed(Literal((np.int32(3), F(4))))
+    executable.devices[0].transfer_to_infeed(Literal(f32([1, 2])))
+    executable.devices[0].transfer_to_infeed(Literal((np.int32(3), f32(4))))
     first, (second, third) = executable()
     assert (first.tolist(), second, third) == ([1, 2], 3, 4)
 
@@ -40,7 +39,7 @@ def test_infeeds_are_read_in_their_order(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_infeed_of_nothing_reads_nothing(backend: str) -> None:
     def program(b: Any) -> XlaOp:
-        return ops.Tuple([ops.Infeed(b, "()"), ops.Constant(b, F(1))])
+        return ops.Tuple([ops.Infeed(b, "()"), ops.Constant(b, f32(1))])
 
     assert hloom.compile(built(program), backend)() == ((), 1)
 
@@ -56,7 +55,7 @@ def test_data_goes_from_send_to_recv_of_one_channel(backend: str) -> None:
         )
     )
     programs = [sender, receiver]
-    _, (second, first) = hloom.compile(programs, backend, num_replicas=2).run([[F([1, 2])], []])
+    _, (second, first) = hloom.compile(programs, backend, num_replicas=2).run([[f32([1, 2])], []])
     assert (first.tolist(), second.tolist()) == ([1, 2], [2, 4])
 
 
@@ -64,7 +63,7 @@ def test_contexts_are_tuples_of_the_data_and_a_number() -> None:
     assert shape_of(lambda b: ops.RecvDone(ops.Recv(b, "f32[2]", 1))) == "(f32[2], token[])"
     b = hloom.XlaBuilder("f")
     assert ops.Recv(b, "f32[2]", 1).shape.tuple_shapes[1] == hloom.Shape.parse("u32[]")
-    sent = ops.Send(ops.Constant(b, F(1)), 2)
+    sent = ops.Send(ops.Constant(b, f32(1)), 2)
     assert [str(s) for s in sent.shape.tuple_shapes] == ["f32[]", "u32[]", "token[]"]
     assert ops.SendDone(sent).shape == hloom.Shape.token()
 
@@ -76,7 +75,7 @@ def test_custom_calls_take_any_arguments_and_give_the_stated_shape() -> None:
     hloom.register_custom_call("pages.swapped", swapped)
     first, second = value(
         lambda x, n: ops.CustomCall("pages.swapped", x, ops.Tuple([x, n]), shape="(s32[], f32[2])"),
-        F([1, 2]), np.int32(5),
+        f32([1, 2]), np.int32(5),
     )  # fmt: skip
     assert (first, second.tolist()) == (5, [1, 2])
     assert rule_of(lambda x: ops.CustomCall("t", x), "f32[]") == "custom-call.shape-stated"

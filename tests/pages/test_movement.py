@@ -15,15 +15,14 @@ import pytest
 import hloom
 from hloom import XlaOp, ops
 from hloom.shape.element_type import BF16, F16, F32, S8
+from tests.arrays import f32, s32, s64
 from tests.builder.building import ADD, built, scalar
 from tests.pages.both import rule_of, value
 
-F = np.float32
-I = np.int32  # noqa: E741
-V = F([[[10, 11, 12], [15, 16, 17]], [[20, 21, 22], [25, 26, 27]],
+V = f32([[[10, 11, 12], [15, 16, 17]], [[20, 21, 22], [25, 26, 27]],
        [[30, 31, 32], [35, 36, 37]], [[40, 41, 42], [45, 46, 47]]])  # fmt: skip
-A = F([0, 1, 2, 3, 4])
-B = F([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
+A = f32([0, 1, 2, 3, 4])
+B = f32([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
 
 
 # -- conversions
@@ -37,39 +36,42 @@ def test_bitcast_convert_to_other_widths() -> None:
     assert shape(lambda x: ops.BitcastConvertType(x, F16), "f32[]") == "f16[2]"
     assert shape(lambda x: ops.BitcastConvertType(x, F32), "f16[10,2]") == "f32[10]"
     assert rule_of(lambda x: ops.BitcastConvertType(x, F32), "f16[10,3]").startswith("bitcast-convert.")
-    assert value(lambda x: ops.BitcastConvertType(x, S8), I(0x04030201)).tolist() == [1, 2, 3, 4]
+    assert value(lambda x: ops.BitcastConvertType(x, S8), s32(0x04030201)).tolist() == [1, 2, 3, 4]
     there_and_back = value(
-        lambda x: ops.BitcastConvertType(ops.BitcastConvertType(x, BF16), F32), F([1.5, -np.inf])
+        lambda x: ops.BitcastConvertType(ops.BitcastConvertType(x, BF16), F32), f32([1.5, -np.inf])
     )
     assert there_and_back.tolist() == [1.5, -np.inf]
 
 
 def test_convert_element_type() -> None:
-    b = value(lambda a: ops.ConvertElementType(a, F32), I([0, 1, 2]))
-    assert (b.dtype, b.tolist()) == (F, [0.0, 1.0, 2.0])
+    b = value(lambda a: ops.ConvertElementType(a, F32), s32([0, 1, 2]))
+    assert (b.dtype, b.tolist()) == (f32, [0.0, 1.0, 2.0])
 
 
 # -- shapes
 
 
 def test_broadcast() -> None:
-    result = value(lambda x: ops.Broadcast(x, [2, 3]), F(2))
+    result = value(lambda x: ops.Broadcast(x, [2, 3]), f32(2))
     assert (result.shape, set(result.ravel().tolist())) == ((2, 3), {2.0})
-    x = np.arange(6, dtype=F).reshape(2, 3)
+    x = np.arange(6, dtype=f32).reshape(2, 3)
     output = value(lambda x: ops.Broadcast(x, [4, 5]), x)
     for i0, i1, j0, j1 in np.ndindex(4, 5, 2, 3):
         assert output[i0, i1, j0, j1] == x[j0, j1]
 
 
 def test_broadcast_in_dim() -> None:
-    assert value(lambda x: ops.BroadcastInDim(x, [2, 3, 2], [0, 2]), F([[1, 2], [3, 4]])).tolist() == [
+    assert value(lambda x: ops.BroadcastInDim(x, [2, 3, 2], [0, 2]), f32([[1, 2], [3, 4]])).tolist() == [
         [[1, 2]] * 3, [[3, 4]] * 3
     ]  # fmt: skip
-    assert value(lambda x: ops.BroadcastInDim(x, [2, 2], [0, 1]), F([[1], [2]])).tolist() == [[1, 1], [2, 2]]
+    assert value(lambda x: ops.BroadcastInDim(x, [2, 2], [0, 1]), f32([[1], [2]])).tolist() == [
+        [1, 1],
+        [2, 2],
+    ]
 
 
 def test_clamp() -> None:
-    assert value(lambda o: ops.Clamp(0, o, 6), I([-1, 5, 9])).tolist() == [0, 5, 6]
+    assert value(lambda o: ops.Clamp(0, o, 6), s32([-1, 5, 9])).tolist() == [0, 5, 6]
 
 
 def test_collapse() -> None:
@@ -89,9 +91,9 @@ def test_collapse() -> None:
 
 
 def test_concatenate() -> None:
-    parts = [F([2, 3]), F([4, 5]), F([6, 7])]
+    parts = [f32([2, 3]), f32([4, 5]), f32([6, 7])]
     assert value(lambda *p: ops.ConcatInDim(p, 0), *parts).tolist() == [2, 3, 4, 5, 6, 7]
-    a, b = F([[1, 2], [3, 4], [5, 6]]), F([[7, 8]])
+    a, b = f32([[1, 2], [3, 4], [5, 6]]), f32([[7, 8]])
     assert value(lambda a, b: ops.Concatenate([a, b], 0), a, b).tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
     assert rule_of(lambda a: ops.ConcatInDim([a, a], 0), "f32[]").startswith("concatenate.")
 
@@ -102,7 +104,7 @@ def test_iota() -> None:
 
 
 def test_pad() -> None:
-    x = F([[1, 2, 3], [4, 5, 6]])
+    x = f32([[1, 2, 3], [4, 5, 6]])
     config = [(1, 0, 0), (0, 1, 1)]  # edge_padding_low, edge_padding_high, interior_padding
     assert value(lambda x: ops.Pad(x, 9, config), x).tolist() == [
         [9, 9, 9, 9, 9, 9], [1, 9, 2, 9, 3, 9], [4, 9, 5, 9, 6, 9]
@@ -133,12 +135,12 @@ def test_reshape() -> None:
         [[10, 20], [30, 40], [11, 21], [31, 41], [12, 22], [32, 42]],
         [[15, 25], [35, 45], [16, 26], [36, 46], [17, 27], [37, 47]],
     ]
-    assert value(lambda v: ops.Reshape(v, [0, 1], []), F([[5]])).tolist() == 5
-    assert value(lambda v: ops.Reshape(v, [], [1, 1]), F(5)).tolist() == [[5]]
+    assert value(lambda v: ops.Reshape(v, [0, 1], []), f32([[5]])).tolist() == 5
+    assert value(lambda v: ops.Reshape(v, [], [1, 1]), f32(5)).tolist() == [[5]]
 
 
 def test_rev() -> None:
-    x = np.arange(24, dtype=F).reshape(2, 3, 4)
+    x = np.arange(24, dtype=f32).reshape(2, 3, 4)
     output = value(lambda x: ops.Rev(x, [0, 2]), x)
     for i, j, k in np.ndindex(2, 3, 4):
         assert output[2 - 1 - i, j, 4 - 1 - k] == x[i, j, k]
@@ -150,7 +152,7 @@ def test_slice() -> None:
 
 
 def test_transpose() -> None:
-    x = np.arange(24, dtype=F).reshape(2, 3, 4)
+    x = np.arange(24, dtype=f32).reshape(2, 3, 4)
     permutation = [2, 0, 1]
     output = value(lambda x: ops.Transpose(x, permutation), x)
     assert all(x.shape[permutation[i]] == output.shape[i] for i in range(3))
@@ -161,15 +163,15 @@ def test_transpose() -> None:
 
 
 def test_dynamic_slice() -> None:
-    assert value(lambda a, s: ops.DynamicSlice(a, [s], [2]), A, I(2)).tolist() == [2, 3]
-    b = value(lambda b, y, x: ops.DynamicSlice(b, [y, x], [2, 2]), B, I(2), I(1))
+    assert value(lambda a, s: ops.DynamicSlice(a, [s], [2]), A, s32(2)).tolist() == [2, 3]
+    b = value(lambda b, y, x: ops.DynamicSlice(b, [y, x], [2, 2]), B, s32(2), s32(1))
     assert b.tolist() == [[7, 8], [10, 11]]
 
 
 def test_dynamic_update_slice() -> None:
-    updated = value(lambda a, u, s: ops.DynamicUpdateSlice(a, u, [s]), A, F([5, 6]), I(2))
+    updated = value(lambda a, u, s: ops.DynamicUpdateSlice(a, u, [s]), A, f32([5, 6]), s32(2))
     assert updated.tolist() == [0, 1, 5, 6, 4]
-    u = F([[12, 13], [14, 15], [16, 17]])
+    u = f32([[12, 13], [14, 15], [16, 17]])
     assert value(lambda b, u: ops.DynamicUpdateSlice(b, u, [1, 1]), B, u).tolist() == [
         [0, 1, 2], [3, 12, 13], [6, 14, 15], [9, 16, 17]
     ]  # fmt: skip
@@ -212,7 +214,7 @@ def gathered(
     ],
 )
 def test_gather(bounds: Any, offset_dims: Any, collapsed: Any, sizes: Any, start_index_map: Any) -> None:
-    operand = np.arange(16 * 11, dtype=F).reshape(16, 11)
+    operand = np.arange(16 * 11, dtype=f32).reshape(16, 11)
     most = [16 - sizes[0], 11 - sizes[1]]
     rng = np.random.default_rng(0)
     columns = [rng.integers(0, most[dim] + 1, bounds[:-1]) for dim in start_index_map]
@@ -226,9 +228,9 @@ def test_gather(bounds: Any, offset_dims: Any, collapsed: Any, sizes: Any, start
 
 
 def test_scatter_is_the_inverse_of_gather() -> None:
-    operand = np.zeros((16, 11), F)
-    indices = np.int64([[0, 0], [8, 5], [4, 3]])
-    updates = np.arange(3 * 8 * 6, dtype=F).reshape(3, 8, 6) + 1
+    operand = np.zeros((16, 11), f32)
+    indices = s64([[0, 0], [8, 5], [4, 3]])
+    updates = np.arange(3 * 8 * 6, dtype=f32).reshape(3, 8, 6) + 1
     wanted = operand.copy()
     for g, o0, o1 in np.ndindex(3, 8, 6):  # update_scatter_dims {0}, update_window_dims {1, 2}
         x, y = indices[g]
@@ -240,22 +242,27 @@ def test_scatter_is_the_inverse_of_gather() -> None:
 def test_scatter_passes_the_current_value_first() -> None:
     subtract = scalar(lambda current, update: current - update, "f32", "f32")
     found = value(
-        lambda o, i, u: ops.Scatter(o, i, u, subtract, 1, [], [0], [0]), F([10, 20]), I([1, 1]), F([3, 4])
+        lambda o, i, u: ops.Scatter(o, i, u, subtract, 1, [], [0], [0]),
+        f32([10, 20]),
+        s32([1, 1]),
+        f32([3, 4]),
     )
     assert found.tolist() == [10, 13]
 
 
 def test_dimension_sizes() -> None:
-    v = F(np.arange(1, 11))
+    v = f32(np.arange(1, 11))
     product = scalar(lambda x, y: x * y, "f32", "f32")
     for size, total, times in ((5, 15, 120), (6, 21, 720)):
         padded = built(lambda v, n: ops.SetDimensionSize(v, n, 0), "f32[10]", "s32[]")
         assert padded.entry.root.shape.dimensions == (10,)
-        assert value(lambda v, n: ops.Reduce(ops.SetDimensionSize(v, n, 0), 0, ADD, [0]), v, I(size)) == total
-        assert value(lambda v, n: ops.Reduce(ops.SetDimensionSize(v, n, 0), 1, product, [0]), v, I(size)) == (
-            times
+        assert (
+            value(lambda v, n: ops.Reduce(ops.SetDimensionSize(v, n, 0), 0, ADD, [0]), v, s32(size)) == total
         )
-        sized = value(lambda v, n: ops.GetDimensionSize(ops.SetDimensionSize(v, n, 0), 0), v, I(size))
+        assert value(
+            lambda v, n: ops.Reduce(ops.SetDimensionSize(v, n, 0), 1, product, [0]), v, s32(size)
+        ) == (times)
+        sized = value(lambda v, n: ops.GetDimensionSize(ops.SetDimensionSize(v, n, 0), 0), v, s32(size))
         assert sized == size
 
 
@@ -265,11 +272,11 @@ def test_dimension_sizes() -> None:
 def test_conditional_in_both_forms() -> None:
     double, negate = scalar(lambda x: x * 2, "f32"), scalar(lambda x: -x, "f32")
     for pred, wanted in ((True, 6), (False, -4)):
-        found = value(lambda p: ops.Conditional(p, F(3), double, F(4), negate), np.bool_(pred))
+        found = value(lambda p: ops.Conditional(p, f32(3), double, f32(4), negate), np.bool_(pred))
         assert found == wanted
     for branch, wanted in ((0, 2), (1, -10), (2, 200), (3, 200), (-1, 200)):
         found = value(
-            lambda i: ops.Conditional(i, [double, negate, double], [F(1), F(10), F(100)]), I(branch)
+            lambda i: ops.Conditional(i, [double, negate, double], [f32(1), f32(10), f32(100)]), s32(branch)
         )
         assert found == wanted
 
@@ -288,14 +295,14 @@ def test_custom_call_of_a_c_function() -> None:
         z[0] = x[1] + y[3]
 
     hloom.register_custom_call("pages.myfunc", myfunc)
-    x, y = F([1, 2]), F([[10, 20, 30], [40, 50, 60]])
+    x, y = f32([1, 2]), f32([[10, 20, 30], [40, 50, 60]])
     found = value(lambda x, y: ops.CustomCall("pages.myfunc", [x, y], "f32[3,3]"), x, y)
     assert seen == [1, 2, 10, 20, 30, 40, 50, 60] * 2  # once on each backend
     assert found.tolist() == [[42, 0, 0], [0, 0, 0], [0, 0, 0]]
 
 
 def test_tuples() -> None:
-    v, s = F(np.arange(10)), I(5)
+    v, s = f32(np.arange(10)), s32(5)
     assert value(lambda v, s: ops.GetTupleElement(ops.Tuple([v, s]), 1), v, s) == 5
     element = built(lambda v, s: ops.GetTupleElement(ops.Tuple([v, s]), 1), "f32[10]", "s32[]")
     assert str(element.entry.root.shape) == "s32[]"
@@ -304,17 +311,17 @@ def test_tuples() -> None:
 def test_while_adds_a_vector_a_thousand_times() -> None:
     state = "(s32[], f32[10])"
     condition = built(lambda result: result[0] < 1000, state)
-    body = built(lambda result: ops.Tuple([result[0] + 1, result[1] + F([0.5] * 10)]), state)
+    body = built(lambda result: ops.Tuple([result[0] + 1, result[1] + f32([0.5] * 10)]), state)
     count, vector = value(
-        lambda v: ops.While(condition, body, ops.Tuple([ops.Constant(v.builder, I(0)), v])), F([0] * 10)
+        lambda v: ops.While(condition, body, ops.Tuple([ops.Constant(v.builder, s32(0)), v])), f32([0] * 10)
     )
     assert (count.tolist(), vector.tolist()) == (1000, [500.0] * 10)
 
 
 def test_map() -> None:
     computation = scalar(lambda x, y, z, par1: (x + y) * z - par1, "f32", "f32", "f32", "f32")
-    par1 = F(0.5)
-    op1, op2, op3 = (np.random.default_rng(seed).random((2, 3), F) for seed in range(3))
+    par1 = f32(0.5)
+    op1, op2, op3 = (np.random.default_rng(seed).random((2, 3), f32) for seed in range(3))
     found = value(
         lambda a, b, c: ops.Map([a, b, c, np.full((2, 3), par1)], computation, [0, 1]), op1, op2, op3
     )

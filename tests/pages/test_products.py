@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from hloom import ops
+from tests.arrays import f32
 from tests.pages.both import rule_of, shape_of, value
-
-F = np.float32
 
 
 def small(*shape: int, seed: int = 0) -> Any:
     """Small integers as floats, so that sums of products are exact in any order."""
-    return F(np.random.default_rng(seed).integers(-4, 5, shape))
+    return f32(np.random.default_rng(seed).integers(-4, 5, shape))
 
 
 # -- Dot, DotGeneral

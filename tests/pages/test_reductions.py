@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from hloom import XlaOp, ops
+from tests.arrays import f32, s32
 from tests.builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, scalar
 from tests.pages.both import rule_of, shape_of, value
 
-F = np.float32
-I = np.int32  # noqa: E741
-LOWEST, LARGEST = np.finfo(F).min, np.finfo(F).max
+LOWEST, LARGEST = np.finfo(f32).min, np.finfo(f32).max
 
 
 # -- Reduce
@@ -23,16 +22,16 @@ LOWEST, LARGEST = np.finfo(F).min, np.finfo(F).max
 
 @pytest.mark.parametrize("count", range(5))
 def test_reduce_over_any_dimensions_in_any_order(count: int) -> None:
-    x = np.arange(2 * 3 * 4 * 5, dtype=I).reshape(2, 3, 4, 5)
+    x = np.arange(2 * 3 * 4 * 5, dtype=s32).reshape(2, 3, 4, 5)
     for dimensions in itertools.permutations(range(4), count):
-        found = value(lambda x, d=dimensions: ops.Reduce(x, I(3), ADD_S32, d), x)
+        found = value(lambda x, d=dimensions: ops.Reduce(x, s32(3), ADD_S32, d), x)
         assert found.shape == tuple(s for d, s in enumerate(x.shape) if d not in dimensions)
         assert (found == x.sum(tuple(dimensions)) + 3).all()
 
 
 def test_an_array_without_elements_reduces_to_the_initial_value() -> None:
-    assert value(lambda x: ops.Reduce(x, F(7), ADD, [1]), np.zeros((3, 0), F)).tolist() == [7, 7, 7]
-    assert value(lambda x: ops.Reduce(x, F(7), ADD, [0]), np.zeros((3, 0), F)).shape == (0,)
+    assert value(lambda x: ops.Reduce(x, f32(7), ADD, [1]), np.zeros((3, 0), f32)).tolist() == [7, 7, 7]
+    assert value(lambda x: ops.Reduce(x, f32(7), ADD, [0]), np.zeros((3, 0), f32)).shape == (0,)
 
 
 def test_reductions_of_several_arrays_take_and_give_tuples() -> None:
@@ -40,9 +39,11 @@ def test_reductions_of_several_arrays_take_and_give_tuples() -> None:
         return ops.Tuple([a + x, ops.Max(b, y)])
 
     computation = scalar(sum_and_largest, "s32", "f32", "s32", "f32")
-    x, y = np.arange(12, dtype=I).reshape(3, 4), F(np.arange(12) * 7 % 5).reshape(3, 4)
+    x, y = np.arange(12, dtype=s32).reshape(3, 4), f32(np.arange(12) * 7 % 5).reshape(3, 4)
     for axis in (0, 1):
-        first, second = value(lambda x, y, d=axis: ops.Reduce([x, y], [I(0), F(-1)], computation, [d]), x, y)
+        first, second = value(
+            lambda x, y, d=axis: ops.Reduce([x, y], [s32(0), f32(-1)], computation, [d]), x, y
+        )
         assert (first == x.sum(axis)).all()
         assert (second == y.max(axis)).all()
 
@@ -69,21 +70,21 @@ VALUES = {
 
 def last_of_the_largest(values: XlaOp, places: XlaOp) -> XlaOp:
     computation = scalar(keep_the_last, "f32", "s32", "f32", "s32")
-    return ops.Reduce([values, places], [F(-np.inf), I(-1)], computation, [0])
+    return ops.Reduce([values, places], [f32(-np.inf), s32(-1)], computation, [0])
 
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("kind", VALUES)
 def test_the_variadic_argmax_is_the_pages_recursion(count: int, kind: str) -> None:
     values = VALUES[kind](count)
-    found = value(last_of_the_largest, F(values), np.arange(count, dtype=I))
+    found = value(last_of_the_largest, f32(values), np.arange(count, dtype=s32))
     assert tuple(e.item() for e in found) == argmax(values)
 
 
 @pytest.mark.parametrize(("count", "kind"), itertools.product(COUNTS, VALUES))
 def test_the_variadic_argmax_over_sequential_indices(count: int, kind: str) -> None:
     values = VALUES[kind](count)
-    found = value(lambda v: last_of_the_largest(v, ops.Iota(v.builder, f"s32[{count}]", 0)), F(values))
+    found = value(lambda v: last_of_the_largest(v, ops.Iota(v.builder, f"s32[{count}]", 0)), f32(values))
     assert tuple(e.item() for e in found) == argmax(values)
 
 
@@ -148,11 +149,11 @@ def windows(
 )
 @pytest.mark.parametrize("combiner", ["max", "add", "min"])
 def test_reduce_window(size: Any, stride: Any, pads: Any, base: Any, window: Any, combiner: str) -> None:
-    x = F(np.random.default_rng(0).integers(-9, 9, (4, 6)))
+    x = f32(np.random.default_rng(0).integers(-9, 9, (4, 6)))
     computation, start, combine = {
         "max": (MAX, LOWEST, lambda part, start: max(part.max(), start)),
         "min": (MIN, LARGEST, lambda part, start: min(part.min(), start)),
-        "add": (ADD, F(0), lambda part, start: part.sum() + start),
+        "add": (ADD, f32(0), lambda part, start: part.sum() + start),
     }[combiner]
     found = value(lambda x: ops.ReduceWindow(x, start, computation, size, stride, pads, base, window), x)
     wanted = windows(x, size, stride, pads, base, window, start, combine)
@@ -166,7 +167,7 @@ def test_reduce_window(size: Any, stride: Any, pads: Any, base: Any, window: Any
 def test_same_padding_keeps_the_shape_for_stride_1_and_valid_pads_nothing(
     size: int, stride: int, count: int
 ) -> None:
-    x = np.arange(1, count + 1, dtype=F)
+    x = np.arange(1, count + 1, dtype=f32)
     same = value(lambda x: ops.ReduceWindow(x, LOWEST, MAX, [size], [stride], "SAME"), x)
     assert same.shape == (-(-count // stride),)
     valid = value(lambda x: ops.ReduceWindow(x, LOWEST, MAX, [size], [stride], "VALID"), x)
@@ -175,9 +176,11 @@ def test_same_padding_keeps_the_shape_for_stride_1_and_valid_pads_nothing(
 
 def test_windows_over_several_arrays() -> None:
     computation = scalar(keep_the_last, "f32", "s32", "f32", "s32")
-    x, places = F([3, 1, 4, 4, 5, 9, 2, 6]), np.arange(8, dtype=I)
+    x, places = f32([3, 1, 4, 4, 5, 9, 2, 6]), np.arange(8, dtype=s32)
     best, where = value(
-        lambda v, k: ops.ReduceWindow([v, k], [F(-np.inf), I(-1)], computation, [3], [2], "VALID"), x, places
+        lambda v, k: ops.ReduceWindow([v, k], [f32(-np.inf), s32(-1)], computation, [3], [2], "VALID"),
+        x,
+        places,
     )
     wanted = [argmax(x[i : i + 3]) for i in range(0, 6, 2)]
     assert best.tolist() == [v for v, _ in wanted]
@@ -198,18 +201,18 @@ def test_windows_over_several_arrays() -> None:
 )
 def test_select_and_scatter_is_the_composition(size: Any, stride: Any, padding: str) -> None:
     rng = np.random.default_rng(2)
-    operand = F(rng.permutation(30).reshape(5, 6))
+    operand = f32(rng.permutation(30).reshape(5, 6))
     positions = shape_of(lambda x: ops.ReduceWindow(x, LOWEST, MAX, size, stride, padding), "f32[5,6]")
     counts = [int(n) for n in positions[4:-1].split(",")]
-    source = F(rng.integers(1, 9, counts))
+    source = f32(rng.integers(1, 9, counts))
     found = value(
-        lambda o, s: ops.SelectAndScatter(o, GE, size, stride, padding, s, F(100), ADD), operand, source
+        lambda o, s: ops.SelectAndScatter(o, GE, size, stride, padding, s, f32(100), ADD), operand, source
     )
     lows = [
         max((n - 1) * t + e - full, 0) // 2 if padding == "SAME" else 0
         for n, t, e, full in zip(counts, stride, size, operand.shape, strict=True)
     ]
-    wanted = np.full((5, 6), 100, F)
+    wanted = np.full((5, 6), 100, f32)
     for index in np.ndindex(*counts):
         inside = [
             place
@@ -224,7 +227,7 @@ def test_select_and_scatter_is_the_composition(size: Any, stride: Any, padding: 
 
 
 def test_select_sees_the_lexicographically_smaller_index_first() -> None:
-    operand, source = np.zeros((2, 4), F), F([[1, 2]])
+    operand, source = np.zeros((2, 4), f32), f32([[1, 2]])
     first = value(
         lambda o, s: ops.SelectAndScatter(o, GE, [2, 2], [2, 2], "VALID", s, 0, ADD), operand, source
     )
@@ -239,9 +242,9 @@ def test_select_sees_the_lexicographically_smaller_index_first() -> None:
 def test_scatter_gets_the_current_value_and_the_source() -> None:
     computation = scalar(lambda current, update: current * 10 + update, "f32", "f32")
     found = value(
-        lambda o, s: ops.SelectAndScatter(o, GE, [3], [3], "VALID", s, F(4), computation),
-        F([1, 9, 2]),
-        F([7]),
+        lambda o, s: ops.SelectAndScatter(o, GE, [3], [3], "VALID", s, f32(4), computation),
+        f32([1, 9, 2]),
+        f32([7]),
     )
     assert found.tolist() == [4, 47, 4]
     assert rule_of(
@@ -254,7 +257,7 @@ def test_scatter_gets_the_current_value_and_the_source() -> None:
 
 @pytest.mark.parametrize("dimension", [0, 1, 2, -1])
 def test_sort_along_one_dimension(dimension: int) -> None:
-    x = F(np.random.default_rng(0).permutation(60).reshape(3, 4, 5))
+    x = f32(np.random.default_rng(0).permutation(60).reshape(3, 4, 5))
     assert (value(lambda x: ops.Sort([x], LT, dimension), x) == np.sort(x, dimension)).all()
     descending = scalar(ops.Gt, "f32", "f32")
     found = value(lambda x: ops.Sort([x], descending, dimension), x)
@@ -262,7 +265,7 @@ def test_sort_along_one_dimension(dimension: int) -> None:
 
 
 def test_by_default_the_last_dimension_is_sorted() -> None:
-    x = F(np.random.default_rng(0).permutation(12).reshape(3, 4))
+    x = f32(np.random.default_rng(0).permutation(12).reshape(3, 4))
     assert (value(lambda x: ops.Sort([x], LT), x) == np.sort(x, 1)).all()
     assert "is_stable" not in str(shape_of(lambda x: ops.Sort([x], LT), "f32[4]"))
 
@@ -270,10 +273,10 @@ def test_by_default_the_last_dimension_is_sorted() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 100, 1000])
 def test_sorted_neighbours_are_in_order_and_equals_keep_theirs(count: int) -> None:
     rng = np.random.default_rng(count)
-    keys, order = rng.integers(0, 10, count).astype(I), np.arange(count, dtype=I)
+    keys, order = rng.integers(0, 10, count).astype(s32), np.arange(count, dtype=s32)
     by_key = scalar(lambda a, b, *others: a < b, "s32", "s32", "s32", "s32", "f32", "f32")
     sorted_keys, places, third = value(
-        lambda k, i, v: ops.Sort([k, i, v], by_key, 0, True), keys, order, F(keys) * 2
+        lambda k, i, v: ops.Sort([k, i, v], by_key, 0, True), keys, order, f32(keys) * 2
     )
     assert places.tolist() == sorted(range(count), key=lambda i: keys[i])
     assert (sorted_keys == keys[places]).all()
@@ -282,7 +285,7 @@ def test_sorted_neighbours_are_in_order_and_equals_keep_theirs(count: int) -> No
 
 def test_the_comparator_sees_parameters_2k_and_2k_plus_1() -> None:
     ties = scalar(lambda a, b, c, d: ops.Or(a < b, ops.And(ops.Eq(a, b), c > d)), "s32", "s32", "f32", "f32")
-    keys, values = I([1, 0, 1, 0, 1]), F([1, 2, 3, 4, 5])
+    keys, values = s32([1, 0, 1, 0, 1]), f32([1, 2, 3, 4, 5])
     first, second = value(lambda k, v: ops.Sort([k, v], ties, 0), keys, values)
     assert (first.tolist(), second.tolist()) == ([0, 0, 1, 1, 1], [4, 2, 5, 3, 1])
 

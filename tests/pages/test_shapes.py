@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from hloom import ops
+from tests.arrays import f32
 from tests.pages.both import rule_of, shape_of, value
 
-F = np.float32
-X = np.arange(24, dtype=F).reshape(2, 3, 4)
+X = np.arange(24, dtype=f32).reshape(2, 3, 4)
 
 
 # -- Broadcast, BroadcastInDim
@@ -34,7 +34,7 @@ def test_broadcast_puts_the_new_dimensions_on_the_left(sizes: list[int]) -> None
     ],
 )  # fmt: skip
 def test_dimension_i_goes_to_broadcast_dimension_i(operand: Any, sizes: Any, dimensions: Any) -> None:
-    x = np.arange(math.prod(operand), dtype=F).reshape(operand) + 1
+    x = np.arange(math.prod(operand), dtype=f32).reshape(operand) + 1
     found = value(lambda x: ops.BroadcastInDim(x, sizes, dimensions), x)
     assert found.shape == sizes
     for index in np.ndindex(*sizes):
@@ -53,7 +53,7 @@ def test_sizes_are_one_or_those_of_the_result() -> None:
 
 def test_collapse_keeps_the_lowest_dimension_the_slowest() -> None:
     for first, last in itertools.combinations(range(4), 2):
-        x = np.arange(2 * 3 * 4 * 5, dtype=F).reshape(2, 3, 4, 5)
+        x = np.arange(2 * 3 * 4 * 5, dtype=f32).reshape(2, 3, 4, 5)
         dimensions = list(range(first, last + 1))
         found = value(lambda x, d=dimensions: ops.Collapse(x, d), x)
         merged = math.prod(x.shape[first : last + 1])
@@ -80,7 +80,7 @@ def test_new_sizes_have_as_many_elements_and_dimensions_are_a_permutation() -> N
     assert rule_of(lambda x: ops.Reshape(x, [5]), "f32[2,3]").startswith("reshape.")
     assert rule_of(lambda x: ops.Reshape(x, [0, 0], [6]), "f32[2,3]").startswith("transpose.")
     assert rule_of(lambda x: ops.Reshape(x, [0], [6]), "f32[2,3]").startswith("transpose.")
-    assert value(lambda x: ops.Reshape(x, [0, 3]), np.zeros((3, 0), F)).shape == (0, 3)
+    assert value(lambda x: ops.Reshape(x, [0, 3]), np.zeros((3, 0), f32)).shape == (0, 3)
 
 
 # -- Rev, Transpose
@@ -107,7 +107,7 @@ def test_result_dimension_i_is_input_dimension_permutation_i(permutation: tuple[
 
 def test_concatenate_of_many_in_their_order() -> None:
     for dimension in range(3):
-        parts = [np.full([5 if d == dimension else 2 for d in range(3)], n, F) for n in range(4)]
+        parts = [np.full([5 if d == dimension else 2 for d in range(3)], n, f32) for n in range(4)]
         found = value(lambda *p, d=dimension: ops.ConcatInDim(p, d), *parts)
         assert (found == np.concatenate(parts, dimension)).all()
     assert (value(lambda x: ops.Concatenate([x], 0), X) == X).all()
@@ -126,7 +126,7 @@ def test_concatenated_arrays_differ_in_the_dimension_only() -> None:
 
 
 def test_slices_take_every_stride_th_element() -> None:
-    x = np.arange(70, dtype=F).reshape(7, 10)
+    x = np.arange(70, dtype=f32).reshape(7, 10)
     for start, limit, stride in ((0, 7, 1), (1, 6, 2), (2, 7, 3), (3, 3, 1), (6, 7, 5), (0, 7, 7)):
         found = value(lambda x, a=(start, limit, stride): ops.Slice(x, [a[0], 2], [a[1], 9], [a[2], 3]), x)
         assert (found == x[start:limit:stride, 2:9:3]).all()
@@ -162,10 +162,10 @@ def padded(x: np.ndarray, fill: Any, config: Any) -> np.ndarray:
 @pytest.mark.parametrize("high", [-1, 0, 2])
 @pytest.mark.parametrize("interior", [0, 1, 3])
 def test_pad(low: int, high: int, interior: int) -> None:
-    x = np.arange(1, 13, dtype=F).reshape(3, 4)
+    x = np.arange(1, 13, dtype=f32).reshape(3, 4)
     config = [(low, high, interior), (high, low, 1)]
-    found = value(lambda x: ops.Pad(x, F(-7), config), x)
-    wanted = padded(x, F(-7), config)
+    found = value(lambda x: ops.Pad(x, f32(-7), config), x)
+    wanted = padded(x, f32(-7), config)
     assert found.shape == wanted.shape
     assert (found == wanted).all()
 

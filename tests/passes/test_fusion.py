@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 
 import hloom
@@ -14,6 +13,7 @@ from hloom.passes.fusion import fusion
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.simplify.dead_code import DeadCodeElimination
+from tests.arrays import s32
 from tests.evaluation import parse
 from tests.pass_checks import after
 from tests.reducers import binary, with_reducers
@@ -54,7 +54,7 @@ ENTRY main {
 
 def test_what_two_kernels_copy_makes_neither_need_the_other() -> None:
     """Both have copies of an operation, and what it reads (a constant, absolute values) is made in one."""
-    for text, arguments in ((SHARED_CONSTANT, []), (SHARED_SOURCE, [np.int32([1, -2, 3])])):
+    for text, arguments in ((SHARED_CONSTANT, []), (SHARED_SOURCE, [s32([1, -2, 3])])):
         module = parse(text)
         wanted = hloom.compile(module, backend="evaluator")(*arguments)
         assert InstructionFusion().run(module)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.simplify.dead_code import DeadCodeElimination
+from tests.arrays import f32
 from tests.pass_checks import after, opcodes
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -30,7 +31,7 @@ def contributed() -> Pass:
 
 
 def test_two_negations_vanish() -> None:
-    arguments = [np.float32([1, -0.0, np.inf, np.nan])]
+    arguments = [f32([1, -0.0, np.inf, np.nan])]
     module = after(TWICE, contributed(), DeadCodeElimination(), arguments=arguments)
     assert opcodes(module) == {"parameter": 1, "add": 1}
 

@@ -23,6 +23,7 @@ from hloom.runtime.backend import (
     register_backend,
     unregister_backend,
 )
+from tests.arrays import f32, f64
 from tests.devices import executable, lists, program
 from tests.evaluation import parse
 from tests.reducers import ADD
@@ -41,14 +42,12 @@ def refusal(call: Any) -> HloError:
 
 def test_arrays_in_and_out() -> None:
     exe = hloom.compile(parse(DOUBLE), backend="evaluator")
-    result = exe(np.float32([1, 2]))
+    result = exe(f32([1, 2]))
     assert isinstance(result, np.ndarray)
     assert (result.dtype, result.tolist()) == (np.float32, [2, 4])
 
 
-@pytest.mark.parametrize(
-    "argument", [[1, 2], (1.0, 2), hloom.Literal(np.float32([1, 2])), np.float32([1, 2])]
-)
+@pytest.mark.parametrize("argument", [[1, 2], (1.0, 2), hloom.Literal(f32([1, 2])), f32([1, 2])])
 def test_what_counts_as_an_argument(argument: Any) -> None:
     assert executable(DOUBLE)(argument).tolist() == [2, 4]
 
@@ -85,7 +84,7 @@ def test_results_are_the_callers_own() -> None:
       c = f32[2] constant({1, 2})
       ROOT t = (f32[2], f32[2], f32[2]) tuple(p, c, c)""")
     exe = executable(text)
-    argument = np.float32([5, 6])
+    argument = f32([5, 6])
     first, second, third = exe(argument)
     for array in (first, second, third):
         array[:] = 0
@@ -109,16 +108,16 @@ def test_every_device_gets_its_own_array() -> None:
     [
         ([], "run.argument-count", "the program takes 1 arguments (p: f32[2]), got 0"),
         ([[1, 2], 3], "run.argument-count", "got 2"),
-        ([np.float64([1, 2])], "run.argument", "argument 0 does not fit parameter %p of shape f32[2]"),
-        ([np.float32([1, 2, 3])], "run.argument", "parameter %p"),
-        ([np.float32([[1, 2]])], "run.argument", "parameter %p"),
+        ([f64([1, 2])], "run.argument", "argument 0 does not fit parameter %p of shape f32[2]"),
+        ([f32([1, 2, 3])], "run.argument", "parameter %p"),
+        ([f32([[1, 2]])], "run.argument", "parameter %p"),
         ([3.0], "run.argument", "parameter %p"),
         (["text"], "run.argument", "parameter %p"),
         ([[1, [2]]], "run.argument", "parameter %p"),
         ([None], "run.argument", "parameter %p"),
         ([{}], "run.argument", "parameter %p"),
         ([object()], "run.argument", "parameter %p"),
-        ([hloom.Literal(np.float32([1]))], "run.argument", "a literal of shape f32[1]"),
+        ([hloom.Literal(f32([1]))], "run.argument", "a literal of shape f32[1]"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: list[Any], rule: str, words: str) -> None:
@@ -317,16 +316,16 @@ def test_a_backend_of_ones_own() -> None:
         assert [y.tolist() for y in exe.run([[[1, 2]], [[3, 4]]])] == [[2, 4], [6, 8]]
         assert backend.options == [CompileOptions(2, 1)]
         one = hloom.compile(module, backend="doubling")
-        assert one(np.float32([1, 2])).tolist() == [2, 4]
+        assert one(f32([1, 2])).tolist() == [2, 4]
         with pytest.raises(HloError) as caught:
-            one(np.float32([1, 2, 3]))
+            one(f32([1, 2, 3]))
         assert caught.value.rule == "run.argument"
         for look in (lambda: one.memory, lambda: one.cost, one.to_hlo, one.to_llvm, one.to_asm):
             with pytest.raises(HloError) as caught:
                 look()
             assert caught.value.rule == "compile.not-offered"
         with pytest.raises(HloError) as caught:
-            one.profile(np.float32([1, 2]))
+            one.profile(f32([1, 2]))
         assert caught.value.rule == "compile.not-offered"
         with pytest.raises(HloError) as caught:
             register_backend(Doubling())
@@ -351,7 +350,7 @@ def test_arguments_may_offer_dlpack_alone(backend: str) -> None:
         """An array of another library."""
 
         def __dlpack__(self, **options: Any) -> Any:
-            return np.float32([1, 2]).__dlpack__(**options)
+            return f32([1, 2]).__dlpack__(**options)
 
         def __dlpack_device__(self) -> tuple[int, int]:
             return 1, 0

@@ -14,6 +14,7 @@ from hloom.errors import HloError
 from hloom.runtime.backend import CompileOptions, register_backend, unregister_backend
 from hloom.shape.shape import Shape
 from tests import agreement
+from tests.arrays import f32
 from tests.evaluation import parse
 from tests.reducers import ADD, binary
 from tests.scalar_backend.backend import ScalarBackend
@@ -119,7 +120,7 @@ def test_programs_run(name: str) -> None:
 
 
 def test_loops_run() -> None:
-    x = np.float32([0.5, 1, -1, 1.5])
+    x = f32([0.5, 1, -1, 1.5])
     count, values = hloom.compile(parse(LOOP), backend="scalar")(x)
     agreement.same(count, np.int32(5))
     agreement.near(values, np.float64(x) ** 32, 32)

@@ -17,6 +17,7 @@ from hloom.shape.element_type import F32, S4, S32, U8
 from hloom.shape.layout import Layout, PaddingValue
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
+from tests.arrays import f32
 from tests.shape.shapes import array_literals, array_shapes, layouts
 
 S = Shape.parse
@@ -258,7 +259,7 @@ def test_dlpack_comes_in_without_a_copy() -> None:
 
 
 def test_dlpack_goes_out() -> None:
-    literal = Literal(np.float32([1, 2, 3]))
+    literal = Literal(f32([1, 2, 3]))
     taken = np.from_dlpack(literal)
     assert taken.tolist() == [1, 2, 3]
     assert np.shares_memory(taken, literal.array) and not taken.flags.writeable

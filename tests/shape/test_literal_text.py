@@ -14,6 +14,7 @@ from hloom.shape.element_type import F6E2M3FN, F6E3M2FN, F8E8M0FNU, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.literal_parser import parse_literal_at
 from hloom.shape.shape import Shape
+from tests.arrays import f32
 from tests.shape.shapes import ARRAY_TYPES, array_literals
 
 S = Shape.parse
@@ -104,7 +105,7 @@ def test_printed_literals_are_read_back(literal: Literal) -> None:
 
 
 def test_shapes_and_lines() -> None:
-    literal = Literal((np.float32([[1, 2], [3, 4]]), np.int32(5), None))
+    literal = Literal((f32([[1, 2], [3, 4]]), np.int32(5), None))
     assert literal.to_text(shape_prefix=True, layout=True) == (
         "( f32[2,2]{1,0} { { 1, 2 }, { 3, 4 } }, s32[] 5, token[] )"
     )

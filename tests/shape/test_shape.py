@@ -12,6 +12,7 @@ from hloom.errors import ShapeError
 from hloom.shape.element_type import BF16, BUFFER, F32, S4, S32, TOKEN, TUPLE
 from hloom.shape.layout import Layout, Tile
 from hloom.shape.shape import Shape
+from tests.arrays import s64
 
 NESTED = Shape.parse("(f32[2], (s32[], token[]), ())")
 
@@ -199,7 +200,7 @@ def test_dimensions_are_integers() -> None:
     for dimensions in ((2.5,), ("2",), 3, None):
         with pytest.raises(ShapeError, match=r"shape\.dimension-integers"):
             Shape(F32, dimensions)  # type: ignore[arg-type]
-    assert Shape(F32, np.int64([2, 3])) == Shape.array("f32", (2, 3))
+    assert Shape(F32, s64([2, 3])) == Shape.array("f32", (2, 3))
 
 
 def test_types_may_be_dtypes_names_and_whole_texts() -> None:

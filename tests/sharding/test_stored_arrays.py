@@ -19,6 +19,7 @@ from hloom import HloModule, Shape
 from hloom.errors import HloError
 from hloom.sharding.tiling.tiling import Tiling
 from tests import agreement
+from tests.arrays import f32, s32
 
 TYPES = ("pred", "s4", "u8", "s64", "f16", "bf16", "f8e4m3fn", "f8e5m2", "f32", "f64", "c64", "c128")
 
@@ -103,20 +104,20 @@ def test_names_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 
 def test_padding_is_not_stored(tmp_path: Path) -> None:
-    tiles = [np.float32([1, 2]), np.float32([3, np.nan])]
+    tiles = [f32([1, 2]), f32([3, np.nan])]
     hloom.sharding.store(tmp_path / "state", tiles, range(2), Shape.parse("f32[3]"), [tiled(2)])
-    assert (tmp_path / "state/result/1").read_bytes() == np.float32([3, 0]).tobytes()
+    assert (tmp_path / "state/result/1").read_bytes() == f32([3, 0]).tobytes()
 
 
 def test_a_directory_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> None:
     shape, state = Shape.parse("f32[2]"), tmp_path / "state"
-    store(state, np.float32([1, 2]), shape, [tiled(2)])
+    store(state, f32([1, 2]), shape, [tiled(2)])
     with pytest.raises(HloError) as caught:
         hloom.sharding.store(state, [], [], shape, [tiled(2)], processes=FailingPeer())
     assert caught.value.rule == "stored.failed" and "process 1: no space" in str(caught.value)
-    agreement.equal(np.asarray(hloom.sharding.stored(state)["result"]), np.float32([1, 2]))
-    store(state, np.float32([3]), Shape.parse("f32[1]"), [tiled(1)])
-    agreement.equal(np.asarray(hloom.sharding.stored(state)["result"]), np.float32([3]))
+    agreement.equal(np.asarray(hloom.sharding.stored(state)["result"]), f32([1, 2]))
+    store(state, f32([3]), Shape.parse("f32[1]"), [tiled(1)])
+    agreement.equal(np.asarray(hloom.sharding.stored(state)["result"]), f32([3]))
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
 
 
@@ -147,7 +148,7 @@ def test_a_single_array_of_another_program(tmp_path: Path) -> None:
     folder = described(tmp_path / "a", dtype=">i4", fill_value=-1)
     (folder / "0").write_bytes(np.array([5, 6], ">i4").tobytes())
     (found,) = hloom.sharding.stored(folder).values()
-    agreement.equal(np.asarray(found), np.int32([5, 6, -1]))
+    agreement.equal(np.asarray(found), s32([5, 6, -1]))
     assert found.dtype == np.int32
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from hloom import HloModule, Literal, Snapshot, save, save_snapshot
 from hloom.tools.cli import main
 from tests import agreement
+from tests.arrays import f32
 from tests.raised_rules import printed
 from tests.reducers import with_reducers
 
@@ -71,7 +72,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_run_with_inputs_from_files(tmp_path: Path, program: Path) -> None:
-    np.save(tmp_path / "x.npy", np.float32([[1, 2], [3, 4]]))
+    np.save(tmp_path / "x.npy", f32([[1, 2], [3, 4]]))
     np.savez(tmp_path / "t.npz", s=np.float32(10), v=np.array([1.5, -2.0], ml_dtypes.bfloat16))
     result = hloom(
         "run",
@@ -177,8 +178,8 @@ def test_run_of_a_snapshot_compares_with_its_result(tmp_path: Path) -> None:
     proto = HloProto(hlo_module=HloModuleProto.FromString(module.to_proto()))
     for result, words in (([-1, -2], "equal to the snapshot's result"), ([-1, 0], "largest difference is 2")):
         snapshot = HloSnapshot(hlo=proto)
-        write_literal(Literal(np.float32([1, 2])), snapshot.arguments.add())
-        write_literal(Literal(np.float32(result)), snapshot.result)
+        write_literal(Literal(f32([1, 2])), snapshot.arguments.add())
+        write_literal(Literal(f32(result)), snapshot.result)
         path = tmp_path / "snapshot.pb"
         path.write_bytes(snapshot.SerializeToString())
         assert words in hloom("run", path).output
