@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -46,6 +47,20 @@ def run(directory: Path, **environment: str) -> str:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a cache in which the program is."""
+    directory = tmp_path_factory.mktemp("entries")
+    assert run(directory) == "True True"
+    return directory
+
+
+@pytest.fixture
+def warm(entries: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(entries, tmp_path, dirs_exist_ok=True))
 
 
 # -- entries
@@ -265,17 +280,15 @@ def test_a_wrong_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- whole processes
 
 
-def test_a_warm_start_loads_neither_llvm_nor_the_emitters(tmp_path: Path) -> None:
-    assert run(tmp_path) == "True True"
-    assert run(tmp_path) == "False False"
+def test_a_warm_start_loads_neither_llvm_nor_the_emitters(warm: Path) -> None:
+    assert run(warm) == "False False"
 
 
-def test_damaged_programs_are_compiled_again(tmp_path: Path) -> None:
-    run(tmp_path)
-    for file in tmp_path.iterdir():
+def test_damaged_programs_are_compiled_again(warm: Path) -> None:
+    for file in warm.iterdir():
         file.write_bytes(file.read_bytes()[:-3] + b"xyz")
-    assert run(tmp_path) == "True True"
-    assert run(tmp_path) == "False False"
+    assert run(warm) == "True True"
+    assert run(warm) == "False False"
 
 
 @pytest.mark.parametrize(
@@ -285,27 +298,25 @@ def test_damaged_programs_are_compiled_again(tmp_path: Path) -> None:
         {"data": ["constant0", "constant1", "constant2"]}, {"shares": 0}, {"data": [1]},
     ],
 )  # fmt: skip
-def test_programs_with_wrong_facts_are_compiled_again(tmp_path: Path, change: dict[str, object]) -> None:
+def test_programs_with_wrong_facts_are_compiled_again(warm: Path, change: dict[str, object]) -> None:
     """The key and the digest are right, the facts are not those of the program."""
-    run(tmp_path)
-    for file in tmp_path.iterdir():
+    for file in warm.iterdir():
         found = Entry.from_bytes(file.read_bytes(), file.stem)
         assert found is not None
         if found.facts:
             file.write_bytes(Entry({**found.facts, **change}, found.parts).to_bytes(file.stem))
             file.chmod(0o600)
-    assert run(tmp_path) == "True True"
-    assert run(tmp_path) == "False False"
+    assert run(warm) == "True True"
+    assert run(warm) == "False False"
 
 
-def test_a_program_without_its_entry_function_is_compiled_again(tmp_path: Path) -> None:
-    run(tmp_path)
-    support = [f for f in tmp_path.iterdir() if not Entry.from_bytes(f.read_bytes(), f.stem).facts]  # type: ignore[union-attr]
-    (program,) = set(tmp_path.iterdir()) - set(support)
+def test_a_program_without_its_entry_function_is_compiled_again(warm: Path) -> None:
+    support = [f for f in warm.iterdir() if not Entry.from_bytes(f.read_bytes(), f.stem).facts]  # type: ignore[union-attr]
+    (program,) = set(warm.iterdir()) - set(support)
     parts = Entry.from_bytes(support[0].read_bytes(), support[0].stem).parts  # type: ignore[union-attr]
     facts = Entry.from_bytes(program.read_bytes(), program.stem).facts  # type: ignore[union-attr]
     program.write_bytes(Entry(facts, parts).to_bytes(program.stem))
-    assert run(tmp_path) == "True True"
+    assert run(warm) == "True True"
 
 
 def test_the_cache_can_be_off(tmp_path: Path) -> None:

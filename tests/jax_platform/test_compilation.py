@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,19 +32,22 @@ HEAVY = (
 LOADED = f"import sys\nprint([name for name in {HEAVY} if name in sys.modules])\n"
 
 
-def test_a_program_from_the_cache_loads_no_compiler(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A cache in which a program is, what the program printed, and the modules that compiled it."""
+    folder = tmp_path_factory.mktemp("compiled")
     program = STEP.format(scope="a") + LOADED
-    first = run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines()
-    second = run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines()
-    assert "hloom.passes" in first[1]
-    assert second == [first[0], "[]"]
+    printed, loaded = run_program(program, "cpu", HLOOM_CACHE_DIR=str(folder)).splitlines()
+    return folder, printed, loaded
 
 
-def test_a_program_that_moved_in_its_file_is_found(tmp_path: Path) -> None:
-    program = STEP.format(scope="a")
-    first = run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines()
-    moved = run_program("\n\n\n" + program + LOADED, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines()
-    assert moved == [*first, "[]"]
+@pytest.mark.parametrize("lines", [0, 3])
+def test_a_program_from_the_cache_loads_no_compiler(compiled: tuple[Path, str, str], lines: int) -> None:
+    """Also when it has moved in its file."""
+    folder, printed, loaded = compiled
+    assert "hloom.passes" in loaded
+    program = "\n" * lines + STEP.format(scope="a") + LOADED
+    assert run_program(program, "cpu", HLOOM_CACHE_DIR=str(folder)).splitlines() == [printed, "[]"]
 
 
 ANALYSIS = """
@@ -107,12 +111,13 @@ def test_a_program_from_the_cache_is_loaded_with_all_its_properties(tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty"])
-def test_a_damaged_cache_is_no_obstacle(tmp_path: Path, damage: str) -> None:
-    program = STEP.format(scope="a")
-    first = run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path))
+def test_a_damaged_cache_is_no_obstacle(compiled: tuple[Path, str, str], tmp_path: Path, damage: str) -> None:
+    folder, printed, _ = compiled
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for file in tmp_path.glob("*.hloomcode"):
         file.write_bytes(b"" if damage == "empty" else file.read_bytes()[:-7])
-    assert run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)) == first
+    program = STEP.format(scope="a")
+    assert run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines() == [printed]
 
 
 def test_threads_compile_at_once(tmp_path: Path) -> None:

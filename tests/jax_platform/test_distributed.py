@@ -98,12 +98,19 @@ def shards(lines: list[str]) -> set[tuple[str, str]]:
     return {(line.split()[1], line.split()[3]) for line in lines}
 
 
+@pytest.fixture(scope="module")
+def shards_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
+    return shards(printed(PROGRAM + PRINTED, tmp_path_factory.mktemp("one"), 1))
+
+
 @pytest.mark.parametrize(
     ("count", "mpi"), [(2, False), (4, False), pytest.param(2, True, marks=needs_mpi, id="mpi")]
 )
-def test_processes_give_the_bits_of_one(count: int, mpi: bool, tmp_path: Path) -> None:
+def test_processes_give_the_bits_of_one(
+    count: int, mpi: bool, tmp_path: Path, shards_of_one_process: set[tuple[str, str]]
+) -> None:
     lines = printed(PROGRAM + PRINTED, tmp_path, count, mpi=mpi)
-    assert shards(lines) == shards(printed(PROGRAM + PRINTED, tmp_path, 1))
+    assert shards(lines) == shards_of_one_process
     places = {tuple(line.split()[1:3]) for line in lines}
     assert places == {(str(n), str(n * count // 4)) for n in range(4)}
 

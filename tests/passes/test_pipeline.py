@@ -36,6 +36,8 @@ QUICK = (
     "mlp_train_step", "random_normal", "scatter_add", "softmax", "transformer_block", "top_k",
 )  # fmt: skip
 """Workloads that the evaluator runs in little time."""
+ROWS = {"black_scholes": (1048576, 4096), "layernorm": (4096, 128), "softmax": (2048, 64)}
+"""A first dimension, and the one with which values are compared."""
 DEEP = ("lstm_scan", "mlp_train_step", "transformer_block")
 """Workloads through which errors grow so much that in f32 the order of sums may hide a wrong one."""
 
@@ -216,9 +218,10 @@ def test_programs_keep_their_values(name: str) -> None:
     text = (WORKLOADS / f"{name}.hlo").read_text()
     if name == "lstm_scan":
         text = text.replace("constant(100)", "constant(5)")  # steps, each of which multiplies errors
-    module = HloModule.from_text(text)
+    size, smaller = ROWS.get(name, (0, 0))
+    module = HloModule.from_text(text.replace(str(size), str(smaller)) if size else text)
     optimized = every_pass_verified(module)
-    given = arguments(name)
+    given = [a[:smaller] if size and a.shape[:1] == (size,) else a for a in arguments(name)]
     if name in DEEP:
         module, optimized = widened(module), widened(optimized)
         given = [a.astype(p.shape.element_type.numpy_dtype) for a, p in zip(given, module.entry.parameters)]
