@@ -86,7 +86,7 @@ NUMBERS = (0, 1, -1, 2, 3, 4, 5, 7, 31, 64, 100, 1 << 20, -(1 << 31), (1 << 31) 
 
 def mutate_field(message: Message, choose: random.Random) -> None:
     """Give one field of a proto, or of a message in it, another value; lists lose or repeat elements."""
-    present = [field for field, _ in message.ListFields()]
+    present: list[Any] = [field for field, _ in message.ListFields()]
     inner = [f for f in present if f.message_type is not None and not f.message_type.GetOptions().map_entry]
     if inner and choose.random() < 0.85:
         value: Any = getattr(message, choose.choice(inner).name)
@@ -101,7 +101,8 @@ def mutate_field(message: Message, choose: random.Random) -> None:
             case _:
                 mutate_field(value[at], choose)
         return None
-    fields = [f for f in (present if choose.random() < 0.7 else message.DESCRIPTOR.fields) if _is_plain(f)]
+    declared: list[Any] = list(message.DESCRIPTOR.fields)
+    fields = [f for f in (present if choose.random() < 0.7 else declared) if _is_plain(f)]
     if not fields:
         return None
     field = choose.choice(fields)

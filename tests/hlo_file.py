@@ -246,7 +246,7 @@ def command_output(section: Section, command: str) -> str:
 
 def optimized_text(module: HloModule, words: Sequence[str]) -> str:
     """Return the text of a module after the passes of `opt --passes=NAMES`; its values must not change."""
-    options = dict(word.partition("=")[::2] for word in words)
+    options: dict[str, str] = {name: value for name, _, value in (word.partition("=") for word in words)}
     names = options.pop("--passes")
     reorders = options.pop("--reorders", None) is not None
     assert not options, f"RUN: opt has the options --passes=NAMES and --reorders, got {sorted(options)}"

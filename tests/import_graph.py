@@ -51,7 +51,7 @@ def imports(tree: ast.AST, package: str, when: When = When.LOADING) -> Iterator[
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 yield from imports(node, package, When.CALLING if when is When.LOADING else when)
             case _:
-                if (name := _named_module(node)) is not None:
+                if isinstance(node, ast.Call) and (name := _named_module(node)) is not None:
                     yield Import(name, node.lineno, When.CALLING)
                 yield from imports(node, package, when)
 
@@ -64,8 +64,8 @@ def _home(node: ast.ImportFrom, package: str) -> str:
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
-def _named_module(node: ast.AST) -> str | None:
-    """Return the module in a call such as ``EntryPoint("a.b:c")``; None for any other node."""
+def _named_module(node: ast.Call) -> str | None:
+    """Return the module in a call such as ``EntryPoint("a.b:c")``; None for any other call."""
     match node:
         case ast.Call(
             func=ast.Name(id=function) | ast.Attribute(attr=function),

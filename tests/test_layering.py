@@ -255,13 +255,14 @@ def test_tests_have_one_import_root() -> None:
         f"{path.relative_to(tests)}:{node.lineno}: {name}"
         for path in tests.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
         for name in _absolute_names(node)
         if name.partition(".")[0] in inside
     ]
     assert not found
 
 
-def _absolute_names(node: ast.AST) -> Iterator[str]:
+def _absolute_names(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     match node:
         case ast.Import():
             yield from (alias.name for alias in node.names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_an_executable_tells_where_its_compilation_went(monkeypatch: pytest.Monk
 def test_a_profile_as_text_and_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HLOOM_CACHE", "0")
     profile = hloom.compile(hloom.HloModule.from_text(TEXT)).compile_profile
-    values = profile.to_json()
+    values: dict[str, Any] = profile.to_json()
     agreement.near(sum(row["share"] for row in values["phases"]), 1.0, len(values["phases"]))
     assert len(values["phases"]) == len(profile.phases)
     cse = next(row for row in values["phases"] if row["name"] == "cse")

@@ -9,7 +9,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.outer_operation import OuterSum
+from hloom.operations.outer_operation import OuterSum  # pyright: ignore[reportMissingImports]
 from hloom.plan.kernel import KernelPlan
 
 

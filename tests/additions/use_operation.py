@@ -7,7 +7,6 @@ import numpy as np
 import hloom
 from hloom.errors import HloError
 from hloom.ir.operation import REGISTRY
-from tests.arrays import f32
 
 TEXT = """HloModule m, entry_computation_layout={(f32[3]{0}, f32[70]{0})->f32[70,3]{1,0}}
 
@@ -17,7 +16,7 @@ ENTRY %main (x: f32[3], y: f32[70]) -> f32[70,3] {
   ROOT %z = f32[70,3]{1,0} outer-sum(%x, %y), transposed=true
 }
 """
-x, y = f32([1, 2, 3]), np.arange(70, dtype=np.float32)
+x, y = np.array([1, 2, 3], np.float32), np.arange(70, dtype=np.float32)
 module = hloom.HloModule.from_text(TEXT)
 module.verify()
 assert module.to_text().strip() == TEXT.strip()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -34,8 +36,9 @@ def test_random_loops(seed: int) -> None:
     shapes = [p.shape.dimensions for p in module.entry.parameters[1:]]
     arrays = [draw.choice(f32([-0.0, 0.0, 1.0, -2.0, 3.5]), shape) for shape in shapes]
     for trips in (0, 1, 4):
-        wanted = Evaluator().run(module.entry, [np.int32(trips), *arrays])
-        for found, right in zip(program.caller.run([np.int32(trips), *arrays]), wanted, strict=True):
+        arguments: list[Any] = [np.int32(trips), *arrays]
+        wanted: Any = Evaluator().run(module.entry, arguments)
+        for found, right in zip(program.caller.run(arguments), wanted, strict=True):
             agreement.same(found, right)
 
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hloom import HloModule, PrintOptions, XlaBuilder, XlaComputation, XlaOp, ops
+import hloom
+from hloom import HloModule, PrintOptions, XlaBuilder, XlaComputation, XlaOp
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.shape import Shape
+
+ops: Any = hloom.ops
+"""Functions, called in all of XLA's forms; their declarations have one form each."""
 
 
 def built(function: Callable[..., XlaOp], *shapes: str) -> XlaComputation:

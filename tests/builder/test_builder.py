@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hloom import HloError, HloModule, XlaBuilder, ops
+from hloom import HloError, HloModule, XlaBuilder
 from hloom.ir.metadata import OpMetadata
 from hloom.shape.shape import Shape
 from tests.arrays import f32
-from tests.builder.building import ADD, built, value
+from tests.builder.building import ADD, built, ops, value
 
 F4 = Shape.parse("f32[4]")
 

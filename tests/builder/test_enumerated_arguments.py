@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from hloom import HloError, XlaBuilder, XlaOp, ops
+from hloom import HloError, XlaBuilder, XlaOp
 from hloom.ir.codec import REQUIRED, EnumCodec
 from hloom.ir.operation import REGISTRY
 from hloom.proto.schema import xla_data_pb2 as xla
-from tests.builder.building import built
+from tests.builder.building import built, ops
 
 
 def rule_of(function: Any, *shapes: str) -> str:
@@ -106,7 +106,7 @@ def test_spellings_of_a_direction(word: Any) -> None:
         (lambda x: ops.Dot(x, x, "HIGHEST"), "f32[2]", "operand_precision={highest,highest}"),
         (lambda x: ops.Dot(x, x, xla.PrecisionConfig.HIGH), "f32[2]", "operand_precision={high,high}"),
         (
-            lambda x: ops.Dot(x, x, xla.PrecisionConfig(operand_precision=[1, 2])),
+            lambda x: ops.Dot(x, x, xla.PrecisionConfig(operand_precision=cast("Any", [1, 2]))),
             "f32[2]",
             "operand_precision={high,highest}",
         ),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hloom import HloError, ops
+from hloom import HloError
 from hloom.shape.element_type import BF16, F32, S8, S32
 from hloom.shape.shape import Shape
 from tests import agreement
 from tests.arrays import f32, s8, s32, u64
-from tests.builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, built, scalar, value
+from tests.builder.building import ADD, ADD_S32, GE, LT, MAX, MIN, built, ops, scalar, value
 
 V = f32([[[10, 11, 12], [15, 16, 17]], [[20, 21, 22], [25, 26, 27]], [[30, 31, 32], [35, 36, 37]],
        [[40, 41, 42], [45, 46, 47]]])  # fmt: skip

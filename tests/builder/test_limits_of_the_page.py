@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hloom import HloError, Shape, ops
-from tests.builder.building import ADD, built, scalar
+from hloom import HloError, Shape
+from tests.builder.building import ADD, built, ops, scalar
 
 
 def rule_of(function: Any, *shapes: str) -> str:

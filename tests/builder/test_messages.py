@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hloom import HloError, ops
+from hloom import HloError
 from hloom.ir.window import PaddingDimension
 from hloom.proto.schema import xla_data_pb2 as xla
-from tests.builder.building import ADD, built
+from tests.builder.building import ADD, built, ops
 
 
 def same(first: Any, second: Any, *shapes: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hloom import XlaBuilder, XlaOp, ops
+from hloom import XlaBuilder, XlaOp
 from hloom.proto.schema import xla_data_pb2 as xla
-from tests.builder.building import ADD, GE, LT, built, scalar
+from tests.builder.building import ADD, GE, LT, built, ops, scalar
 
 BAR = "|"
 TWO = scalar(lambda a, b, c, d: ops.Tuple([a + c, b + d]), "f32", "f32", "f32", "f32")

@@ -36,9 +36,9 @@ def by_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     seen: list[str] = []
     call = HostCalls.call
 
-    def noted(self: HostCalls, number: int, pointers: int) -> int:
+    def noted(self: HostCalls, number: int, pointers: int) -> None:
         seen.append(self._calls[number].instruction.opcode)
-        return call(self, number, pointers)
+        call(self, number, pointers)
 
     monkeypatch.setattr(HostCalls, "call", noted)
     yield seen

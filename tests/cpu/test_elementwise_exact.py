@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +28,11 @@ ROUNDED_FOR_COMPLEX = ("abs", "sign", "sqrt")
 def examples(opcode: str, names: Iterator[str] | tuple[str, ...]) -> list[Case]:
     """The operation on samples of those types among the names for which its results are exact."""
     found: list[Case] = []
+    operation: Any = REGISTRY[opcode]
     for name in names:
         kind = ElementType.parse(name)
-        if kind in REGISTRY[opcode].accepts and not (kind.is_complex and opcode in ROUNDED_FOR_COMPLEX):
-            count = len(REGISTRY[opcode].operand_names)
+        if kind in operation.accepts and not (kind.is_complex and opcode in ROUNDED_FOR_COMPLEX):
+            count = len(operation.operand_names)
             found.append(case(opcode, *[sample(name, seed=k) for k in range(count)]))
     return found
 

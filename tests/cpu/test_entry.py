@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -203,7 +203,7 @@ def test_large_results_are_aligned_and_can_be_resized() -> None:
     result = compiled(BIG)(np.ones((600, 1024), np.float32))
     assert result.ctypes.data % 64 == 0
     assert (result == 2).all()
-    assert np._core.multiarray.get_handler_name(result) == "hloom"
+    assert cast("Any", np)._core.multiarray.get_handler_name(result) == "hloom"
     result.resize((700, 1024), refcheck=False)
     assert (result[:600] == 2).all()
     assert (result[600:] == 0).all()
@@ -254,7 +254,7 @@ def test_nothing_leaks() -> None:
 
 def test_the_function_keeps_the_program() -> None:
     exe = compiled(DOUBLE)
-    call = exe._call
+    call: Any = exe._call
     del exe
     gc.collect()
     assert call(np.ones((2, 3), np.float32)).tolist() == [[2, 2, 2]] * 2
@@ -264,7 +264,7 @@ def test_the_function_keeps_the_program() -> None:
 def test_an_executable_goes_with_its_last_reference() -> None:
     exe = compiled(DOUBLE)
     exe(np.ones((2, 3), np.float32))
-    gone = weakref.ref(exe._programs[0].native)
+    gone = weakref.ref(cast("Any", exe._programs[0]).native)
     del exe
     gc.collect()
     assert gone() is None
@@ -308,7 +308,7 @@ def test_nothing_depends_on_what_was_in_the_arena() -> None:
     exe = compiled(NEEDS_ROOM)
     x, y = np.ones((256, 300), np.float32), np.ones((300, 256), np.float32)
     wanted = exe(x, y)
-    descriptor = DESCRIPTOR.record(exe._call.__self__.ctypes.data)
+    descriptor = DESCRIPTOR.record(cast("Any", exe._call).__self__.ctypes.data)
     ctypes.memset(descriptor["arena"], 0xFF, exe.memory.temp)
     assert np.array_equal(exe(x, y), wanted)
 

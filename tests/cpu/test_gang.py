@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def compiled(text: str, devices: int) -> Executable:
 
 def gang_of(executable: Executable) -> Gang:
     gang = executable.gang()
-    assert gang is not None
+    assert isinstance(gang, Gang)
     return gang
 
 
@@ -106,7 +107,7 @@ def rows(devices: int, size: int = 64) -> list[list[np.ndarray]]:
     return [[np.arange(size, dtype=np.float32) / (n + 3)] for n in range(devices)]
 
 
-def run(executable: Executable, gang: Gang, arguments: list[list[np.ndarray]]) -> list[object]:
+def run(executable: Executable, gang: Gang, arguments: list[list[Any]]) -> list[Any]:
     assert gang.take()
     try:
         return gang.call(arguments)
@@ -148,7 +149,7 @@ def test_executables_run_their_devices_as_a_gang() -> None:
     executable = compiled(MEAN, 8)
     executable.run(rows(8))
     gang = executable._gang
-    assert gang is not None
+    assert isinstance(gang, Gang)
     assert gang.resumptions > 8
 
 
@@ -237,7 +238,7 @@ def test_the_stop_word_ends_all_devices(text: str) -> None:
         text = text.replace(count, "constant(2000000000)")
     executable = compiled(text, 4)
     gang = executable.gang(ctypes.c_uint64(1))
-    assert gang is not None
+    assert isinstance(gang, Gang)
     values = rows(4) if "all-reduce" in text else [[np.float32(n)] for n in range(4)]
     with pytest.raises(HloError, match="ended by a signal") as found:
         run(executable, gang, values)

@@ -131,7 +131,7 @@ def test_target_machines_are_made_once_for_the_threads_that_use_them(monkeypatch
     made: list[Target] = []
     create = llvm._new_machine
 
-    def counted(lib: Any, target: Target, level: int) -> int:
+    def counted(lib: Any, target: Target, level: int) -> Any:
         made.append(target)
         return create(lib, target, level)
 

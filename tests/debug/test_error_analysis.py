@@ -292,6 +292,7 @@ def test_dead_code_is_not_evaluated() -> None:
     text = """x = f32[2] parameter(0)
     dead = f32[2] custom-call(x), custom_call_target="no such target"
     ROOT r = f32[2] negate(x)"""
-    value, bounds = ErrorAnalysis(parse(text)).run([np.ones(2, np.float32)])
+    result: Any = ErrorAnalysis(parse(text)).run([np.ones(2, np.float32)])
+    value, bounds = result
     assert value.tolist() == [-1, -1]
     assert np.max(bounds) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from hloom.debug import conditions, smaller
 from hloom.debug.inputs import random_arguments
 from hloom.debug.reduction import CountingEvaluator, reduce
 from hloom.debug.smaller import Reproducer
+from hloom.operations.structure import Constant
 from hloom.tools.cli import main
 from tests.planted_bugs.bugs import BUGS
 from tests.planted_bugs.hunt import MOST_INSTRUCTIONS, hunt
@@ -117,7 +118,7 @@ def test_the_state_of_a_loop_becomes_one_array() -> None:
     module = reduced(runs_twice)
     assert module.entry.root.opcode == "while" and module.entry.root.shape.is_array
     assert sum(len(c) for c in module.computations) <= 8, str(module)
-    limits = [i.operation.literal.array for i in module.instructions() if i.opcode == "constant"]
+    limits = [i.operation.literal.array for i in module.instructions() if isinstance(i.operation, Constant)]
     assert max(map(int, limits)) <= 2, str(module)
 
 
@@ -129,7 +130,7 @@ def test_values_of_removed_instructions_become_arguments() -> None:
     values, _ = program.values()
     assert [i.opcode for i in found.module.entry.instructions].count("divide") == 1
     firsts = {np.float32(np.ravel(v)[0]) for v in values.values() if isinstance(v, np.ndarray)}
-    assert {np.float32(np.ravel(argument)[0]) for argument in found.arguments} <= firsts
+    assert {np.float32(np.ravel(cast("Any", argument))[0]) for argument in found.arguments} <= firsts
 
 
 def test_a_program_without_the_fault_is_refused() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -150,7 +150,7 @@ class Campaign:
 
     def _compare_values(self, case: Case, backend: str, theirs: Sequence[Sequence[Array]]) -> None:
         executable, ours = self._run(case, backend)
-        if ours is None:
+        if executable is None or ours is None:
             return
         if backend != "evaluator":
             self._compare_with_evaluator(case, backend, ours)
@@ -196,7 +196,7 @@ class Campaign:
     def _compare_with_evaluator(self, case: Case, backend: str, ours: Sequence[Sequence[Array]]) -> None:
         """Compare a backend's results with the evaluator's; no difference is known here."""
         executable, reference = self._run(case, "evaluator")
-        if reference is None:
+        if executable is None or reference is None:
             return
         sizes = values(executable, case, _sizes(case.arguments)) if owed(case).terms else None
         bounds = analysed(case) if owed(case).analysed else None
@@ -241,8 +241,7 @@ class Campaign:
 def analysed(case: Case) -> Sequence[Array]:
     """Return the possible error of each element of each result of a case."""
     module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
-    bounds: Sequence[Array] = ErrorAnalysis(module).run(case.arguments)[1]
-    return bounds
+    return cast("Sequence[Array]", ErrorAnalysis(module).run(case.arguments)[1])
 
 
 def compiled(case: Case, backend: str) -> Executable:

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -235,8 +236,9 @@ def rounded_at_every_step(difference: Difference) -> Array:
     module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
     (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
     given = [exact(a) for a in case.arguments]
-    value = Evaluator().run(module.entry, case.arguments)
-    bounds = instruction.operation.errors_in(eps(difference.ours.dtype), given, tuple(value))
+    value: Any = Evaluator().run(module.entry, case.arguments)
+    operation: Any = instruction.operation
+    bounds = operation.errors_in(eps(difference.ours.dtype), given, tuple(value))
     distance = np.abs(wide(difference.ours) - wide(difference.theirs))
     for output, bound in zip(value, bounds, strict=True):
         if output.shape == difference.ours.shape and same_bits(output, difference.ours).all():
@@ -264,7 +266,8 @@ def with_zero_sums(difference: Difference, zero: str) -> Array:
             lines.append(f"{name}e = compare({name}s, {name}z), direction=EQ")
             lines.append(f"{name} = select({name}e, {name}n, {name}s)")
     text = program([dataclasses.replace(case, lines=tuple(lines))])
-    return Evaluator().run(HloModule.from_text(text).entry, case.arguments)[difference.output]
+    values: Any = Evaluator().run(HloModule.from_text(text).entry, case.arguments)
+    return values[difference.output]
 
 
 # -- how far off XLA's values may be
@@ -463,7 +466,7 @@ def no_number_in_f32(difference: Difference) -> Array:
         text = text.replace(name, "f32")
     with np.errstate(all="ignore"):
         given = [wide(a).astype(np.float32) for a in case.arguments]
-    found = Evaluator().run(HloModule.from_text(text).entry, given)
+    found: Any = Evaluator().run(HloModule.from_text(text).entry, given)
     values = found if isinstance(found, tuple) else (found,)
     of_shape = [np.isnan(wide(v)) for v in values if v.shape == difference.ours.shape]
     return np.logical_or.reduce(of_shape) & (difference.ours == 0)

@@ -386,11 +386,8 @@ def product(s: Scope) -> None:
     x = s.any(lambda v: bool(v.sizes) and (v.element_type in INTEGERS or v.is_float))
     if x is None:
         return
-    y = s.any(
-        lambda v: (
-            v.element_type == x.element_type and v.exact == x.exact and bool(set(v.sizes) & set(x.sizes))
-        )
-    )
+    form, extents = (x.element_type, x.exact), set(x.sizes)
+    y = s.any(lambda v: (v.element_type, v.exact) == form and bool(extents & set(v.sizes)))
     assert y is not None
     pairs = [(i, j) for i, a in enumerate(x.sizes) for j, b in enumerate(y.sizes) if a == b]
     left, right = s.draw.one(pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ SEED = 0
 
 
 @pytest.fixture(scope="module")
-def xla() -> Xla:
+def xla() -> Iterator[Xla]:
     pytest.importorskip("jax")
     with Xla() as oracle:
         yield oracle

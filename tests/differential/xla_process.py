@@ -9,7 +9,8 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from importlib import import_module
+from typing import Any, BinaryIO, cast
 
 # The flags disable optimizations that change values; one thread leaves cores to others.
 os.environ["XLA_FLAGS"] = " ".join([
@@ -21,7 +22,7 @@ os.environ["XLA_FLAGS"] = " ".join([
 
 import jax
 import numpy as np
-from jaxlib import _hlo, xla_client
+from jaxlib import xla_client
 
 from hloom.debug import xla_cpu
 
@@ -38,6 +39,7 @@ def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[Pr
 
     Without arguments of any replica, the program is only printed.
     """
+    _hlo: Any = import_module("jaxlib._hlo")
     module = _hlo.hlo_module_from_text(text)
     from_proto = _hlo.HloModule.from_serialized_hlo_module_proto(proto)
     results: list[Leaves] = []
@@ -59,7 +61,7 @@ def run_replicas(module: Any, arguments: Sequence[Sequence[Any]]) -> list[Leaves
     ids = np.array([[d.id] for d in devices])
     options.device_assignment = xla_client.DeviceAssignment.create(ids)
     computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
-    stablehlo = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
+    stablehlo = cast("Any", xla_client)._xla.mlir.xla_computation_to_mlir_module(computation)
     executable = client.compile_and_load(stablehlo, xla_client.DeviceList(tuple(devices)), options)
     mesh = jax.sharding.Mesh(np.array(devices), ("replica",))
     # Each device has a separate array; XLA assumes that all of them are equal, which has no effect here.

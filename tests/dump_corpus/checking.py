@@ -11,12 +11,12 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from jaxlib import _hlo
 
 import hloom
 from hloom.debug.error_analysis import ErrorAnalysis
@@ -35,6 +35,8 @@ from hloom.tools.reports.diff_text import diff_text
 from tests import agreement, oracle
 
 from .writing import VALUES
+
+_hlo: Any = import_module("jaxlib._hlo")
 
 BACKENDS: Final = ("evaluator", "cpu")
 _NO_PROGRAMS: Final = re.compile(

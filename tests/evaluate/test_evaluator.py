@@ -49,7 +49,7 @@ def mapped(name: str, *arrays: Any) -> Any:
     module = parse(program("ROOT c = f32[] constant(0)", NESTED))
     computation = next(c for c in module.computations if c.name == name)
     evaluator = Evaluator()
-    return evaluator.mappable(computation), evaluator.map(computation, [np.float32(a) for a in arrays])
+    return evaluator.mappable(computation), evaluator.map(computation, [f32(a) for a in arrays])
 
 
 def test_an_elementwise_computation_takes_whole_arrays() -> None:
@@ -159,7 +159,7 @@ def test_calls_that_are_nested_too_deeply() -> None:
         program(f"p = f32[] parameter(0)\n ROOT r = f32[] call(p), to_apply=level.{depth - 1}", computations)
     )
     with pytest.raises(HloError) as caught:
-        Evaluator().run(module.entry, [np.float32(1)])
+        Evaluator().run(module.entry, [f32(1)])
     assert caught.value.rule == "evaluate.call-depth"
 
 

@@ -14,7 +14,7 @@ import mmap
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest import mock
 
 import numpy as np
@@ -80,7 +80,7 @@ class Region:
     def array(self, dtype: np.dtype[Any], sizes: Sequence[int]) -> Array:
         """Return the bytes as an array, which must not be used after `free`."""
         memory = (ctypes.c_char * self.size).from_address(self.address)
-        return np.frombuffer(memory, dtype, count=math.prod(sizes)).reshape(sizes)
+        return np.frombuffer(cast("Any", memory), dtype, count=math.prod(sizes)).reshape(sizes)
 
     def free(self) -> None:
         """Give the pages back."""
@@ -168,7 +168,7 @@ class Guarded:
 
     def result(self, shape: Shape) -> Array:
         """Return memory for a leaf of a result."""
-        dtype = shape.element_type.dtype if shape.is_array else np.dtype(np.uint8)
+        dtype = shape.element_type.numpy_dtype if shape.is_array else np.dtype(np.uint8)
         sizes = shape.dimensions if shape.is_array else (0,)
         return self.region(dtype.itemsize * math.prod(sizes)).array(dtype, sizes)
 
@@ -207,7 +207,11 @@ def guarded(place: str) -> Generator[None]:
         mock.patch.object(assignment, "assign_offsets", offsets),
         mock.patch.object(llvm_module, "MOST_INLINE", 0),
         mock.patch.object(llvm_module.Module, "constant_bytes", unaligned_constant),
-        mock.patch.object(loaded_program, "LoadedObject", lambda *given: guarded_constants(*given, place)),
+        mock.patch.object(
+            loaded_program,
+            "LoadedObject",
+            lambda objects, externals, constants: guarded_constants(objects, externals, constants, place),
+        ),
         mock.patch.object(native, "configured_cache", lambda: None),
         mock.patch.object(caller.Caller, "builtin", lambda _, fallback: fallback),
         mock.patch.object(caller.Caller, "run", run),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hloom.evaluate.evaluator import Evaluator
@@ -11,7 +13,7 @@ from hloom.operations.structure import Constant
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.shape import Shape
 from tests import agreement
-from tests.arrays import f64
+from tests.arrays import f64, s32
 from tests.evaluation import parse
 from tests.reducers import with_reducers
 
@@ -47,7 +49,8 @@ def test_every_type_changes_and_nothing_else() -> None:
     assert isinstance(tenth, Constant)
     agreement.equal(tenth.literal.array, np.float64(np.float32(0.1)))
     x = f64([1, 2])
-    agreement.equal(Evaluator().run(copy.entry, [x, np.int32(0)])[0], 3 + np.float64(np.float32(0.1)))
+    found: Any = Evaluator().run(copy.entry, [x, s32(0)])
+    agreement.equal(found[0], 3 + np.float64(np.float32(0.1)))
 
 
 def test_elided_constants_stay_elided() -> None:

@@ -171,10 +171,10 @@ def test_messages_that_mean_nothing_are_refused() -> None:
     from hloom.proto.schema.xla_data_pb2 import OpSharding
 
     for message, rule in (
-        (OpSharding(type=1), "sharding.maximal-device"),
-        (OpSharding(type=3, tile_assignment_dimensions=[2]), "sharding.device-count"),
+        (OpSharding(type=OpSharding.MAXIMAL), "sharding.maximal-device"),
+        (OpSharding(type=OpSharding.OTHER, tile_assignment_dimensions=[2]), "sharding.device-count"),
         (
-            OpSharding(type=3, tile_assignment_dimensions=[2], iota_reshape_dims=[2]),
+            OpSharding(type=OpSharding.OTHER, tile_assignment_dimensions=[2], iota_reshape_dims=[2]),
             "sharding.iota-permutation",
         ),
     ):

@@ -107,7 +107,7 @@ def selected_names(session: pytest.Session) -> set[str]:
     selected: set[str] = set()
     for item in session.items:
         if isinstance(item, pytest.Function) and item.originalname == "test_programs_agree":
-            selected.add(item.callspec.params["name"])
+            selected.add(str(item.callspec.params["name"]))
         elif item.name == "test_programs_with_functions_agree_under_the_name_hloom":
             selected.update(NAMES_OF["callbacks"])
     return selected

@@ -192,7 +192,7 @@ def attention_config(**settings: Any) -> str:
     return json.dumps({"cudnn_fmha_backend_config": fields | NUMBERS | settings})
 
 
-def attended(q: Any, k: Any, v: Any, seen: Any = True, bias: Any = 0.0) -> tuple[Any, Any]:
+def attended(q: Any, k: Any, v: Any, *, seen: Any = True, bias: Any = 0.0) -> tuple[Any, Any]:
     """Return attention in f64, and the logarithms of the sums."""
     scores = 0.5 * np.einsum("bqhd,bkhd->bhqk", q, k).astype(np.float64) + bias
     scores = np.where(seen, scores, -np.inf)
@@ -221,7 +221,7 @@ NEAR = 1e-5
 )
 def test_attention(inputs: list[Any], settings: dict[str, Any], seen: Any) -> None:
     found = run(f"({RESULT}, u8[8])", "__cudnn$fmhaSoftmax", inputs, attention_config(**settings))
-    agreement.within(found[0], attended(*inputs, seen)[0], NEAR)
+    agreement.within(found[0], attended(*inputs, seen=seen)[0], NEAR)
 
 
 def test_attention_for_training_with_a_bias(inputs: list[Any]) -> None:
@@ -241,7 +241,7 @@ def test_attention_to_padded_sequences(inputs: list[Any]) -> None:
         [*inputs, queries, keys],
         attention_config(mask_type="PADDING"),
     )
-    wanted = attended(*inputs, keys[:, None, None, None] > KEY)[0]
+    wanted = attended(*inputs, seen=keys[:, None, None, None] > KEY)[0]
     wanted = np.where(queries[:, None, None, None] > QUERY, wanted, 0)
     agreement.within(found[0], wanted, NEAR)
 
@@ -252,7 +252,8 @@ def test_attention_in_bf16(inputs: list[Any]) -> None:
         f"({RESULT.replace('f32', 'bf16')}, u8[8])", "__cudnn$fmhaSoftmax", narrow, attention_config()
     )
     # weights and results are rounded to 8 bits
-    bound = 2.0**-8 * (1 + attended(*inputs[:2], np.abs(inputs[2]))[0])
+    queries, keys, values = inputs
+    bound = 2.0**-8 * (1 + attended(queries, keys, np.abs(values))[0])
     agreement.within(found[0], attended(*inputs)[0], bound)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -131,7 +133,7 @@ def test_what_is_proven_holds_for_random_numbers(text: str, _: str) -> None:
         return made
 
     def combined(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
-        result = Evaluator().map(computation, [*a, *b])
+        result: Any = Evaluator().map(computation, [*a, *b])
         return list(result) if isinstance(result, tuple) else [result]
 
     a, b, c = elements(), elements(), elements()

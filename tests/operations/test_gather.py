@@ -12,6 +12,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 from tests import agreement, oracle
+from tests.arrays import s32
 from tests.evaluation import evaluate, parse, refused
 
 OPERAND = np.arange(16 * 11, dtype=np.int32).reshape(16, 11)
@@ -135,7 +136,7 @@ def test_an_empty_index_vector_starts_at_0() -> None:
 
 def test_a_scalar_index() -> None:
     operand = np.arange(5, dtype=np.int32)
-    text = gather_text(operand, np.int32(3), PICK.replace("index_vector_dim=1", "index_vector_dim=0"))
+    text = gather_text(operand, s32(3), PICK.replace("index_vector_dim=1", "index_vector_dim=0"))
     assert evaluate(text, operand, np.int32(3)) == 3
 
 
@@ -175,6 +176,7 @@ def gathers(draw: st.DrawFn) -> tuple[Gather, np.ndarray, np.ndarray]:
     window = [d for d in range(rank) if roles[d] == "window"]
     offsets = draw(st.permutations(range(len(batch) + len(window))))[: len(window)]
     operation = Gather(
+        indices_are_sorted=False,
         offset_dims=tuple(sorted(offsets)),
         collapsed_slice_dims=collapsed,
         start_index_map=index_map,

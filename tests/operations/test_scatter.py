@@ -271,6 +271,8 @@ def scatters(draw: st.DrawFn) -> tuple[Scatter, list[np.ndarray]]:
         for d in range(len(batch) + len(window))
     ]
     operation = Scatter(
+        indices_are_sorted=False,
+        unique_indices=False,
         update_window_dims=tuple(window_dims),
         inserted_window_dims=tuple(d for d in range(rank) if roles[d] == "inserted"),
         scatter_dims_to_operand_dims=index_map,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ def test_a_parameter_is_its_argument() -> None:
 def test_parameter_replication_is_kept() -> None:
     text = "p = (f32[2], s32[]) parameter(0), parameter_replication={true,false}"
     module = parse(text)
-    assert module.entry.root.operation.parameter_replication == (True, False)
+    assert cast("Any", module.entry.root.operation).parameter_replication == (True, False)
     assert "parameter(0), parameter_replication={true,false}" in module.to_text()
 
 
@@ -41,8 +43,8 @@ def test_constants_of_every_kind() -> None:
         c = (pred[], u4[2]) constant((true, {3, 15}))
         ROOT r = (s8[], f32[2,2], (pred[], u4[2])) tuple(a, b, c)"""
     )
-    assert scalar == -128
     assert scalar.dtype == np.int8
+    assert scalar == -128
     agreement.equal(matrix, np.array([[1, 2.5], [np.nan, -np.inf]], np.float32))
     assert pair[0] == np.True_
     agreement.equal(pair[1], np.array([3, 15], ml_dtypes.uint4))
@@ -116,8 +118,8 @@ def test_dimension_size() -> None:
     size = evaluate(
         "a = f32[3,4] parameter(0)\nROOT s = s32[] get-dimension-size(a), dimensions={1}", np.ones((3, 4))
     )
-    assert size == 4
     assert size.dtype == np.int32
+    assert size == 4
 
 
 @pytest.mark.parametrize(("size", "total", "product"), [(5, 15, 120), (6, 21, 720)])

@@ -269,10 +269,20 @@ def test_what_is_refused(body: str, rule: str) -> None:
 @pytest.mark.parametrize(
     ("operation", "shape", "operands", "rule"),
     [
-        (Send(channel_id=1), "(f32[2], u32[])", ["f32[2]", "token[]"], "instruction.shape-matches"),
-        (Recv(channel_id=1), "(f32[2], token[])", ["token[]"], "recv.shape-form"),
-        (Recv(channel_id=1), "f32[2]", ["token[]"], "recv.shape-form"),
-        (RecvDone(channel_id=1), "(f32[2], token[])", ["f32[2]"], "recv-done.operand-form"),
+        (
+            Send(channel_id=1, is_host_transfer=False),
+            "(f32[2], u32[])",
+            ["f32[2]", "token[]"],
+            "instruction.shape-matches",
+        ),
+        (Recv(channel_id=1, is_host_transfer=False), "(f32[2], token[])", ["token[]"], "recv.shape-form"),
+        (Recv(channel_id=1, is_host_transfer=False), "f32[2]", ["token[]"], "recv.shape-form"),
+        (
+            RecvDone(channel_id=1, is_host_transfer=False),
+            "(f32[2], token[])",
+            ["f32[2]"],
+            "recv-done.operand-form",
+        ),
         (Infeed(), "f32[2]", ["token[]"], "infeed.shape-form"),
         (Infeed(), "(f32[2], f32[])", ["token[]"], "infeed.shape-form"),
     ],

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom import ops
 from tests.arrays import f32, s32
-from tests.builder.building import ADD, built, scalar
+from tests.builder.building import ADD, built, ops, scalar
 from tests.pages.both import each_value, rule_of, shape_of, value
 
 DOUBLE = scalar(lambda x: x * 2, "f32")

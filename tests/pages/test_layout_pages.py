@@ -38,6 +38,7 @@ def test_parts_of_an_instruction() -> None:
     assert (shape.element_type, shape.dimensions) == (BF16, (8, 1, 1280, 16384))
     assert shape.layout is not None
     assert shape.layout.minor_to_major == (3, 2, 0, 1)
+    assert shape.layout is not None
     assert [tile.dimensions for tile in shape.layout.tiles] == [(8, 128), (2, 1)]
 
 
@@ -72,7 +73,7 @@ def test_the_pages_lines_are_programs_by_themselves() -> None:
 def test_a_layout_is_optional_and_then_from_major_to_minor_without_tiles() -> None:
     for rank in range(5):
         text = f"f32[{','.join(map(str, range(2, 2 + rank)))}]"
-        assert Shape.parse(text).layout == Layout(range(rank)[::-1])
+        assert Shape.parse(text).layout == Layout(tuple(range(rank))[::-1])
 
 
 def test_sizes_of_zero_are_valid() -> None:
@@ -192,7 +193,7 @@ def test_tiling_is_pad_reshape_transpose(bounds: tuple[int, ...], tile: tuple[in
     padded[tuple(slice(d) for d in bounds)] = array
     broken = padded.reshape(list(itertools.chain(*((w // t, t) for w, t in zip(whole, tile, strict=True)))))
     order = [*range(0, 2 * len(bounds), 2), *range(1, 2 * len(bounds), 2)]
-    shape = Shape(F32, bounds).with_layout(Layout(range(len(bounds))[::-1], tiles=(Tile(tile),)))
+    shape = Shape(F32, bounds).with_layout(Layout(tuple(range(len(bounds)))[::-1], tiles=(Tile(tile),)))
     assert (to_physical(shape, array) == broken.transpose(order).reshape(-1)).all()
 
 
@@ -209,6 +210,7 @@ def test_combined_dimensions() -> None:
     shape = Shape.parse("F32[2,7,8,11,10]{4,3,2,1,0:(*,*,2,*,3)}")
     combined = Shape.parse("F32[112,110]{1,0:(2,3)}")
     assert (linear_indices(shape).reshape(112, 110) == linear_indices(combined)).all()
+    assert shape.layout is not None
     assert [tile.dimensions for tile in shape.layout.tiles] == [(-1, -1, 2, -1, 3)]
     assert shape == Shape.parse("F32[2,7,8,11,10]{4,3,2,1,0:(∗,∗,2,∗,3)}")  # the page's sign
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,13 @@ from tests.evaluation import parse
 from tests.native_runs import compiled
 from tests.pass_checks import after
 from tests.samples import ARRAY_TYPES, COMPLEX, INTEGERS
+
+
+def folded(text: str) -> Any:
+    """Return the value of the constant to which a program is folded."""
+    operation: Any = after(text, ConstantFolding()).entry.root.operation
+    return operation.literal.numpy()
+
 
 RAGGED = """HloModule m
 ENTRY e {
@@ -44,7 +53,7 @@ def test_products_of_more_than_two_operands(text: str) -> None:
 def test_scalars_of_every_type(kind: str, expression: str) -> None:
     number = {"pred": "true", "s1": "-1"}.get(kind, "(1, 0)" if kind in COMPLEX else "1")
     text = f"x = {kind}[] constant({number})\nROOT y = {kind}[] {expression}"
-    agreement.same(compiled(text)(), after(text, ConstantFolding()).entry.root.operation.literal.numpy())
+    agreement.same(compiled(text)(), folded(text))
 
 
 @pytest.mark.parametrize("kind", INTEGERS)
@@ -52,7 +61,7 @@ def test_scalars_of_every_type(kind: str, expression: str) -> None:
 def test_arithmetic_of_integer_scalars(kind: str, opcode: str) -> None:
     one = -1 if kind == "s1" else 1
     text = f"x = {kind}[] constant({one})\ny = {kind}[] constant(0)\nROOT z = {kind}[] {opcode}(x, y)"
-    value = after(text, ConstantFolding()).entry.root.operation.literal.numpy()
+    value = folded(text)
     wanted = {"add": 1, "subtract": 1, "multiply": 0, "and": 0, "or": 1, "xor": 1}[opcode]
     assert value.shape == ()
     assert int(value) == wanted * one
@@ -65,7 +74,7 @@ def test_arithmetic_of_integer_scalars(kind: str, opcode: str) -> None:
 def test_conversions_of_scalars(source: str, target: str) -> None:
     number = "true" if source == "pred" else "1"
     text = f"x = {source}[] constant({number})\nROOT y = {target}[] convert(x)"
-    value = after(text, ConstantFolding()).entry.root.operation.literal.numpy()
+    value = folded(text)
     assert value.shape == ()
     assert float(value) == 1
     assert np.asarray(compiled(text)()).dtype == value.dtype

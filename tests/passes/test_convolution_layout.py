@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,8 @@ def test_values_stay(case: tuple[str, str, str]) -> None:
     labels, rank = convolution.operation.dim_labels, convolution.shape.rank
     assert labels.output_feature_dimension == labels.kernel_output_feature_dimension == rank - 1
     assert rank - 1 in (labels.input_feature_dimension, labels.input_batch_dimension)
-    for wanted, got in zip(Evaluator().run(module.entry, values), Evaluator().run(changed.entry, values)):
+    pair: Any = [Evaluator().run(m.entry, values) for m in (module, changed)]
+    for wanted, got in zip(*pair):
         agreement.equal(got, wanted)
     assert not ConvolutionLayout().run(changed)
 

@@ -170,7 +170,8 @@ def test_static_form_of_shapes_and_values() -> None:
     shape = Shape.parse("(f32[<=4,<=3], token[], s32[2])")
     assert str(static_form(shape).to_string(layout=False)) == "((f32[4,3], s32[], s32[]), token[], s32[2])"
     value = (np.ones((2, 1), np.float32), None, np.zeros(2, np.int32))
-    (array, rows, columns), *_ = enclosed(value, shape)
+    enclosing: Any = enclosed(value, shape)
+    (array, rows, columns), *_ = enclosing
     assert array.shape == (4, 3) and (rows, columns) == (2, 1)
     agreement.same(actual(enclosed(value, shape), shape), value)
 

@@ -72,7 +72,7 @@ def fused(text: str, products: bool = False) -> tuple[list[HloInstruction], list
         if fusion.opcode == "fusion"
         for i in fusion.called_computations[0].instructions
     ]
-    return module.entry.instructions, inside
+    return list(module.entry.instructions), inside
 
 
 CROSS_ENTROPY = with_reducers("""

@@ -96,8 +96,7 @@ def optimized_programs() -> list[Any]:
 
 
 def test_what_xla_optimized_is_read_verified_and_printed_as_xla_prints_it() -> None:
-    pytest.importorskip("jax")
-    from jaxlib import _hlo  # pyright: ignore[reportMissingImports]
+    _hlo = pytest.importorskip("jaxlib._hlo")
 
     for theirs in optimized_programs():
         data = theirs.as_serialized_hlo_module_proto()

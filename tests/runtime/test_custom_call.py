@@ -54,6 +54,7 @@ PAGE = program("""
 def test_the_function_of_the_page(form: str) -> None:
     function = native(page_example)
     address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
     hloom.register_custom_call("myfunc", function if form == "function" else address)
     assert executable(PAGE)().tolist() == [[42, 0, 0], [0, 0, 0], [0, 0, 0]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,17 +17,17 @@ from tests import agreement
 
 TYPES = ((np.float32, np.complex128), (np.float64, np.complex64))
 """Every case has two types, alternately."""
-Case = tuple[str, Callable[..., Any], tuple[np.ndarray[Any, Any], ...]]
+Case = tuple[str, Callable[..., Any], tuple[np.ndarray, ...]]
 
 
-def drawn(generator: np.random.Generator, kind: type[np.generic], *shape: int) -> np.ndarray[Any, Any]:
+def drawn(generator: np.random.Generator, kind: Any, *shape: int) -> np.ndarray:
     values = generator.standard_normal(shape)
     if np.dtype(kind).kind == "c":
         values = values + 1j * generator.standard_normal(shape)
     return values.astype(kind)
 
 
-def cases(kind: type[np.generic]) -> Iterator[Case]:
+def cases(kind: Any) -> Iterator[Case]:
     """Functions of JAX with their arguments: every routine, tall, wide, empty and singular matrices."""
     from jax.lax import linalg
     from jax.numpy import linalg as numeric
@@ -107,7 +107,7 @@ def test_the_values_are_those_of_jaxlib(name: str, kind: type[np.generic]) -> No
     module = hloom.HloModule.from_text(text)
     # Both sides are backward stable: each is off by a few units for each of at most n^3 operations, times the
     # condition of these matrices and of their eigenvectors, which is below 50.
-    unit = float(np.finfo(kind).eps)
+    unit = float(np.finfo(cast("Any", kind)).eps)
     for backend in ("evaluator", "cpu"):
         result = hloom.compile(module, backend=backend)(*arguments)
         for ours, theirs in zip(leaves_of(result), wanted, strict=True):
@@ -116,7 +116,7 @@ def test_the_values_are_those_of_jaxlib(name: str, kind: type[np.generic]) -> No
             agreement.within(ours, theirs, 0 if ours.dtype.kind == "i" else limit)
 
 
-def leaves_of(value: Any) -> list[np.ndarray[Any, Any]]:
+def leaves_of(value: Any) -> list[np.ndarray]:
     """The arrays in nested tuples."""
     return [leaf for part in value for leaf in leaves_of(part)] if isinstance(value, tuple) else [value]
 

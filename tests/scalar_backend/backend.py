@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class ScalarDeviceProgram(DeviceProgram):
             case While():
                 return self.loop(i, operands[0], call)
             case Conditional() as conditional:
-                return conditional.evaluate(_Branches(i, call), *operands)
+                return conditional.evaluate(cast("Any", _Branches(i, call)), *operands)
             case operation if operation.calls_program:
                 return call(i.called_computations[0], operands)
             case _ if self.program.plans[i].kind is KernelKind.NONE:

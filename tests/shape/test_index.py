@@ -25,6 +25,7 @@ from hloom.shape.index import (
 )
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
+from tests.arrays import s32
 from tests.shape.shapes import array_shapes
 
 LETTERS = np.array([["a", "b", "c"], ["d", "e", "f"]])
@@ -33,7 +34,7 @@ LETTERS = np.array([["a", "b", "c"], ["d", "e", "f"]])
 def in_memory(shape: Shape) -> str:
     """The page's array of letters as it lies in memory, 0 in padding."""
     numbers = element_numbers(shape)
-    return " ".join("0" if number < 0 else LETTERS.reshape(-1)[number] for number in numbers)
+    return " ".join("0" if number < 0 else str(LETTERS.reshape(-1)[number]) for number in numbers)
 
 
 def test_the_pages_orders_of_a_2_by_3_array() -> None:
@@ -179,4 +180,4 @@ def test_indices_are_integers() -> None:
     for position in (1.5, "3", None):
         with pytest.raises(ShapeError, match=r"index\.integers"):
             multi_index(shape, position)  # type: ignore[arg-type]
-    assert multi_index(shape, np.int32(17)) == (2, 3)
+    assert multi_index(shape, s32(17)) == (2, 3)

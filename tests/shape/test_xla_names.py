@@ -6,7 +6,7 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_strides_and_order_of_indices() -> None:
     [
         (lambda: index_util.BumpIndices(Shape.parse("f32[2]"), (2,)), "index.in-bounds"),
         (lambda: index_util.CompareIndices((1,), (1, 2)), "index.same-length"),
-        (lambda: index_util.IndexInBounds(Shape.parse("f32[2]"), ("a",)), "index.integers"),
+        (lambda: index_util.IndexInBounds(Shape.parse("f32[2]"), cast("Any", ("a",))), "index.integers"),
         (lambda: index_util.GetDimensionStride(Shape.parse("f32[2]{0:T(2)}"), 0), "index.untiled"),
         (lambda: shape_util.GetDimension(Shape.parse("f32[2]"), 1), "shape.dimension-number-in-range"),
         (lambda: layout_util.MakeLayout([0, 0]), "layout.minor-to-major-permutation"),

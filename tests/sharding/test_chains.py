@@ -52,7 +52,7 @@ COUNT = 40
 
 
 def links() -> list[str]:
-    return LINKS.strip().replace("\n  ", " ").split("\n")
+    return [*LINKS.strip().replace("\n  ", " ").splitlines()]
 
 
 def program(random: np.random.Generator, devices: int) -> HloModule:

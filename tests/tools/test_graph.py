@@ -31,7 +31,9 @@ NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[dict[int, tuple[float, float]], list[tuple[int, int]]]:
     count = draw(st.integers(1, 25))
-    sizes = {i: (draw(st.integers(10, 90)), draw(st.integers(10, 60))) for i in range(count)}
+    sizes: dict[int, tuple[float, float]] = {
+        i: (draw(st.integers(10, 90)), draw(st.integers(10, 60))) for i in range(count)
+    }
     pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
     edges = [(a, b) for a, b in draw(st.lists(pairs, max_size=50)) if a < b]
     return sizes, edges
@@ -196,7 +198,7 @@ def test_the_pixels_show_what_the_svg_shows(name: str) -> None:
     scene = scene_of(HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text()))
     picture = scene_picture(scene)
     drawn = ElementTree.fromstring(to_svg(scene))
-    size = [int(drawn.get("width")), int(drawn.get("height"))]
+    size = [int(drawn.attrib["width"]), int(drawn.attrib["height"])]
     assert [round(picture.width), round(picture.height)] == size
     rectangles, texts, paths = svg_marks(drawn, 0, 0)
     marks = [(m.text, m.color, m.x, m.y) for m in picture.marks if isinstance(m, TextMark)]
@@ -220,11 +222,18 @@ def svg_marks(element: ElementTree.Element, x: float, y: float) -> tuple[list, l
     place = (x + float(get("x", 0)), y + float(get("y", 0)))
     found: tuple[list, list, list] = [], [], []
     if tag == "rect" and get("class") != "paper":
-        found[0].append((get("fill"), get("stroke"), *place, float(get("width")), float(get("height"))))
+        found[0].append(
+            (
+                get("fill"),
+                get("stroke"),
+                *place,
+                *(float(element.attrib[name]) for name in ("width", "height")),
+            )
+        )
     elif tag == "text":
         found[1].append((element.text, get("fill"), *place))
     elif tag == "path" and get("fill") == "none":
-        found[2].extend((x + u, y + v) for u, v in curve_points(get("d")))
+        found[2].extend((x + u, y + v) for u, v in curve_points(element.attrib["d"]))
     for child in element if tag != "defs" else ():
         for own, more in zip(found, svg_marks(child, x, y), strict=True):
             own.extend(more)
@@ -242,7 +251,8 @@ def curve_points(path: str) -> Iterator[tuple[float, float]]:
         points = [last, *zip(values[::2], values[1::2], strict=True)]
         for t in (0.2, 0.5) if command == "C" else ():
             weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-            yield tuple(sum(w * p[k] for w, p in zip(weights, points, strict=True)) for k in (0, 1))
+            x, y = (sum(w * p[k] for w, p in zip(weights, points, strict=True)) for k in (0, 1))
+            yield x, y
         last = points[-1]
         yield last
 

@@ -28,7 +28,7 @@ ENTRY e { x = f32[4] parameter(0)
  ROOT z = f32[4] multiply(y, x) }"""
 
 
-@pytest.fixture(params=NAMES.values(), ids=NAMES.keys())
+@pytest.fixture(params=NAMES.values(), ids=list(NAMES))
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A program whose names are hostile."""
     proto = hlo_pb2.HloModuleProto.FromString(HloModule.from_text(PROGRAM).to_proto())

@@ -165,7 +165,9 @@ def test_formatting() -> None:
             await session.client.text_document_formatting_async(request)
         session.edit(4, 15, 21, "negate")
         session.edit(5, 12, 13, "8")
-        (edit,) = await session.client.text_document_formatting_async(request) or ()
+        edits = await session.client.text_document_formatting_async(request)
+        assert edits is not None
+        (edit,) = edits
         assert "ENTRY main (x: f32[4,8]) -> f32[4,8]" in edit.new_text
 
     in_session(check)

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,8 @@ def test_changes_of_two_files(view: Callable[..., Path], viewed: Viewed) -> None
 
 def test_memory_lists_what_is_live_at_the_peak(view: Callable[..., Path], viewed: Viewed) -> None:
     viewed.open(view(PROGRAM), "#tab=memory")
-    arena = compiled_parts(HloModule.from_text(PROGRAM))[1]["memory"]["arena"]
+    memory: Any = compiled_parts(HloModule.from_text(PROGRAM))[1]["memory"]
+    arena = memory["arena"]
     assert arena == hloom.compile(HloModule.from_text(PROGRAM)).memory.temp > 0
     head = viewed.texts("#tab-memory .bar-of-tab b")[0]
     assert head == f"arena {arena / 1000:.3g} kB"
@@ -118,7 +120,7 @@ def viewed_last(viewed: Viewed, page: Path) -> int:
 @pytest.mark.parametrize("name", ["gpt_train_step", "lstm_scan", "resnet_block", "mandelbrot_while"])
 def test_what_is_live_fits_into_the_arena(name: str) -> None:
     module = hloom.load(WORKLOADS / f"{name}.hlo")
-    memory = compiled_parts(module)[1]["memory"]
+    memory: Any = compiled_parts(module)[1]["memory"]
     live = np.zeros(2 * memory["steps"] + 3, np.int64)
     for offset, size, spans, users in memory["buffers"]:
         assert 0 <= offset <= offset + size <= memory["arena"]

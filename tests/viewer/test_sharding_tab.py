@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -60,7 +61,7 @@ def test_programs_without_shardings_have_no_tab(tmp_path: Path) -> None:
 
 
 def test_the_data_of_the_tab_are_those_of_the_report(tmp_path: Path) -> None:
-    data = sharding_part(HloModule.from_text(PROGRAM), {"data": 4, "model": 2}, 0)["sharding"]
+    data: Any = sharding_part(HloModule.from_text(PROGRAM), {"data": 4, "model": 2}, 0)["sharding"]
     assert data["devices"] == 8 and "timeline" not in data["memory"]
     assert len(json.loads(json.dumps(data))["collectives"]) == len(data["collectives"]) > 0
     file = tmp_path / "m.hlo"

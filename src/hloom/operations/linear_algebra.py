@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from importlib import import_module
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -299,13 +300,11 @@ class Fft(Operation):
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Transform with scipy in the operand's precision."""
-        import scipy.fft
-
         if not operand.size or 0 in self.fft_length:
             shape = (*operand.shape[:-1], run.shape.dimensions[-1])
             return np.zeros(shape, run.dtype)
         axes = tuple(range(-len(self.fft_length), 0))
-        transform: Any = getattr(scipy.fft, self.fft_type.lower() + "n")
+        transform = getattr(import_module("scipy.fft"), self.fft_type.lower() + "n")
         with np.errstate(all="ignore"):
             if self.fft_type == "IRFFT":
                 return convert(transform(operand, self.fft_length, axes=axes), run.dtype)

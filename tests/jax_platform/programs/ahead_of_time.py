@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ def lowered_and_compiled() -> Any:
 def texts_of_compiled_programs() -> Any:
     lowered = jax.jit(lambda x: jnp.tanh(x) @ x).lower(X)
     text = lowered.compile().as_text()
+    assert text is not None
     return lowered.as_text(), ["HloModule" in text, "ENTRY" in text, "dot" in text, "tanh" in text]
 
 
@@ -145,4 +146,4 @@ def caches_are_cleared() -> Any:
     f = jax.jit(lambda x: x - 3)
     before = f(X)
     jax.clear_caches()
-    return before, f(X), f._cache_size()
+    return before, f(X), cast("Any", f)._cache_size()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -226,7 +226,7 @@ def contractions_of_integers() -> Any:
 @program
 def ragged_contractions() -> Any:
     return computed(
-        lambda a, b: lax.ragged_dot(a, b, np.array([3, 0, 5], np.int32)), numbers(8, 6), numbers(3, 6, 4)
+        lambda a, b: lax.ragged_dot(a, b, jnp.array([3, 0, 5], np.int32)), numbers(8, 6), numbers(3, 6, 4)
     )
 
 
@@ -294,7 +294,7 @@ def sparse_matrices() -> Any:
 
     def f(dense: Any, x: Any) -> Any:
         matrix = sparse.BCOO.fromdense(dense, nse=30)
-        return matrix.indices, matrix.data, matrix @ x, matrix.T.todense()
+        return matrix.indices, matrix.data, matrix @ x, cast("Any", matrix.T).todense()
 
     return jax.jit(f)(dense, np.arange(8, dtype=np.int32))
 

@@ -7,7 +7,7 @@ import gc
 import pickle
 import threading
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +121,7 @@ def arrays_of_any_strides() -> Any:
 def dlpack_to_numpy() -> Any:
     kinds = ("bool", "int8", "int32", "uint16", "float16", "float32", "complex64")
     arrays = [jnp.arange(6).reshape(2, 3).astype(kind) for kind in kinds]
-    found = [np.from_dlpack(a) for a in arrays]
+    found = [np.from_dlpack(cast("Any", a)) for a in arrays]
     shared = found[5].ctypes.data == arrays[5].unsafe_buffer_pointer()
     return found, shared
 
@@ -131,7 +131,7 @@ def dlpack_from_numpy() -> Any:
     x = np.arange(20, dtype=np.float32).reshape(4, 5)
     moved = jnp.from_dlpack(x)
     again = jnp.from_dlpack(jnp.arange(5))
-    return moved, jax.jit(lambda x: x * 2)(moved), again, moved.__dlpack_device__()[1]
+    return moved, jax.jit(lambda x: x * 2)(moved), again, cast("Any", moved).__dlpack_device__()[1]
 
 
 @program

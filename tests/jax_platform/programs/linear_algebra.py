@@ -122,9 +122,9 @@ def symmetric_eigenvalues() -> Any:
 @program
 def general_eigenvalues() -> Any:
     w, v = jax.jit(jnp.linalg.eig)(SYMMETRIC)  # real eigenvalues: their order is well defined
-    order = np.argsort(np.asarray(w).real)
+    order = np.argsort(np.real(w))
     back = product(v * np.asarray(w), np.linalg.inv(np.asarray(v, np.complex128)))
-    return like(np.asarray(w).real[order], SYMMETRIC), like(back, SYMMETRIC)
+    return like(np.real(w)[order], SYMMETRIC), like(back, SYMMETRIC)
 
 
 @program

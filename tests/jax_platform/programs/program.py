@@ -43,7 +43,7 @@ class Computed:
 
 def array(value: Any) -> Array:
     """Return an array of numpy; of random keys their words."""
-    if hasattr(value, "dtype") and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if hasattr(value, "dtype") and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     return np.asarray(value)
 
@@ -79,7 +79,9 @@ def computed(function: Callable[..., Any], *arguments: Any) -> Computed:
     return Computed(values, module.as_serialized_hlo_module_proto(), given)
 
 
-def message_of(call: Callable[[], Any], kind: type[BaseException] = Exception) -> str:
+def message_of(
+    call: Callable[[], Any], kind: type[BaseException] | tuple[type[BaseException], ...] = Exception
+) -> str:
     """Return the message of the error that a call raises; it must raise one."""
     try:
         call()

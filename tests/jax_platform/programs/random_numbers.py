@@ -25,7 +25,7 @@ def about(value: Any, count: float = 32) -> Any:
 def keys_of_threefry() -> Any:
     key = random.key(42)
     folded = jax.jit(lambda k: (random.split(k, 5), random.fold_in(k, 7), random.split(k, (2, 3))))(key)
-    return folded, random.PRNGKey(3), random.key_data(random.wrap_key_data(np.array([1, 2], np.uint32)))
+    return folded, random.PRNGKey(3), random.key_data(random.wrap_key_data(jnp.array([1, 2], np.uint32)))
 
 
 @program
@@ -153,6 +153,6 @@ def generators_by_configuration() -> Any:
 @program
 def bit_generators_of_lax() -> Any:
     state = np.arange(1, 5, dtype=np.uint32)
-    draw = jax.lax.rng_bit_generator
+    draw: Any = jax.lax.rng_bit_generator
     f = jax.jit(lambda s: (draw(s, (3, 5)), draw(s, (4,), dtype=jnp.uint8), draw(s, (3,), dtype=jnp.uint16)))
     return f(state)

@@ -25,7 +25,7 @@ def followed(function):
     @functools.wraps(function)
     def run(*arguments):
         if sys.gettrace() is None:
-            sys.settrace(threading._trace_hook)
+            sys.settrace(threading.gettrace())
         return function(*arguments)
 
     return run
