@@ -112,7 +112,7 @@ def test_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [int(name[:4]) for name in names] == list(range(len(names)))
     assert any(re.match(r"\d{4}\.simplification\.after_dce\.before_algsimp\.txt", name) for name in names)
     assert any(re.match(r"\d{4}\.cpu\.after_fusion\.before_[\w-]+\.txt", name) for name in names)
-    assert names[-1].endswith(".after_hlo-memory-scheduler.before_pipeline-end.txt")
+    assert names[-1].endswith(".after_hlo-memory-scheduler.before_array-subviews.txt")
     assert steps[names[-1]].read_text() == executable.to_hlo()
     assert "fusion(" not in steps[names[1]].read_text()
 

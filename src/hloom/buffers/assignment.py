@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hloom.analysis.updates import is_alias, is_handed_on, updated_operands
+from hloom.analysis.subviews import Subview, part_of
+from hloom.analysis.updates import Leaf, is_alias, is_handed_on, origin, updated_operands
 from hloom.buffers.arena import assign_offsets
 from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer, BufferCopy, ShapeIndex, leaf_bytes, leaves, merge
 from hloom.buffers.live_spans import Branches, BranchSpan, live_spans
@@ -15,6 +16,7 @@ from hloom.buffers.rotations import Join, Rotation, RotationGroup, groups, rotat
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Call, Conditional, While
+from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple, parameter_number
 from hloom.shape.shape import Shape
 
@@ -43,6 +45,7 @@ class Assignment:
         rotating: the buffers whose addresses are exchanged, by group.
         reads: the times at which the value of each buffer is read.
         workspaces: scratch buffers of instructions that need one.
+        subviews: the subviews from an instruction on, with the slice or update that tells their place.
         constants: the constants in memory, by number.
         positions: the positions of the instructions in the order of execution; live spans refer to them.
         arguments: the buffers of the arguments' leaves, by number.
@@ -63,6 +66,9 @@ class Assignment:
     rotations: dict[Join, Rotation] = field(default_factory=dict[Join, Rotation])
     rotating: list[RotationGroup] = field(default_factory=list[RotationGroup])
     workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
+    subviews: dict[HloInstruction, list[tuple[Buffer, HloInstruction]]] = field(
+        default_factory=dict[HloInstruction, "list[tuple[Buffer, HloInstruction]]"]
+    )
     constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
     positions: dict[HloInstruction, int] = field(default_factory=dict[HloInstruction, int])
     arguments: list[Buffer] = field(default_factory=list[Buffer])
@@ -134,6 +140,8 @@ class _Walk:
         self.overwrites: list[tuple[Buffer, Buffer, int]] = []
         self.updates: list[tuple[Buffer, Buffer, int]] = []
         """The overwrites that replace a part of an array, and would first copy it otherwise."""
+        self.computed_in_place: dict[Leaf, HloInstruction] = {}
+        """The updates whose places in the updated arrays values are written to."""
         self.has_loops = False
         self.conditionals: list[Branches] = []
         self.enclosing = self.conditionals
@@ -149,9 +157,18 @@ class _Walk:
         """Record that a new value is written to a buffer."""
         self.births.setdefault(buffer, []).append(time)
 
+    def subview(self, base: Buffer, place: HloInstruction, i: HloInstruction) -> Buffer:
+        """Return the buffer of an instruction's result that is a part of another buffer."""
+        size = leaf_bytes(part_of(place))
+        buffer = Buffer(size, "subview", base=base)
+        self.assignment.subviews.setdefault(i, []).append((buffer, place))
+        return buffer
+
     def read(self, values: Iterable[Buffer], time: int, over: Buffer | None = None) -> None:
         """Record that values are read at a time; the operation may write ``over`` to their memory."""
         for buffer in values:
+            while buffer.base is not None:
+                buffer, over = buffer.base, None
             self.assignment.reads.setdefault(buffer, []).append(time)
             if buffer.kind == "argument":
                 read = (time, None) if over is None else (time & -2, over)
@@ -160,7 +177,9 @@ class _Walk:
     def computation(self, computation: HloComputation, arguments: Sequence[Values]) -> Values:
         """Walk a computation; return the buffers of its root."""
         values = self.assignment.values
-        for instruction in self.order(computation):
+        order = self.order(computation)
+        self.computed_in_place |= {origin(i.operands[1]): i for i in order if _is_in_place(i)}
+        for instruction in order:
             self.position += 1
             self.assignment.positions[instruction] = self.position
             if isinstance(instruction.operation, Parameter):
@@ -188,7 +207,9 @@ class _Walk:
                 return self.branches(i, operands)
             case Call():
                 return self.computation(i.called_computations[0], operands)
-            case _ if is_alias(i):
+            case DynamicSlice() if i.annotation(Subview) is not None:
+                return {(): self.subview(operands[0][()], i, i)}
+            case _ if is_alias(i) or _is_in_place(i):
                 return operands[0]
             case _:
                 return self.plain(i, operands)
@@ -196,9 +217,7 @@ class _Walk:
     def plain(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
         """Assign buffers for an operation that reads its operands and writes its results."""
         reading, writing = 2 * self.position, 2 * self.position + 1
-        buffers = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
-        for buffer in buffers.values():
-            self.born(buffer, writing)
+        buffers = {index: self.result(i, index, shape) for index, shape in leaves(i.shape)}
         scratch = self.workspace(i)
         if scratch:
             self.assignment.workspaces[i] = buffer = self.new(scratch)
@@ -214,6 +233,16 @@ class _Walk:
                 reuses = self.updates if updated_operands(i) else self.overwrites
                 reuses += [(t, source, reading) for t in buffers.values() for source in operand.values()]
         return buffers
+
+    def result(self, i: HloInstruction, index: ShapeIndex, shape: Shape) -> Buffer:
+        """Return the buffer of a result: a new one, or a part of the array that an update puts it into."""
+        update = self.computed_in_place.get((i, index))
+        if update is not None:
+            array, array_index = origin(update.operands[0])
+            return self.subview(self.assignment.values[array][array_index], update, i)
+        buffer = self.new(leaf_bytes(shape))
+        self.born(buffer, 2 * self.position + 1)
+        return buffer
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
         """Assign buffers for a loop: condition, body and users of the result share those of the state.
@@ -333,6 +362,11 @@ class _Walk:
     def stays_on_stack(self, buffer: Buffer) -> bool:
         """Return whether a value is placed on the stack instead of the arena."""
         return self.has_loops and buffer.find().kind == "temp" and buffer.size <= SMALL
+
+
+def _is_in_place(i: HloInstruction) -> bool:
+    """Return whether an instruction is an update that is computed where it is stored."""
+    return i.annotation(Subview) is not None and not isinstance(i.operation, DynamicSlice)
 
 
 def _overwrite(pairs: Iterable[tuple[Buffer, Buffer, int]]) -> None:

@@ -6,6 +6,8 @@ an elementwise result over its operand); other temporaries are packed into the a
 
 Time is counted in half steps: the operation at position p reads at 2p and writes at 2p + 1. An operand that
 may be overwritten while it is read is live until 2p, any other until 2p + 1.
+
+A subview is a part of another buffer, at an address known at run time. It lives in the spans of that buffer.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ class Buffer:
 
     Attributes:
         size: size in bytes.
-        kind: ``argument``, ``result``, ``constant``, ``temp`` (in the arena) or ``stack``.
+        kind: ``argument``, ``result``, ``constant``, ``temp`` (in the arena), ``stack`` or ``subview``.
         number: number of the argument leaf, result leaf or constant.
         offset: byte offset in the arena, for temporaries.
         spans: inclusive live spans in half steps, ascending; spans that overlap or touch are joined.
         rotates: whether the address is a variable of the program; see `hloom.buffers.rotations`.
+        base: the buffer that a subview is a part of.
     """
 
     size: int
@@ -43,6 +46,7 @@ class Buffer:
     spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     merged: Buffer | None = None
     rotates: bool = False
+    base: Buffer | None = None
 
     def find(self) -> Buffer:
         """Return the buffer that this one was merged into, transitively, or itself."""
@@ -53,10 +57,18 @@ class Buffer:
             self.merged = found
         return found
 
+    @property
+    def memory(self) -> Buffer:
+        """Return the buffer that has the memory of this one: itself, or the buffer that a subview is in."""
+        buffer = self.find()
+        while buffer.base is not None:
+            buffer = buffer.base.find()
+        return buffer
+
     def hold(self, first: int, last: int) -> None:
         """Add the live span [first, last], in half steps."""
         if last >= first:
-            _add_span(self.find().spans, first, last)
+            _add_span(self.memory.spans, first, last)
 
     def is_live(self, time: int) -> bool:
         """Return whether the buffer holds a value at a time."""
@@ -64,9 +76,10 @@ class Buffer:
 
     def shares_bytes(self, other: Buffer) -> bool:
         """Return whether two buffers overlap in memory."""
-        if self is other or not self.kind == other.kind == "temp":
-            return self is other
-        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
+        a, b = self.memory, other.memory
+        if a is b or not a.kind == b.kind == "temp":
+            return a is b
+        return a.offset < b.offset + b.size and b.offset < a.offset + a.size
 
     def overlaps(self, other: Buffer) -> bool:
         """Return whether the live spans of two buffers intersect."""
@@ -96,7 +109,7 @@ def merge(source: Buffer, target: Buffer) -> bool:
     a, b = source.find(), target.find()
     if a is b:
         return True
-    fixed = a.kind != "temp" or b.kind in ("argument", "constant") or a.rotates or b.rotates
+    fixed = a.kind != "temp" or b.kind in ("argument", "constant", "subview") or a.rotates or b.rotates
     if fixed or a.size != b.size or a.overlaps(b):
         return False
     a.merged = b

@@ -94,7 +94,7 @@ class _Reasons:
 
     def of(self, copy: BufferCopy, time: int) -> str:
         """Return why the target of a copy made at a time does not have the memory of its source."""
-        source = copy.source.find()
+        source = copy.source.memory
         if source.kind == "argument":
             return f"the caller keeps argument {source.number}"
         if source.kind == "constant":

@@ -101,20 +101,24 @@ class _Order:
 
 
 class _Overlaps:
-    """Index of sources by their byte ranges in the arena."""
+    """Index of sources by their byte ranges in the arena; a subview counts as all that it is a part of."""
 
     def __init__(self, sources: Sequence[Buffer]) -> None:
-        distinct = {id(s): s for s in sources}
-        self._all = distinct
-        self._temps = sorted((s for s in distinct.values() if s.kind == "temp"), key=lambda s: s.offset)
-        self._starts = [s.offset for s in self._temps]
-        self._reach = list(accumulate((s.offset + s.size for s in self._temps), max))
+        distinct = list({id(s): s for s in sources}.values())
+        self._fixed: dict[int, list[Buffer]] = {}
+        """Sources outside the arena, by the id of their memory."""
+        for source in distinct:
+            self._fixed.setdefault(id(source.memory), []).append(source)
+        in_arena = (s for s in distinct if s.memory.kind == "temp")
+        self._temps = sorted(in_arena, key=lambda s: s.memory.offset)
+        self._starts = [s.memory.offset for s in self._temps]
+        self._reach = list(accumulate((s.memory.offset + s.memory.size for s in self._temps), max))
         """Maximum end offset of a source and all before it, in bytes."""
 
     def sources(self, target: Buffer) -> list[Buffer]:
         """Return the sources that overlap a buffer in memory."""
         if target.kind != "temp":
-            return [self._all[id(target)]] if id(target) in self._all else []
+            return self._fixed.get(id(target), [])
         found: list[Buffer] = []
         place = bisect_left(self._starts, target.offset + target.size)
         while place and self._reach[place - 1] > target.offset:

@@ -52,7 +52,7 @@ def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, i
 
     def add(what: str, buffer: Buffer, shape: str) -> None:
         nonlocal number
-        home = buffer.find()
+        home = buffer.memory
         if buffer in seen or not home.size:
             return
         seen.add(buffer)

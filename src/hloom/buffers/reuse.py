@@ -17,7 +17,7 @@ def may_take(assignment: Assignment, result: int, argument: int) -> bool:
         return False
     if copy.source.find() is source:
         return True  # the result is the argument
-    if any(other.source.find() is source for other in assignment.results):
+    if any(other.source.memory is source for other in assignment.results):
         return False  # it is read when results are copied
     target = copy.target.find()
     first = target.spans[0][0] if target.spans else 1 << 60
@@ -29,6 +29,6 @@ def may_take(assignment: Assignment, result: int, argument: int) -> bool:
 
 def _clash(copies: list[BufferCopy], source: Buffer, target: Buffer) -> bool:
     """Return whether copies made at once read the one buffer and write the other, but for a copy of both."""
-    written = any(c.target.find() is target and c.source.find() is not source for c in copies)
-    read = any(c.source.find() is source and c.target.find() is not target for c in copies)
+    written = any(c.target.find() is target and c.source.memory is not source for c in copies)
+    read = any(c.source.memory is source and c.target.find() is not target for c in copies)
     return written and read

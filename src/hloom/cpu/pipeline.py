@@ -52,6 +52,7 @@ from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCoun
 from hloom.passes.loops.while_state_tuples import WhileStateTuples
 from hloom.passes.pipeline import Pipeline
 from hloom.passes.schedule.memory_scheduler import HloMemoryScheduler
+from hloom.passes.schedule.subviews import ArraySubviews
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimination
 from hloom.passes.simplify.computation_deduplicator import ComputationDeduplicator
@@ -158,6 +159,7 @@ CPU_PIPELINE: Final = Pipeline(
         FusionLimiter(),
         DeadCodeElimination(),
         HloMemoryScheduler(),
+        ArraySubviews(),
     ],
     title="cpu",
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.structure import Key
+from hloom.analysis.subviews import part_of, starts_of
 from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, assign
 from hloom.buffers.buffers import Buffer, BufferCopy, ShapeIndex, leaf_bytes, leaves
@@ -42,10 +43,12 @@ from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.memory_instructions import StackMemory
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target, host
+from hloom.codegen.types import storage_bytes
 from hloom.cpu.jit.llvm import STRAIGHT
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
 from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter
 from hloom.cpu.runtime.timers import Timer
+from hloom.ir.affine import linearize
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -267,7 +270,7 @@ class ProgramEmitter:
         buffers.update(dict.fromkeys(buffer.find() for buffer in self.assignment.workspaces.values()))
         if len(buffers) > MOST_ADDRESSES:
             buffers = {buffer: None for buffer in buffers if buffer.kind == "stack"}
-        buffers = {buffer: None for buffer in buffers if not buffer.rotates}
+        buffers = {buffer: None for buffer in buffers if not buffer.rotates and buffer.base is None}
         for buffer in buffers:
             self._pointers[buffer] = self._address(buffer)
         for buffer in (member for group in self.assignment.rotating for member in group.members):
@@ -279,6 +282,19 @@ class ProgramEmitter:
             return self.function.load(PTR, self._addresses[buffer])
         pointer = self._pointers.get(buffer)
         return self._address(buffer) if pointer is None else pointer
+
+    def _place_subview(self, buffer: Buffer, place: HloInstruction) -> None:
+        """Compute the address of a subview from the start indices of a slice or update."""
+        assert buffer.base is not None
+        array, part, starts = place.operands[0].shape, part_of(place).dimensions, starts_of(place)
+        e = Elements(self.function, 0, {start: self.view(start) for start in starts})
+        indices = [
+            e.position(e.element(start, ()), start.shape.element_type, extent - size + 1)
+            for start, extent, size in zip(starts, array.dimensions, part, strict=True)
+        ]
+        elements = e.index_value(linearize(indices, array.dimensions))
+        offset = elements * storage_bytes(array.element_type)
+        self._pointers[buffer] = self.function.offset(self._pointer(buffer.base.find()), offset)
 
     def _address(self, buffer: Buffer) -> Value:
         f = self.function
@@ -354,6 +370,8 @@ class ProgramEmitter:
     def instruction(self, i: HloInstruction) -> None:
         """Emit one instruction."""
         plan = self.plans[i]
+        for buffer, place in self.assignment.subviews.get(i, ()):
+            self._place_subview(buffer, place)
         match plan.kind:
             case KernelKind.NONE:
                 pass

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from hloom.analysis.scalar_computations import applies_expressions
+from hloom.analysis.subviews import Subview
 from hloom.analysis.updates import is_alias
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
@@ -33,7 +34,7 @@ class KernelKind(enum.Enum):
     """The way in which an instruction runs."""
 
     NONE = "no code"
-    """An alias of operands, an argument or a constant."""
+    """An alias or a subview of operands, an argument or a constant."""
     CONTROL = "control flow"
     """A native loop, branch or call around the kernels of other computations."""
     SCALAR = "scalar code"
@@ -175,7 +176,8 @@ def _runs_inside(i: HloInstruction) -> bool:
 def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> KernelPlan:
     """Plan one instruction."""
     parts = kernel_parts(i)
-    if is_alias(i) or isinstance(i.operation, Parameter | Constant | Tuple | GetTupleElement | AfterAll):
+    structure = isinstance(i.operation, Parameter | Constant | Tuple | GetTupleElement | AfterAll)
+    if is_alias(i) or structure or i.annotation(Subview) is not None:
         return KernelPlan(i, KernelKind.NONE, i, parts)
     if _runs_inside(i):
         return KernelPlan(i, KernelKind.CONTROL, i, parts)

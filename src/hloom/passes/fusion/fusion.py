@@ -13,7 +13,8 @@ from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
-from hloom.analysis.updates import Updates, early_reads
+from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
+from hloom.analysis.updates import Updates, early_reads, is_alias
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
@@ -22,7 +23,7 @@ from hloom.operations import control_flow
 from hloom.operations.contraction import Dot
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.convolution import Convolution
-from hloom.operations.dynamic_slicing import DynamicUpdateSlice
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Concatenate, Transpose
 from hloom.operations.reduction import Reduce
@@ -136,6 +137,12 @@ def _is_ordered(p: HloInstruction) -> bool:
     return p.has_control_dependencies
 
 
+def _is_subview_alone(group: Group) -> bool:
+    """Return whether a group only slices or updates an array, which may turn out to need no code."""
+    arrays = [m for m in group.members if m.shape.rank and not is_alias(m)]
+    return len(group.outputs) == len(arrays) == 1 and is_consecutive(arrays[0])
+
+
 class _Plan:
     """The grouping of one computation."""
 
@@ -145,6 +152,7 @@ class _Plan:
         self.order = computation.post_order()
         self.position = {i: n for n, i in enumerate(self.order)}
         self.early = early_reads(self.order, updates)
+        self.updated = updates.last(self.order).keys()
         self.groups: dict[HloInstruction, list[Group]] = {}
         self.all: list[Group] = []
         self.spans = Spans()
@@ -251,7 +259,7 @@ class _Plan:
         """Add a new group with ``p`` as its root."""
         reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
-        accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p)
+        accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p) and not self.is_subview(p)
         group = Group(shape.dimensions if shape.is_array else (), accepts, reduces)
         group.outputs.append(p)
         if reduces or updates:
@@ -293,7 +301,16 @@ class _Plan:
             return False
         if isinstance(p.operation, Constant):
             return p.shape.rank == 0
+        if self.is_subview(p):
+            return False
         return self.loops(p) and (not isinstance(p.operation, Concatenate) or _gives_starts(p))
+
+    def is_subview(self, p: HloInstruction) -> bool:
+        """Return whether an instruction is a slice of an array that stays in memory, and needs no copy."""
+        if not isinstance(p.operation, DynamicSlice) or not is_consecutive(p):
+            return False
+        leaves = memory_of(p.operands[0])
+        return is_lasting(leaves[-1]) and self.updated.isdisjoint(leaves[:1])
 
     def reads_little(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group reads at most 1/16 of an elementwise instruction's elements."""
@@ -500,7 +517,8 @@ class _Plan:
         members: dict[HloInstruction, None] = {}
         for group in sorted(self.all, key=lambda g: min(self.position[o] for o in g.outputs)):
             names = ", ".join(f"%{output.name}" for output in group.outputs)
-            if len(group.members) > 1 and group.accepts and consume(names):
+            fuses = len(group.members) > 1 and group.accepts and not _is_subview_alone(group)
+            if fuses and consume(names):
                 replacements.update(self.fuse(group))
                 members.update(group.members)
         replace_uses(replacements)

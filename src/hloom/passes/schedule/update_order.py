@@ -7,8 +7,10 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from hloom.analysis.purity import communicates
+from hloom.analysis.subviews import is_consecutive
 from hloom.analysis.updates import Leaf, Updates, readers, size
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.dynamic_slicing import DynamicSlice
 
 After = dict[HloInstruction, list[HloInstruction]]
 """The instructions after which an instruction runs."""
@@ -38,12 +40,15 @@ def update_order(order: Sequence[HloInstruction], updates: Updates) -> tuple[lis
 def _awaited(
     last: Mapping[Leaf, HloInstruction], read: Mapping[Leaf, Iterable[HloInstruction]]
 ) -> dict[HloInstruction, dict[HloInstruction, None]]:
-    """Return the readers for which each update should wait."""
+    """Return the readers for which each update should wait, those of slices in the same memory too."""
     awaited: dict[HloInstruction, dict[HloInstruction, None]] = {}
     for leaf, update in last.items():
-        others = [r for r in read.get(leaf, ()) if r is not update]
+        others = dict.fromkeys(r for r in read.get(leaf, ()) if r is not update)
+        for reader in list(others):
+            if isinstance(reader.operation, DynamicSlice) and is_consecutive(reader):
+                others.update(dict.fromkeys(r for r in read.get((reader, ()), ()) if r is not update))
         if others:
-            awaited.setdefault(update, {}).update(dict.fromkeys(others))
+            awaited.setdefault(update, {}).update(others)
     return awaited
 
 

@@ -24,7 +24,7 @@ def memory_data(assignment: Assignment) -> dict[str, object]:
             if buffer.kind == "temp":
                 contents.setdefault(buffer, []).append((instruction, ", ".join(map(str, index))))
             else:
-                fixed[buffer] = None
+                fixed[buffer.memory] = None
     for instruction, buffer in assignment.workspaces.items():
         if buffer.find().kind == "temp":
             contents.setdefault(buffer.find(), []).append((instruction, "workspace"))
