@@ -1,18 +1,22 @@
 """product-views: fuse strided views into the matrix products that read or produce them.
 
 A kernel that only copies a slice of an array, or permutes the dimensions of a product, is unnecessary if the
-product's kernel can load or store its elements there directly.
+product's kernel can load or store its elements there directly. A factor of a narrower type, such as weights
+of 8 bits, is converted in registers if the wide type holds all its values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from hloom.analysis.values import holds
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
+from hloom.operations.conversion import Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter
@@ -20,10 +24,22 @@ from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.pipeline import Pass
 
+_NARROWEST: Final = 8
+"""Bits of the narrowest elements that are converted in registers."""
+
 
 def is_view(i: HloInstruction) -> bool:
     """Return whether an instruction only maps indices of its operand, by strides."""
     return isinstance(i.operation, Slice | Reshape | Transpose)
+
+
+def is_factor_view(i: HloInstruction) -> bool:
+    """Return whether a product may read the operand of an instruction: a view, or a lossless convert."""
+    if not isinstance(i.operation, Convert):
+        return is_view(i)
+    wide, narrow = i.shape.element_type, i.operands[0].shape.element_type
+    real = not (wide.is_complex or narrow.is_predicate)
+    return real and narrow.bits >= _NARROWEST and holds(wide, narrow)
 
 
 class ProductViews(Pass, name="product-views"):
@@ -40,8 +56,8 @@ class ProductViews(Pass, name="product-views"):
         changed = False
         for computation in control_computations(module):
             for i in computation.post_order():
-                if i.parent is computation and is_copy(i) and consume(f"%{i.name}"):
-                    changed |= self.join_readers(i) or self.join_writer(i)
+                if i.parent is computation and is_copy(i, is_factor_view) and consume(f"%{i.name}"):
+                    changed |= self.join_readers(i) or (is_copy(i, is_view) and self.join_writer(i))
         return changed
 
     def join_readers(self, view: HloInstruction) -> bool:
@@ -61,12 +77,12 @@ class ProductViews(Pass, name="product-views"):
         return _replaced([view], [joined], self.takes(joined))
 
 
-def is_copy(i: HloInstruction) -> bool:
-    """Return whether an instruction copies elements of one array: a slice, or a permutation."""
+def is_copy(i: HloInstruction, is_member: Callable[[HloInstruction], bool]) -> bool:
+    """Return whether an instruction copies elements of one array, by operations that satisfy a predicate."""
     if not isinstance(i.operation, Fusion):
-        return isinstance(i.operation, Slice | Transpose)
+        return is_member(i) and not isinstance(i.operation, Reshape)
     body = i.called_computations[0]
-    return len(i.operands) == 1 and all(is_view(m) or isinstance(m.operation, Parameter) for m in body)
+    return len(i.operands) == 1 and all(is_member(m) or isinstance(m.operation, Parameter) for m in body)
 
 
 def dot_of(i: HloInstruction) -> HloInstruction | None:

@@ -90,7 +90,7 @@ class Gemm:
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     """Return a dot as a product of strided matrices; None if its dimensions do not merge into that form.
 
-    ``inside``: the dot is in a fusion, so that operands may be slices, reshapes and transposes.
+    ``inside``: the dot is in a fusion, so that operands may be slices, reshapes, transposes and converts.
     """
     operation = operation_of(dot, Dot)
     lhs, rhs = (o.shape for o in dot.operands)
@@ -124,7 +124,8 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     b = Matrix(tuple(right.strides[d] for d in rhs_batch), b_k[1], n[1], right.offset)
     batch = tuple(lhs.dimensions[d] for d in lhs_batch)
     kind = sum_type(dot.shape.element_type)
-    return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, lhs.element_type, rhs.element_type)
+    a_type, b_type = (side.source.shape.element_type for side in (lhs_view, right))
+    return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, a_type, b_type)
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:

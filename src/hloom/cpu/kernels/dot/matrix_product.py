@@ -16,7 +16,7 @@ from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, product_of, rounded
-from hloom.cpu.kernels.dot.gemm_factors import Pairs
+from hloom.cpu.kernels.dot.gemm_factors import FEW_ROWS, Pairs
 from hloom.cpu.kernels.dot.gemm_packing import emit_heads, emit_pack_b
 from hloom.cpu.kernels.dot.gemm_pairs import emit_large_enough, emit_smallest, is_pairs, pieces
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan, plan_tiles
@@ -33,8 +33,9 @@ from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
+from hloom.operations.conversion import Convert
 from hloom.operations.structure import parameter_number
-from hloom.passes.layout.product_views import is_view
+from hloom.passes.layout.product_views import is_factor_view, is_view
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
 
@@ -242,6 +243,8 @@ def has_kernel(i: HloInstruction) -> bool:
     gemm = product_of(dot, inside=True)
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
         return False
+    if min(gemm.m, gemm.n) >= FEW_ROWS and any(_is_converted_halfway(o, gemm) for o in dot.operands):
+        return False
     parts = kernel_parts(i)
     roots, members = parts.roots, parts.members
     behind = [m for m in members if is_view(m) and _follows(m, dot)]
@@ -255,6 +258,11 @@ def has_kernel(i: HloInstruction) -> bool:
         return False
     real = [d for d in range(dot.shape.rank - free_rank, dot.shape.rank) if dot.shape.dimensions[d] != 1]
     return len(real) == 1 and placed.strides[real[0]] == 1
+
+
+def _is_converted_halfway(operand: HloInstruction, gemm: Gemm) -> bool:
+    """Return whether a factor is converted to a type narrower than the sums, which may multiply faster."""
+    return isinstance(operand.operation, Convert) and operand.shape.element_type is not gemm.kind
 
 
 def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
@@ -307,7 +315,7 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     """Return the array that holds an operand of a member of a fusion, outside the fusion."""
     if i is member:
         return operand
-    while is_view(operand):
+    while is_factor_view(operand):
         (operand,) = operand.operands
     return i.operands[parameter_number(operand)]
 

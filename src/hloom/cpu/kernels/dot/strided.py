@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.conversion import Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
-from hloom.passes.layout.product_views import is_view
+from hloom.passes.layout.product_views import is_factor_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,13 @@ class Strided:
 
 
 def read_through(i: HloInstruction) -> Strided | None:
-    """Return slices, reshapes and transposes of an array as strides into it; None if they have no strides."""
+    """Return slices, reshapes, transposes and lossless converts of an array as strides into it.
+
+    None if they have no strides.
+    """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] = tuple(map(Index.of, variables))
-    while is_view(i):
+    while is_factor_view(i):
         (source,) = i.operands
         match i.operation:
             case Slice(slice=ranges):
@@ -40,6 +44,8 @@ def read_through(i: HloInstruction) -> Strided | None:
             case Transpose(dimensions=permutation):
                 places = dict(zip(permutation, indices, strict=True))
                 indices = tuple(places[d] for d in range(source.shape.rank))
+            case Convert():
+                pass
             case _:
                 source_indices = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
                 if source_indices is None:
