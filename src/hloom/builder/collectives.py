@@ -114,10 +114,10 @@ def AllGather(
     apart = _meet_in_every_partition(channel_id, use_global_device_ids)
     count = _group_size("AllGather", groups, shard_count, per_partition=apart)
     widened = [_scaled(v.shape, all_gather_dim, count, 1) for v in values]
-    result = widened[0] if len(widened) == 1 else Shape.tuple_(widened)
+    result = Shape.maybe_tuple(widened)
     if opcode == "all-gather-start":
         sources = [v.shape for v in values]
-        result = Shape.tuple_([sources[0] if len(sources) == 1 else Shape.tuple_(sources), result])
+        result = Shape.tuple_([Shape.maybe_tuple(sources), result])
     op = values[0].builder.emit(
         opcode,
         values,
@@ -207,7 +207,7 @@ def ReduceScatter(
     op = values[0].builder.emit(
         "reduce-scatter",
         values,
-        shape=parts[0] if len(parts) == 1 else Shape.tuple_(parts),
+        shape=Shape.maybe_tuple(parts),
         computations=[computation],
         dimensions=(scatter_dim,),
         replica_groups=groups,

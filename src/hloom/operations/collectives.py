@@ -72,11 +72,6 @@ def mode_note() -> None:
     return attribute(_ModeCodec(), default=None, name="mode", proto="")
 
 
-def tuple_unless_one(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape itself if there is only one, otherwise the tuple."""
-    return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
-
-
 Contributions: TypeAlias = "Sequence[Sequence[Array]]"
 """The operands of every member of a group."""
 
@@ -263,7 +258,7 @@ class _AllReducing(Reducing):
         self.check_groups()
         self.check_arrays(operands)
         self.check_reducer(operands, computations)
-        return tuple_unless_one(operands)
+        return Shape.maybe_tuple(operands)
 
     def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Return the same value for every member."""
@@ -332,7 +327,7 @@ class _AllGathering(Collective):
         """Return the result for groups of ``count`` devices."""
         self.check_groups()
         self.check_arrays(operands)
-        return tuple_unless_one([scaled(self.opcode, self.dimension, o, count) for o in operands])
+        return Shape.maybe_tuple([scaled(self.opcode, self.dimension, o, count) for o in operands])
 
     def shard_count(self, operand: Shape, result: Shape) -> int:
         """Return the number of operands in the result; that of the first group if the sizes do not fit."""
@@ -429,7 +424,7 @@ class AllGatherStart(_AllGathering):
             raise ShapeError(message, rule="all-gather-start.shape-form")
         operand_shape, result = shape.tuple_shapes
         count = self.shard_count(operands[0], result)
-        inferred = Shape.tuple_([tuple_unless_one(operands), self.gathered(operands, count)])
+        inferred = Shape.tuple_([Shape.maybe_tuple(operands), self.gathered(operands, count)])
         if not inferred.compatible(Shape.tuple_([operand_shape, result])):
             message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="all-gather-start.shape-matches")
@@ -510,7 +505,7 @@ class ReduceScatter(Reducing):
             message = f"one dimension wanted, got {list(self.scatter_dimensions)}"
             raise ShapeError(message, rule="reduce-scatter.one-dimension")
         dimension = self.scatter_dimensions[0]
-        return tuple_unless_one([scaled(self.opcode, dimension, o, count, down=True) for o in operands])
+        return Shape.maybe_tuple([scaled(self.opcode, dimension, o, count, down=True) for o in operands])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check that the operands hold a whole number of the stated parts."""

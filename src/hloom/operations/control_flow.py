@@ -50,8 +50,24 @@ class Control(Operation):
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
 
 
+class _Calling(Control):
+    """Common to operations that run a computation on their operands."""
+
+    __slots__ = ()
+
+    @classmethod
+    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
+        return ProgramShape(tuple(operands), result)
+
+    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
+        return run.call(0, *operands)
+
+    def evaluate(self, run: Run, *operands: Value) -> Value:
+        return run.call(0, *operands)
+
+
 @operation("call", "*operands", computations=["to_apply"])
-class Call(Control):
+class Call(_Calling):
     """Runs a computation on the operands; the result is the computation's.
 
     The computation of a composite call (``is_composite=true``) is the decomposition of a higher-level
@@ -67,10 +83,6 @@ class Call(Control):
     calls_program: ClassVar[bool] = True
     is_composite: bool = flag(default=False, after_computations=True)
 
-    @classmethod
-    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        return ProgramShape(tuple(operands), result)
-
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the result of the computation, whose parameters have the shapes of the operands."""
         (to_apply,) = computations
@@ -83,12 +95,6 @@ class Call(Control):
         if self.is_composite and not named:
             message = "a composite call needs the frontend attribute composite.name"
             raise ShapeError(message, rule="call.composite-name", instruction=instruction.name)
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
-        return run.call(0, *operands)
-
-    def evaluate(self, run: Run, *operands: Value) -> Value:
-        return run.call(0, *operands)
 
 
 @operation("while", "init", computations=["body", "condition"])
@@ -227,7 +233,7 @@ def branch_number(index: Array, count: int) -> int:
 
 
 @operation("fusion", "*operands", computations=["calls"])
-class Fusion(Control):
+class Fusion(_Calling):
     """Runs a computation that is compiled as one kernel; it is evaluated as a call.
 
     Arguments:
@@ -244,10 +250,6 @@ class Fusion(Control):
     def highlights(self) -> Sequence[str]:
         return (self.kind,)
 
-    @classmethod
-    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        return ProgramShape(tuple(operands), result)
-
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check that the computation takes the operands and gives the stated shape."""
         (calls,) = computations
@@ -256,12 +258,6 @@ class Fusion(Control):
             message = f"the fused computation gives {calls.result}, the fusion {shape}"
             raise ShapeError(message, rule="fusion.result")
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
-
-    def evaluate_bounded(self, run: ErrorRun, *operands: Tree) -> Tree:
-        return run.call(0, *operands)
-
-    def evaluate(self, run: Run, *operands: Value) -> Value:
-        return run.call(0, *operands)
 
 
 def check_aliasing(

@@ -33,7 +33,6 @@ from hloom.operations.collectives import (
     alone,
     check_group_size,
     second_of,
-    tuple_unless_one,
     waiting,
 )
 from hloom.operations.values import context, elements_of
@@ -235,7 +234,7 @@ class _Permuting(Communicating):
             if any(not operand.is_array for operand in operands):
                 message = f"{self.opcode} takes arrays, got {', '.join(map(str, operands))}"
                 raise ShapeError(message, rule=f"{self.opcode}.operands")
-            return tuple_unless_one(operands)
+            return Shape.maybe_tuple(operands)
         if len(operands) != 4:
             message = f"with slice_sizes: input, output, start indices in both, got {len(operands)} operands"
             raise ShapeError(message, rule=f"{self.opcode}.in-place-operands")

@@ -36,8 +36,22 @@ def _wide(element_type: ElementType) -> np.dtype:
     return np.dtype(np.complex128 if element_type.is_complex else np.float64)
 
 
+class _LinearAlgebra(Operation):
+    """Common to operations on batches of matrices or lines."""
+
+    __slots__ = ()
+    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the batch dimensions."""
+        rank = call.shape.rank
+        return parallel(call.shape, operands, {rank - 2, rank - 1})
+
+
 @operation("cholesky", "a")
-class Cholesky(Operation):
+class Cholesky(_LinearAlgebra):
     """The Cholesky factor of Hermitian positive definite matrices in the two last dimensions of ``a``.
 
     With ``lower=true`` a lower triangular l with ``a = l @ l^H``, else an upper triangular u with
@@ -51,15 +65,7 @@ class Cholesky(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     lower: bool = flag(proto="cholesky_options.lower")
-
-    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the batch dimensions."""
-        rank = call.shape.rank
-        return parallel(call.shape, operands, {rank - 2, rank - 1})
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count n³ / 3 for each matrix."""
@@ -116,7 +122,7 @@ def _factor(matrix: Array) -> Array:
 
 
 @operation("triangular-solve", "a b")
-class TriangularSolve(Operation):
+class TriangularSolve(_LinearAlgebra):
     """Solves ``op(a) @ x = b`` (left_side) or ``x @ op(a) = b`` for x, with triangular matrices ``a``.
 
     The matrices lie in the last two dimensions. Only the triangle named by ``lower`` is read (and its
@@ -132,20 +138,12 @@ class TriangularSolve(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.SECOND_OPERAND
-    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     left_side: bool = flag(proto="triangular_solve_options.left_side")
     lower: bool = flag(proto="triangular_solve_options.lower")
     unit_diagonal: bool = flag(proto="triangular_solve_options.unit_diagonal")
     transpose_a: str = enum(
         TRANSPOSES, default="TRANSPOSE_INVALID", proto="triangular_solve_options.transpose_a"
     )
-
-    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the batch dimensions."""
-        rank = call.shape.rank
-        return parallel(call.shape, operands, {rank - 2, rank - 1})
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count n² for each right-hand side."""
@@ -221,7 +219,7 @@ class TriangularSolve(Operation):
 
 
 @operation("fft", "operand")
-class Fft(Operation):
+class Fft(_LinearAlgebra):
     """Discrete Fourier transforms over the last one, two or three dimensions.
 
     FFT is the forward transform, IFFT its inverse (divided by the number of elements). RFFT transforms
@@ -235,9 +233,6 @@ class Fft(Operation):
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
-    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.ACCUMULATED
     fft_type: str = enum(FFT_TYPES)
     fft_length: tuple[int, ...] = dims()
 

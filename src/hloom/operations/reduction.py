@@ -93,13 +93,17 @@ def same_arrays(opcode: str, inputs: Sequence[Shape]) -> None:
             raise ShapeError(message, rule=f"{opcode}.same-dimensions")
 
 
-def tuple_or_single(shapes: Sequence[Shape]) -> Shape:
-    """Return a single shape as it is, several as a tuple."""
-    return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
-
-
 class ReductionResult(Operation):
-    """An operation whose result is one array or, for several operands, a tuple of arrays."""
+    """Common to the reductions of one or several arrays, each with an initial value."""
+
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """Return (accumulators..., values...) of the reducer."""
+        half = len(operands) // 2
+        return (AppliedTypes((*operands[half:], *operands[:half])),)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check the shape; like XLA, accept a single array stated as a tuple of one."""
@@ -219,9 +223,6 @@ class Reduce(ReductionResult):
     """
 
     highlighted: ClassVar[str] = "dimensions"
-    family: ClassVar[Family] = Family.COMBINATION
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     dimensions: tuple[int, ...] = dims()
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -266,11 +267,6 @@ class Reduce(ReductionResult):
         """Apply the reducer once for each element beyond the first."""
         return max(1.0, applied) * max(0, shape_elements(operands[0]) - shape_elements(shape))
 
-    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """Return (accumulators..., values...) of the reducer."""
-        half = len(operands) // 2
-        return (AppliedTypes((*operands[half:], *operands[:half])),)
-
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return the operand's dimensions without the reduced ones, of the computation's result types."""
         inputs, inits = split_operands("reduce", operands)
@@ -287,7 +283,7 @@ class Reduce(ReductionResult):
         free = [i for i in range(first.rank) if i not in self.dimensions]
         sizes = tuple(first.dimensions[i] for i in free)
         dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in free)
-        return tuple_or_single([Shape(r.element_type, sizes, dynamic) for r in results])
+        return Shape.maybe_tuple([Shape(r.element_type, sizes, dynamic) for r in results])
 
     def terms(self, *operands: Sequence[int]) -> float:
         """Return the number of reduced elements and the initial value."""

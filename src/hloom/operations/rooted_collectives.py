@@ -19,7 +19,7 @@ from hloom.ir.device_groups import ReplicaGroups, channel_id, members_of, replic
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ProgramShape, Run, Value, operation
 from hloom.ir.xla_version import V0_11
-from hloom.operations.collectives import Collective, Contributions, Reducing, alone, tuple_unless_one
+from hloom.operations.collectives import Collective, Contributions, Reducing, alone
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
@@ -94,7 +94,7 @@ class CollectiveBroadcast(_Rooted):
     has_dynamic_root: bool = flag(default=False, always=True, since=V0_11)
 
     def infer(self, *operands: Shape) -> Shape:
-        return tuple_unless_one(self.checked_data(operands))
+        return Shape.maybe_tuple(self.checked_data(operands))
 
     def combine(self, run: Run, values: Contributions, position: int) -> Value:
         return alone([values[root][n] for n, root in enumerate(self.roots(run, values))])
@@ -123,7 +123,7 @@ class CollectiveReduce(_Rooted, Reducing):
         """Return the shapes of the operands."""
         data = self.checked_data(operands)
         self.check_reducer(data, computations)
-        return tuple_unless_one(data)
+        return Shape.maybe_tuple(data)
 
     def combine(self, run: Run, values: Contributions, position: int) -> Value:
         """Return the reduced operands of which this device is the root."""

@@ -74,7 +74,7 @@ class Sort(Operation):
             raise ShapeError(message, rule="sort.dimension-range")
         for comparator in computations:
             _check_comparator(comparator, operands)
-        return operands[0] if len(operands) == 1 else Shape.tuple_(operands)
+        return Shape.maybe_tuple(operands)
 
     def errors(self, run: ErrorRun) -> Value:
         """Return the errors of sorted keys; values beside keys of undecided order may be any of theirs."""

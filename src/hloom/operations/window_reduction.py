@@ -34,7 +34,6 @@ from hloom.operations.reduction import (
     same_arrays,
     same_type,
     split_operands,
-    tuple_or_single,
 )
 from hloom.operations.rounding import convert
 from hloom.operations.windows import dilated_and_padded, window_element, windowed_shape
@@ -107,9 +106,6 @@ class ReduceWindow(ReductionResult):
         to_apply: an associative computation of scalars, accumulators first.
     """
 
-    family: ClassVar[Family] = Family.COMBINATION
-    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
-    roundoff: ClassVar[Roundoff] = Roundoff.COMBINED
     window: Window = window(default=(), always=False)
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
@@ -149,11 +145,6 @@ class ReduceWindow(ReductionResult):
         steps = [2 if _is_cumulative(d, n) else d.size for d, n in zip(self.window, sizes, strict=True)]
         return max(1.0, applied) * shape_elements(shape) * (math.prod(steps) - 1)
 
-    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """Return (accumulators..., values...) of the reducer."""
-        half = len(operands) // 2
-        return (AppliedTypes((*operands[half:], *operands[:half])),)
-
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Return one element per window position, of the types of the initial values."""
         inputs, inits = split_operands("reduce-window", operands)
@@ -161,7 +152,7 @@ class ReduceWindow(ReductionResult):
         shape = windowed_shape("reduce-window", inputs[0], self.window)
         check_reducer("reduce-window", computations[0], inputs, inits)
         dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in range(shape.rank))
-        return tuple_or_single([Shape(i.element_type, shape.dimensions, dynamic) for i in inits])
+        return Shape.maybe_tuple([Shape(i.element_type, shape.dimensions, dynamic) for i in inits])
 
     def terms(self, *operands: Sequence[int]) -> float:
         """Return the number of elements of a window and the initial value."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
 from typing import TYPE_CHECKING, ClassVar
 
@@ -153,6 +153,11 @@ class Shape(Displayed):
     def buffer(shape: Shape) -> Shape:
         """Return the shape of a buffer that holds an array, `b(f32[2]{0})` in text."""
         return Shape(BUFFER, tuple_shapes=(shape,))
+
+    @staticmethod
+    def maybe_tuple(shapes: Sequence[Shape]) -> Shape:
+        """Return the tuple of these shapes, of one the shape itself."""
+        return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
 
     @staticmethod
     def token() -> Shape:

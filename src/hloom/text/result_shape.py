@@ -44,7 +44,7 @@ def inferred_shape(instruction: HloInstruction) -> Shape:
         case LayoutSource.SECOND_OPERAND:
             return _with_layout_of(inferred, operands[1])
         case LayoutSource.OPERANDS if operands:
-            return _with_layout_of(inferred, operands[0] if len(operands) == 1 else Shape.tuple_(operands))
+            return _with_layout_of(inferred, Shape.maybe_tuple(operands))
         case _:
             return inferred.with_default_layout()
 
