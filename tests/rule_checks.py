@@ -65,7 +65,8 @@ class Example:
         lines = [f"{name} = {shape} parameter({n})" for n, (name, shape) in enumerate(found)]
         steps = [s.strip() for s in re.split(r"[;\n]", self.body) if s.strip()]
         lines += [*steps[:-1], "ROOT " + steps[-1]]
-        used = [c for c in [*COMPUTATIONS.strip().split("\n"), ORDER] if f"={c.split()[0]}" in self.body]
+        every = re.findall(r"^\w+ \{[^}]*\}", COMPUTATIONS + ORDER, re.M)
+        used = [c for c in every if f"={c.split()[0]}" in self.body]
         called = "\n".join(c.replace("{", "{\n").replace("  ", "\n").replace("}", "\n}") for c in used)
         text = "HloModule example\n" + called + "\nENTRY entry {\n" + "\n".join(lines) + "\n}\n"
         for kind in self.types:

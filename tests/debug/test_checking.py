@@ -148,7 +148,7 @@ def test_the_first_wrong_instruction_is_named(wrong_backend: str) -> None:
     found = check(module, arguments_of(module), backend=wrong_backend)
     assert not found.agrees and found.culprit is not None
     assert found.culprit.opcode == "multiply"
-    assert found.culprit.place == "jit(f)/scale, model.py:7"
+    assert found.culprit.origin == "jit(f)/scale, model.py:7"
     assert [name for name, _ in found.culprit.operands] == ["%x f32[8,16]", "%w f32[8,16]"]
     (comparison,) = found.culprit.comparisons
     assert (comparison.name, comparison.index, comparison.wrong) == ("%y", (7, 15), 1)

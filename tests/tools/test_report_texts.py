@@ -167,7 +167,7 @@ def test_a_comparison_of_backends() -> None:
         "  %x = 8 numbers",
         *differs,
     ]
-    bare = replace(culprit, place="", loop="", operands=[], comparisons=[])
+    bare = replace(culprit, origin="", loop="", operands=[], comparisons=[])
     assert click.unstyle(report(replace(found, comparisons=[], undecided="", culprit=bare))).split("\n") == [
         "cpu against evaluator, random 3",
         "",

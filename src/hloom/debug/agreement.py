@@ -21,15 +21,15 @@ class Comparison:
     """The comparison of two arrays.
 
     Attributes:
-        name: the place in the result: ``result``, ``result.1.0``; of several devices ``device 1 result``.
-        shape: the shape, as text.
-        elements, unequal, wrong: the numbers of elements, of those with other bits, and of those that differ
-            by more than their bounds. Any NaN equals any other.
-        unjudged: the number of those with other bits of which no bound is known.
-        ulps: the largest distance of two finite numbers in units in the last place.
-        difference: the largest absolute distance of two finite numbers.
-        index: the element that differs most beyond its bound; of equal arrays the first.
-        got, wanted, bound: its values, and the distance that is allowed there.
+        name: path of the array in the result: ``result``, ``result.1.0``, ``device 1 result``.
+        shape: as text.
+        elements: number of elements.
+        unequal: number of elements with different bits; any NaN equals any other.
+        wrong: number of elements that differ by more than their bound.
+        unjudged: number of unequal elements without a bound.
+        ulps, difference: largest distance of finite elements, in units in the last place and absolute.
+        index: the element furthest beyond its bound; the first one if all are equal.
+        got, expected, bound: values and bound at this index.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Comparison:
     difference: float
     index: tuple[int, ...]
     got: Any
-    wanted: Any
+    expected: Any
     bound: float
 
     @property
@@ -52,10 +52,10 @@ class Comparison:
 
 
 def compare(got: Value, wanted: Value, bounds: Bounds, name: str = "result") -> list[Comparison]:
-    """Compare all arrays of two values.
+    """Compare two values array by array.
 
     Args:
-        bounds: the allowed distance of each element, in the form of the values; a number holds for all.
+        bounds: allowed distance of each element, in the structure of the values; a number applies to all.
 
     Raises EvaluationError by ``check.form`` for values of other structures, shapes or element types.
     """
@@ -110,15 +110,13 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
         beyond = np.where(good, beyond, np.maximum(beyond, 0.0))
     worst = beyond if not good.all() else finite * (unjudged if unjudged.any() else 1.0)
     index = tuple(int(n) for n in np.unravel_index(int(np.argmax(worst)), got.shape))
-    return Comparison(
-        name, shape, got.size, int((~equal).sum()), int((~good).sum()), int(unjudged.sum()),
-        float(units.max()), float(finite.max()), index, got[index].item(), wanted[index].item(),
-        float(allowed[index]),
-    )  # fmt: skip
+    counts = got.size, int((~equal).sum()), int((~good).sum()), int(unjudged.sum())
+    there = got[index].item(), wanted[index].item(), float(allowed[index])
+    return Comparison(name, shape, *counts, float(units.max()), float(finite.max()), index, *there)
 
 
 def _measure(array: Array) -> Any:
-    """Return the type of whose units distances are counted; integers count in 1."""
+    """Return the type whose unit in the last place measures distances; integers are measured in 1."""
     kind = component(array.dtype)
     return kind.numpy_dtype if kind.is_floating else np.float64
 

@@ -1,4 +1,4 @@
-"""Run a program on one of the backends that are compared.
+"""The backends that `hloom.debug` compares.
 
 - ``evaluator``: the reference evaluator;
 - ``passes``: the evaluator on the program after the passes of the cpu backend; a difference is a wrong
@@ -29,7 +29,7 @@ PASSES: Final = "passes"
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of everything that runs programs here."""
+    """Return the names of all backends."""
     return (*backend_names(), PASSES, XLA)
 
 
@@ -37,7 +37,7 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Value]]
     """Run a program; return the result of each device.
 
     Args:
-        arguments: those of each device; for ``xla`` of one.
+        arguments: of each device; ``xla`` runs one.
 
     Raises HloError by ``check.backend`` for an unknown backend, ``check.one-device`` for a program of several
     devices on a backend that runs one, and ``check.jaxlib`` for ``xla`` without jaxlib.

@@ -1,6 +1,6 @@
-"""Find the pass, and in it the rewrite, that changes the result of a program.
+"""Find the pass, and the rewrite in it, that changes the result of a program.
 
-The evaluator runs the program after each pass and tells whether its result is still that of the given one.
+The evaluator runs the program after each pass and compares its result with that of the original.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Bisection:
     """The step that changes the result.
 
     Attributes:
-        pass_name: the pass; empty if no pass does, and the native code of the optimized program is wrong.
-        rewrite: the rule or the instruction that is rewritten; empty if the pass does not count rewrites.
-        number, total: which rewrite of the pass it is, and how many the pass makes.
+        pass_name: the pass; empty if all passes are correct and the native code is wrong.
+        rewrite: the rule or the rewritten instruction; empty if the pass does not count its rewrites.
+        number, total: number of the rewrite, and how many the pass makes.
         before, after: the program before and after the smallest step that changes the result.
-        comparisons: the results after it.
+        comparisons: of the results after it.
         culprit: if the native code is wrong, the first instruction that differs.
-        skipped: the programs between passes that could not be run, and why.
+        skipped: the dumps that could not be run, with the errors.
     """
 
     pass_name: str
@@ -54,25 +54,25 @@ class Bisection:
 
 
 class _Judge:
-    """Decides whether a program has the result of the given one."""
+    """Compares results of rewritten programs with the result of the original."""
 
     def __init__(self, module: HloModule, arguments: Sequence[Value], tolerance: Tolerance) -> None:
         self.module = module
         self.arguments = list(arguments)
         self.tolerance = tolerance
-        self.wanted = run_one("evaluator", module, self.arguments)
+        self.expected = run_one("evaluator", module, self.arguments)
 
     def compare(self, got: Value) -> list[Comparison]:
-        """Compare a result; raises HloError by ``check.no-bound`` if it differs and no bound is known."""
-        comparison = compared(
-            self.module, [self.arguments], [got], [self.wanted], self.tolerance, ("", "", "")
+        """Compare a result; raise HloError by ``check.no-bound`` if it differs and has no bound."""
+        comparisons, undecided = compared(
+            self.module, [self.arguments], [got], [self.expected], self.tolerance
         )
-        if comparison.undecided and not comparison.is_wrong:
-            raise HloError(f"{comparison.undecided}; state a tolerance", rule="check.no-bound")
-        return comparison.comparisons
+        if undecided and not any(c.wrong for c in comparisons):
+            raise HloError(f"{undecided}; state a tolerance", rule="check.no-bound")
+        return comparisons
 
     def wrong(self, module: HloModule) -> bool:
-        """Return whether the evaluator's result of a program differs; an invalid program's does."""
+        """Return whether a program evaluates to another result, or is invalid."""
         try:
             got = run_one("evaluator", module, self.arguments)
         except HloError:
@@ -80,7 +80,7 @@ class _Judge:
         return any(c.wrong for c in self.compare(got))
 
     def comparisons(self, module: HloModule) -> list[Comparison]:
-        """Return the comparisons of a program's result that differ; none if it cannot be run."""
+        """Return the comparisons with differences; none for a program that cannot be run."""
         try:
             comparison = self.compare(run_one("evaluator", module, self.arguments))
         except HloError:
@@ -100,7 +100,7 @@ def bisect(
 
     Args:
         module: a program of one device.
-        tolerance: by default what rounding errors of the program allow.
+        tolerance: by default the program's rounding errors.
 
     Raises HloError for an invalid program or arguments that do not fit.
     """
@@ -124,11 +124,11 @@ def bisect(
 
 
 def _silent(text: str) -> None:
-    """Tell nothing."""
+    """Report nothing."""
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
-    """Return the first of some numbers for which a condition holds, which does for the last."""
+    """Return the first number below ``count`` for which a monotone condition holds; it holds for the last."""
     low, high = 0, count - 1
     while low < high:
         middle = (low + high) // 2
@@ -201,7 +201,7 @@ def bisect_dumps(
     Args:
         program: a program with dumps of its passes; see `pass_dumps`.
         arguments: draws the arguments for the first program.
-        note: called for each dump that could not be read or run, if there is no result that names them.
+        note: called for each dump that could not be read or run, if no result is returned to list them.
 
     Raises HloError for a first program that cannot be run, by ``bisect.unreadable`` if none can be read, and
     by ``check.no-bound``.
@@ -228,12 +228,12 @@ def bisect_dumps(
             return Bisection(stage.after, "", 0, 0, before, after, wrong, skipped=tuple(skipped))
         before = after
     for reason in skipped:
-        (note or _ignore)(reason)
+        (note or _silent)(reason)
     return None
 
 
 def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: list[str]) -> HloModule:
-    """Return the first program of the stages that can be read; remove it and those before it."""
+    """Pop stages up to the first readable one; return its program."""
     while passes:
         path = passes.pop(0).path
         try:
@@ -245,9 +245,5 @@ def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: 
 
 
 def _in_file(path: Path, error: HloError) -> str:
-    """Return the first line of an error with the file in front: ``file:line:column: message``."""
+    """Return the first line of an error, prefixed with the file: ``file:line:column: message``."""
     return f"{path}:{'' if error.line else ' '}{str(error).splitlines()[0]}"
-
-
-def _ignore(reason: str) -> None:
-    """Do nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from hloom.analysis.origin import place
 from hloom.debug.agreement import Comparison, compare
@@ -19,23 +19,26 @@ from hloom.operations.control_flow import Conditional, While
 from hloom.operations.structure import Parameter
 from hloom.text.printer import print_instruction
 
+Values: TypeAlias = Sequence[Any]
+"""The arguments of one device, or the result of each device."""
+
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first instruction that differs: with the program cut before it, the backends agree.
+    """The first instruction whose value differs, although its operands agree.
 
     Attributes:
         instruction: its text.
         opcode: its opcode.
-        place: the framework's operation and the source line, if they are recorded.
-        loop: the loops and branches in which it is, with the number of the iteration.
-        operands: the name of each operand and what is to be said of its value.
+        origin: the framework's operation and the source line, if recorded.
+        loop: the enclosing loops, with the iteration, and branches.
+        operands: name and summary of the value of each operand.
         comparisons: of its value.
     """
 
     instruction: str
     opcode: str
-    place: str
+    origin: str
     loop: str
     operands: list[tuple[str, str]]
     comparisons: list[Comparison]
@@ -47,10 +50,10 @@ class Check:
 
     Attributes:
         backend, against: the backends; ``stored`` is the result in a snapshot.
-        inputs: how the arguments came to be: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
+        inputs: origin of the arguments: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
         comparisons: one for each array of the result.
-        undecided: why elements that differ have no bound; empty if all have one.
-        culprit: the first instruction that differs, if it was searched and found.
+        undecided: why unequal elements have no bound; empty if all have one.
+        culprit: the first instruction that differs, if located.
     """
 
     backend: str
@@ -67,7 +70,7 @@ class Check:
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether an element differs by more than its bound."""
+        """Return whether any element differs by more than its bound."""
         return any(c.wrong for c in self.comparisons)
 
 
@@ -84,48 +87,47 @@ def check(
 
     Args:
         arguments: one for each parameter; of a program of several devices, a list for each device.
-        tolerance: by default what rounding errors of the program allow.
-        locate: search the first instruction that differs.
+        tolerance: by default the program's rounding errors.
+        locate: search for the first instruction that differs.
 
     Raises HloError for a program or arguments that a backend refuses.
     """
     arguments_of_devices = per_device(module, arguments)
-    got, wanted = run_on(backend, module, arguments_of_devices), run_on(against, module, arguments_of_devices)
-    comparisons = compared(
-        module, arguments_of_devices, got, wanted, tolerance or Tolerance(), (backend, against, "given")
-    )
-    if not comparisons.is_wrong or not locate or len(arguments_of_devices) > 1:
-        return comparisons
-    culprit = first_difference(module, arguments_of_devices[0], backend, against, tolerance or Tolerance())
-    return replace(comparisons, culprit=culprit)
+    tolerance = tolerance or Tolerance()
+    got, expected = (run_on(name, module, arguments_of_devices) for name in (backend, against))
+    comparison = compared(module, arguments_of_devices, got, expected, tolerance)
+    result = Check(backend, against, "given", *comparison)
+    if not result.is_wrong or not locate or len(arguments_of_devices) > 1:
+        return result
+    culprit = first_difference(module, arguments_of_devices[0], backend, against, tolerance)
+    return replace(result, culprit=culprit)
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
     """Return the arguments of each device."""
     devices = module.config.replica_count * module.config.num_partitions
-    return [list(arguments)] if devices == 1 else [list(given) for given in arguments]
+    return [list(arguments)] if devices == 1 else [list(values) for values in arguments]
 
 
 def compared(
-    module: HloModule, arguments: Sequence[Sequence[Any]], got: Sequence[Any], wanted: Sequence[Any],
-    tolerance: Tolerance, names: tuple[str, str, str],
-) -> Check:  # fmt: skip
-    """Compare the results of all devices."""
+    module: HloModule, arguments: Sequence[Values], got: Values, expected: Values, tolerance: Tolerance
+) -> tuple[list[Comparison], str]:
+    """Compare the results of all devices; return the comparisons, and why some elements have no bound."""
     results = ["result"] if len(got) == 1 else [f"device {n} result" for n in range(len(got))]
-    comparisons = [compare(g, w, 0.0, name) for g, w, name in zip(got, wanted, results, strict=True)]
+    comparisons = [compare(g, e, 0.0, name) for g, e, name in zip(got, expected, results, strict=True)]
     undecided = ""
-    if not all(c.agrees for made in comparisons for c in made):
-        bounds = tolerance.bounds_of_devices(module, arguments, wanted)
-        comparisons = [compare(*each) for each in zip(got, wanted, bounds, results, strict=True)]
-        if any(c.unjudged for made in comparisons for c in made):
+    if not all(c.agrees for of_device in comparisons for c in of_device):
+        bounds = tolerance.bounds_of_devices(module, arguments, expected)
+        comparisons = [compare(*each) for each in zip(got, expected, bounds, results, strict=True)]
+        if any(c.unjudged for of_device in comparisons for c in of_device):
             undecided = unlimited(module, arguments[0]) if len(got) == 1 else GROWTH
-    return Check(*names, [c for made in comparisons for c in made], undecided)
+    return [c for of_device in comparisons for c in of_device], undecided
 
 
 def differs(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> bool:
-    """Return whether two backends differ by more than is allowed; elements without a bound do not."""
+    """Return whether two backends differ by more than the tolerance; elements without a bound never do."""
     report = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
     return report.is_wrong
 
@@ -136,16 +138,16 @@ def differs(
 def first_difference(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> Culprit | None:
-    """Return the first instruction of a program of one device whose value differs, or None.
+    """Return the first instruction of a one-device program whose value differs.
 
-    None is returned if the difference disappears where values inside the program become results.
+    Return None if the difference disappears once values inside the program become results.
     """
     return _Search(backend, against, tolerance).first(inlined(module), list(arguments), "")
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Binary search for the shortest beginning of a program whose values differ."""
+    """Binary search for the shortest prefix of a program whose values differ."""
 
     backend: str
     against: str
@@ -165,7 +167,7 @@ class _Search:
                 low = middle + 1
         instruction = order[low]
         inner = self.inside(module, instruction, arguments, loop)
-        return inner or self.culprit(module, instruction, frontier(order, low), arguments, loop)
+        return inner or self.culprit(module, order, low, arguments, loop)
 
     def differs(self, module: HloModule, arguments: list[Any]) -> bool:
         """Return whether the backends differ."""
@@ -192,19 +194,16 @@ class _Search:
         return None
 
     def culprit(
-        self, module: HloModule, instruction: HloInstruction, alive: list[HloInstruction],
-        arguments: list[Any], loop: str,
-    ) -> Culprit:  # fmt: skip
-        """Describe the instruction."""
-        cutting = cut(module, alive)
-        found = check(
-            cutting, arguments, backend=self.backend, against=self.against, tolerance=self.tolerance,
-            locate=False,
-        )  # fmt: skip
+        self, module: HloModule, order: list[HloInstruction], number: int, arguments: list[Any], loop: str
+    ) -> Culprit:
+        """Describe an instruction, compared beside the other values that are live after it."""
+        instruction, alive = order[number], frontier(order, number)
+        backends = {"backend": self.backend, "against": self.against}
+        report = check(cut(module, alive), arguments, **backends, tolerance=self.tolerance, locate=False)
         named = {f"result.{n}": f"%{value.name}" for n, value in enumerate(alive)}
         wrong = [
-            replace(c, name=re.sub(r"result\.\d+", lambda found: named[found[0]], c.name))
-            for c in found.comparisons
+            replace(c, name=re.sub(r"result\.\d+", lambda match: named[match[0]], c.name))
+            for c in report.comparisons
             if c.wrong
         ]
         values = run_one("evaluator", cut(module, instruction.operands), arguments)
@@ -217,7 +216,7 @@ class _Search:
 
 
 def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]:
-    """Return the values computed up to a position that are used after it, or by nothing."""
+    """Return the values computed up to a position that are live after it, or never used."""
     before = set(order[: last + 1])
     return [
         i

@@ -1,4 +1,4 @@
-"""Conditions under which a program is interesting to `hloom.debug.reduce`."""
+"""Conditions that `hloom.debug.reduce` preserves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Condition = Callable[[HloModule, list[Value]], bool]
 def two_backends_differ(
     backend: str = "cpu", against: str = "evaluator", tolerance: Tolerance | None = None
 ) -> Condition:
-    """Return the condition that two backends differ by more than is allowed."""
+    """Return the condition that two backends differ by more than a tolerance."""
     return lambda module, arguments: differs(module, arguments, backend, against, tolerance or Tolerance())
 
 

@@ -1,4 +1,4 @@
-"""Programs cut out of a program: up to some values of its entry, or one of its computations."""
+"""Extraction of subprograms: prefixes of the entry, and single computations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def inlined(module: HloModule) -> HloModule:
 
 
 def free(module: HloModule) -> None:
-    """Remove the properties of a module that hold only for its present parameters, results and order."""
+    """Drop the properties of a module that depend on its parameters, results or order."""
     module.config.is_scheduled = False
     module.config.entry_layout = None
     module.config.aliases = {}

@@ -1,8 +1,8 @@
 """Bound the rounding error of every element that a program computes, for given arguments.
 
-Forward error analysis, instruction by instruction: each array has, element by element, the largest distance
-to the result of another correct computation: one that adds in another order, or evaluates a function with
-another error. Operations state their rules (`Operation.errors`, `Traits.roundoff`); a bound consists of
+Forward error analysis, instruction by instruction: each element is bounded by its largest distance to the
+result of any other correct computation, which may add in another order or evaluate functions with other
+errors. Operations state their rules (`Operation.errors`, `Traits.roundoff`); a bound consists of
 
 - the errors of the operands, propagated to the result;
 - for a sum of n products, the sum of their magnitudes times eps of the type of accumulation times
@@ -10,9 +10,9 @@ another error. Operations state their rules (`Operation.errors`, `Traits.roundof
 - for functions `ULPS` units in the last place of the result;
 - one unit in the last place where a result is rounded and the operands may differ.
 
-Operations that round once, or not at all, have the bound 0 if their operands are exact: bits must be equal.
-Where inexact numbers decide, either outcome is within the bound. An infinite bound says nothing about an
-element; an operation without a rule is refused (`NoBound`).
+Operations that round at most once have the bound 0 on exact operands: bits must be equal. Where inexact
+numbers decide a comparison, the bound covers both outcomes. An infinite bound means that nothing is known; an
+operation without a rule is refused (`NoBound`).
 
 Magnitudes and errors go through the program's own operations, in f64: a copy of the module in which every
 float type is f64 (`widened`) evaluates a dot, a window or a gather of them. So no dimension number is read.
@@ -62,10 +62,10 @@ def _wide_type(element_type: ElementType) -> ElementType:
 
 
 class ErrorAnalysis:
-    """Evaluates a module for its values and their bounds.
+    """Evaluates a module together with the bounds of its values.
 
     Attributes:
-        unlimited: the first instruction with an infinite bound for operands with finite bounds.
+        unlimited: the first instruction with an infinite bound on operands with finite bounds.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -96,7 +96,7 @@ class ErrorAnalysis:
         return instruction.operation.evaluate_bounded(ErrorStep(self, instruction, operands), *operands)
 
     def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Tree], result: Tree) -> None:
-        """Record the first instruction whose errors are infinite, though its operands' are finite."""
+        """Record the first instruction with infinite errors on operands with finite ones."""
         before = [leaf.spread for o in operands for leaf in leaves(o) if leaf.error is not None]
         if self.unlimited or any(np.isinf(error).any() for error in before):
             return

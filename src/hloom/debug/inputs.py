@@ -26,8 +26,7 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
     Sums of squares, such as an optimizer's second moments, are drawn without a sign (`nonnegative_leaves`).
 
     Args:
-        edges: some elements of each array are `edge_values`. Scalars stay small, because they may
-            be the numbers of iterations of loops.
+        edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
 
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
     """

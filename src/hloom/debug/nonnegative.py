@@ -1,7 +1,7 @@
-"""Arguments that hold sums of squares: the second moments of optimizers, running variances, counts.
+"""Arguments that must not be negative: second moments of optimizers, running variances, counts.
 
-A negative value there, in ``sqrt(0.9 · v + 0.1 · g · g)``, gives NaN where no run of the program has one, so
-random arguments of this kind are drawn without a sign.
+A negative ``v`` in ``sqrt(0.9 · v + 0.1 · g · g)`` would give NaN, which no real run of the program has, so
+such arguments are drawn without a sign.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Demand = tuple[HloInstruction, Leaf, bool]
 
 
 def nonnegative_leaves(module: HloModule) -> set[Leaf]:
-    """Return the leaves of the entry's parameters that are terms of what a square root or logarithm takes.
+    """Return the leaves of the entry's parameters that are terms under a square root or logarithm.
 
-    Terms are followed back through sums, products with constants, quotients, movements, calls and loops. The
-    operand itself is no term: ``sqrt(x)`` says nothing about the sign of x.
+    Terms are traced through sums, products with constants, quotients, movements, calls and loops. A parameter
+    that is the operand itself does not count: ``sqrt(x)`` says nothing about the sign of x.
     """
     entry, leaves = module.entry, set[Leaf]()
     callers = _callers(module)
@@ -58,7 +58,7 @@ def nonnegative_leaves(module: HloModule) -> set[Leaf]:
 def _sources(
     i: HloInstruction, path: Leaf, is_term: bool, callers: dict[HloComputation | None, list[HloInstruction]]
 ) -> list[_Demand]:
-    """Return the values that should not be negative if a leaf of `i` should not."""
+    """Return the operands that must not be negative if a leaf of `i` must not."""
     match i.operation:
         case Add():
             return [(operand, path, True) for operand in i.operands]

@@ -1,4 +1,4 @@
-"""Run passes by name, with the options that a backend's pipeline gives them."""
+"""Passes by name, with the options of a backend's pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def optimized(
 
     Args:
         names: passes or parts of the pipeline, ``"expansion,cse,algsimp"``; by default the whole pipeline.
-        backend: whose pipeline states the options of the passes.
+        backend: the backend whose pipeline configures the passes.
         observe: called with each pass that changed the program, and the program after it.
 
     Raises HloError for an invalid program, an unknown pass or backend.
@@ -51,13 +51,13 @@ def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
     """Return passes and parts of a backend's pipeline by name; all of it if no name is given."""
     pipeline = backend_named(backend).pipeline()
     split = names.split(",") if isinstance(names, str) else list(names)
-    wanted = [name.strip() for name in split if name.strip()]
-    if not wanted:
+    stripped = [name.strip() for name in split if name.strip()]
+    if not stripped:
         return [pipeline]
     parts = {part.title: part for part in (pipeline, *pipeline.passes) if isinstance(part, Pipeline)}
     configured = {type(item): item for item in pipeline.flat()}
     passes_selected: list[Pass] = []
-    for name in wanted:
+    for name in stripped:
         if name in parts:
             passes_selected.append(parts[name])
             continue

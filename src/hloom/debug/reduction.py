@@ -1,8 +1,8 @@
-"""Delta debugging of programs: the smallest program that still shows a fault.
+"""Delta debugging: shrink a program while it still shows a fault.
 
-A step makes a candidate from the smallest program so far; it is kept if it is valid, smaller, and still
-interesting. Steps that remove most come first: results, the beginning of the program (its values become
-arguments), halves, quarters and single instructions, then loops, sizes, ranks and types.
+Each step derives a candidate from the smallest program so far, which is kept if it is valid, smaller and
+still interesting. The steps that remove most come first: results, the beginning of the program (its values
+become arguments), halves, quarters and single instructions, then loops, sizes, ranks and types.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Interesting = Callable[[HloModule, list[Value]], bool]
 
 @dataclass(frozen=True)
 class Reduction:
-    """The smallest program that was found.
+    """A reduced program.
 
     Attributes:
         module: the program.
         arguments: its arguments.
         before, after: numbers of instructions.
-        tests: the number of programs that were tried.
+        tests: number of programs that were tested.
     """
 
     module: HloModule
@@ -56,12 +56,12 @@ def reduce(
 
     Args:
         module: a program of one device.
-        arguments: its arguments. Instructions become parameters; their values are then arguments too.
-        interesting: whether a program with arguments still shows the fault; an error that it raises means
-            that it does not. See `hloom.debug.conditions`.
-        progress: called with a text about what has been reached.
+        arguments: its arguments. The values of instructions that become parameters are added.
+        interesting: whether a program with arguments still shows the fault (`hloom.debug.conditions`); an
+            error counts as no.
+        progress: called with a description of the state.
 
-    Raises HloError by ``reduce.not-interesting`` if the given program does not show the fault.
+    Raises HloError by ``reduce.not-interesting`` if the original does not show the fault.
     """
     start = Reproducer.of(module, list(arguments))
     reducer = _Reducer(interesting, start, progress or _silent)
@@ -74,7 +74,7 @@ def reduce(
 
 
 class _Reducer:
-    """The smallest program so far, and the steps that make smaller ones."""
+    """The smallest program so far, and the reduction steps."""
 
     def __init__(self, interesting: Interesting, start: Reproducer, progress: Callable[[str], None]) -> None:
         self.interesting = interesting
@@ -103,9 +103,9 @@ class _Reducer:
             return False
 
     def ends(self, program: Reproducer) -> bool:
-        """Return whether the loops of a program end after no more runs of computations than given at first.
+        """Return whether the loops of a program terminate within about twice the calls of the original.
 
-        A step that changes the condition or the counter of a loop may make it run forever.
+        A step that changes the condition or the counter of a loop may make it endless.
         """
         if not any(isinstance(i.operation, While) for i in program.module.instructions()):
             return True
@@ -115,31 +115,29 @@ class _Reducer:
         self.most_calls = self.most_calls or 2 * counting.calls + 100
         return counting.calls <= self.most_calls
 
-    def keep(self, make: Callable[[], Reproducer | None]) -> bool:
-        """Take a candidate if it is smaller and still interesting; return whether it was taken."""
+    def keep(self, make: Callable[[], Reproducer | None], *, lighter: bool = True) -> bool:
+        """Keep a candidate if it is interesting and, unless another measure counts, lighter."""
         try:
             candidate = make()
-        except (
-            ValueError
-        ):  # HloError, or numpy's for arrays of other sizes: the step does not fit this program
+        except ValueError:  # HloError, or numpy's for other sizes: the step does not fit this program
             return False
-        if candidate is None or candidate.weight >= self.best.weight or not self.holds(candidate):
+        if candidate is None or (lighter and candidate.weight >= self.best.weight):
+            return False
+        if not self.holds(candidate):
             return False
         self.best = candidate
         return True
 
     def run(self) -> None:
-        """Apply all steps until none makes the program smaller."""
-        steps = (
-            self.flatten, self.narrow_results, self.cut_end, self.cut_beginning, self.drop_chunks,
-            self.take_runs, self.simplify_loops, self.narrow_loops, self.replace_by_operands,
-            self.merge_parameters, self.clear_computations, self.shrink_sizes, self.drop_dimensions,
-            self.narrow_types,
-        )  # fmt: skip
+        """Apply all steps until none makes the program lighter."""
+        ends = self.flatten, self.narrow_results, self.cut_end, self.cut_beginning
+        chunks = self.drop_chunks, self.take_runs, self.simplify_loops, self.narrow_loops
+        instructions = self.replace_by_operands, self.merge_parameters, self.clear_computations
+        arrays = self.shrink_sizes, self.drop_dimensions, self.narrow_types
         before = None
         while before != self.best.weight:
             before = self.best.weight
-            for step in steps:
+            for step in (*ends, *chunks, *instructions, *arrays):
                 step()
         self.strip()
 
@@ -163,12 +161,12 @@ class _Reducer:
                 self.narrow_results()
                 return
         for chunk in _chunks(names):
-            rest = [name for name in names if name not in chunk]
-            if rest and self.keep(lambda rest=rest: smaller.with_result(self.best, rest)):
-                names = rest
+            others = [name for name in names if name not in chunk]
+            if others and self.keep(lambda others=others: smaller.with_result(self.best, others)):
+                names = others
 
     def cut_end(self) -> None:
-        """Make the values alive after some instruction the result, the earliest one that suffices."""
+        """Make the values live after an instruction the result, for the earliest one that suffices."""
         low, high = 0, len(self.order()) - 1
         while low < high:
             middle = (low + high) // 2
@@ -180,7 +178,7 @@ class _Reducer:
                 low = middle + 1
 
     def cut_beginning(self) -> None:
-        """Replace as many first instructions by parameters as possible."""
+        """Replace the longest possible prefix by parameters."""
         fraction = 2
         while fraction <= 2 * len(self.order()):
             order = self.order()
@@ -204,7 +202,7 @@ class _Reducer:
         )
 
     def drop_chunks(self) -> None:
-        """Replace chunks of instructions by parameters: halves, quarters, single ones."""
+        """Replace halves, quarters, … and single instructions by parameters."""
         size = max(1, len(self.order()) // 2)
         while size:
             position = 0
@@ -216,7 +214,7 @@ class _Reducer:
             size //= 2
 
     def replace_by_operands(self) -> None:
-        """Replace instructions by operands of the same shape, and results by what they are computed from."""
+        """Replace instructions by operands of the same shape, and the result by one of its operands."""
         for instruction in self.order()[::-1]:
             if instruction.is_root:
                 for operand in instruction.operands:
@@ -225,11 +223,11 @@ class _Reducer:
             for instruction in [*computation.instructions][::-1]:
                 for number, operand in enumerate(instruction.operands):
                     if operand.shape.compatible(instruction.shape):
-                        place = (computation.name, instruction.name, number)
-                        self.keep(lambda place=place: smaller.with_operand(self.best, *place))
+                        use = (computation.name, instruction.name, number)
+                        self.keep(lambda use=use: smaller.with_operand(self.best, *use))
 
     def merge_parameters(self) -> None:
-        """Use one parameter in the place of others of its shape."""
+        """Replace parameters by others of the same shape."""
         for parameter, other in itertools.permutations(self.best.module.entry.parameters, 2):
             if parameter.shape.compatible(other.shape):
                 self.keep(lambda a=parameter.name, b=other.name: smaller.merged(self.best, a, b))
@@ -243,13 +241,13 @@ class _Reducer:
                 i.name for i in computation if i.shape.is_array and not isinstance(i.operation, Constant)
             ]
             for chunk in _chunks(names):
-                place = computation.name, set(chunk)
-                self.keep(lambda place=place: smaller.with_zeros(self.best, *place))
+                cleared = computation.name, set(chunk)
+                self.keep(lambda cleared=cleared: smaller.with_zeros(self.best, *cleared))
 
     # -- loops and branches
 
     def take_runs(self) -> None:
-        """Take the body of a loop, or a branch, as the program."""
+        """Replace the program by the body of a loop or a branch."""
         if any(isinstance(i.operation, While | Conditional) for i in self.order()):
             for program in smaller_loops.runs(self.best, self.best.values()[1]):
                 if self.keep(lambda program=program: smaller.cleaned(program)):
@@ -262,39 +260,39 @@ class _Reducer:
                 if isinstance(i.operation, While | Conditional):
                     branches = 1 if isinstance(i.operation, While) else len(i.called_computations)
                     for branch in range(branches):
-                        place = (computation.name, i.name, branch)
-                        self.keep(lambda place=place: smaller_loops.called(self.best, *place))
+                        callee = (computation.name, i.name, branch)
+                        self.keep(lambda callee=callee: smaller_loops.called(self.best, *callee))
 
     def narrow_loops(self) -> None:
-        """Drop elements of the states of loops, and make the loops shorter."""
+        """Drop elements of loop states, and lower trip counts."""
         for loop in [i for i in self.best.module.instructions() if isinstance(i.operation, While)]:
             for number in reversed(range(len(loop.shape.tuple_shapes))):
                 for as_initial in (True, False):
-                    place = (loop.name, number, as_initial)
-                    self.keep(lambda place=place: smaller_loops.without_element(self.best, *place))
+                    element = (loop.name, number, as_initial)
+                    self.keep(lambda element=element: smaller_loops.without_element(self.best, *element))
             self.keep(lambda name=loop.name: smaller_loops.over_array(self.best, name))
         for computation, name, value in smaller_loops.limits(self.best.module):
             for new in range(1, min(value, 4)):
-                place = (computation, name, new)
-                if self.lighter(lambda place=place: smaller_loops.with_limit(self.best, *place)):
+                limit = (computation, name, new)
+                if self.keep(lambda limit=limit: smaller_loops.with_limit(self.best, *limit), lighter=False):
                     break
 
     # -- shapes
 
     def shrink_sizes(self) -> None:
-        """Make each size of dimensions as small as possible."""
+        """Minimize each dimension size."""
         for size in sorted(_sizes(self.best.module), reverse=True):
             for new in _smaller_sizes(size):
                 if self.keep(lambda old=size, new=new: smaller.resized(self.best, old, new)):
                     break
 
     def drop_dimensions(self) -> None:
-        """Remove dimensions of programs that are elementwise."""
-        while self.lighter(lambda: smaller.without_dimension(self.best)):
+        """Remove dimensions of elementwise programs."""
+        while self.keep(lambda: smaller.without_dimension(self.best), lighter=False):
             pass
 
     def narrow_types(self) -> None:
-        """Use narrower element types."""
+        """Narrow element types."""
         for kind in smaller.NARROWER:
             used = any(
                 leaf.element_type is kind
@@ -302,26 +300,15 @@ class _Reducer:
                 for _, leaf in i.shape.leaves()
             )
             if used:
-                self.lighter(lambda kind=kind: smaller.narrowed(self.best, kind))
+                self.keep(lambda kind=kind: smaller.narrowed(self.best, kind), lighter=False)
 
     def strip(self) -> None:
         """Remove metadata and layouts."""
-        self.lighter(lambda: smaller.bare(self.best))
-
-    def lighter(self, make: Callable[[], Reproducer | None]) -> bool:
-        """Take a candidate of the same number of instructions that is simpler by its kind."""
-        try:
-            candidate = make()
-        except ValueError:
-            return False
-        if candidate is None or not self.holds(candidate):
-            return False
-        self.best = candidate
-        return True
+        self.keep(lambda: smaller.bare(self.best), lighter=False)
 
 
 class CountingEvaluator(Evaluator):
-    """Counts the runs of computations; more than ``most`` end the evaluation (0: any number)."""
+    """Counts calls of computations, and aborts the evaluation after ``most`` (0: unlimited)."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -337,7 +324,7 @@ class CountingEvaluator(Evaluator):
 
 
 def _silent(text: str) -> None:
-    """Tell nothing."""
+    """Report nothing."""
 
 
 def _is_valid(program: Reproducer) -> bool:
@@ -363,7 +350,7 @@ def _sizes(module: HloModule) -> set[int]:
 
 
 def _smaller_sizes(size: int) -> list[int]:
-    """Return sizes to try in the place of one, the smallest first."""
+    """Return smaller sizes to try, in ascending order."""
     sizes = [1, 2, 3, 4]
     while size > 8:
         size = (size + 1) // 2

@@ -1,11 +1,11 @@
-"""Bounds from samples: the program is run several times with random errors in every operation.
+"""Bounds from samples: run the program several times with random errors in every operation.
 
 This is discrete stochastic arithmetic (Vignes 1993, "A stochastic arithmetic for reliable scientific
-computation"). Interval bounds lose that errors are correlated: a row and its maximum move together, and the
-errors of a layer are not all of one sign. After some layers they exceed the numbers. Here each operation adds
-its own largest error, with a random sign for each element; what becomes of it is computed, not bounded.
-Every second run takes the opposite signs, so that a comparison that such errors can turn is turned in one of
-the two. Real computations round less than the largest error, and less regularly.
+computation"). Interval bounds ignore correlation: a row and its maximum move together, and the errors of a
+layer have both signs. After a few layers such bounds exceed the numbers. Here each operation adds its largest
+error, with a random sign per element, and the program propagates it. Every second run takes the opposite
+signs, so that a comparison that the errors can flip is flipped in one of the two. Real rounding errors are
+smaller and less regular.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from hloom.debug.error_analysis import ErrorAnalysis, ErrorStep, is_exact
+from hloom.debug.tracing import program_computations
 from hloom.devices.world import VirtualDevice, World
 from hloom.error_bounds.bounded import Bounded, Bounds, distance, finite, is_inexact_type, leaves, parts_of
 from hloom.error_bounds.floating import Array, ulp, wide
@@ -23,14 +24,12 @@ from hloom.error_bounds.rules import ULPS
 from hloom.error_bounds.sums import growth
 from hloom.errors import NoBound
 from hloom.evaluate.evaluator import Evaluator
-from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.traits import Family, Roundoff
 from hloom.ir.value import Value
-from hloom.operations.control_flow import Fusion
 
 PAIRS: Final = 4
 """Pairs of runs with opposite errors."""
@@ -43,7 +42,7 @@ CHAOS: Final = 1 / 8
 
 
 def sampled(module: HloModule, arguments: Sequence[Sequence[Value]], values: Sequence[Value]) -> list[Bounds]:
-    """Return the bounds of the result of each device, in the form of its value.
+    """Return the bounds of the result of each device, in the structure of its value.
 
     Args:
         arguments, values: the arguments and the result of each device.
@@ -92,7 +91,7 @@ class Perturbed(Evaluator):
         self.analysis = ErrorAnalysis(module)
         self.random = np.random.default_rng(seed)
         self.sign = sign
-        self.programs = _programs(module)
+        self.programs = program_computations(module.entry)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
         """Return the function that evaluates an instruction and adds its errors."""
@@ -106,7 +105,7 @@ class Perturbed(Evaluator):
         return with_errors
 
     def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
-        """Return a value with the errors of one instruction; those of two steps have theirs at the second."""
+        """Add an instruction's errors to its value; a start leaves them to its done instruction."""
         if i.operation.begun_by:
             error = ULPS * ulp(2 * finite(value), value.dtype) if _sums_devices(i.operation) else None
             return value if error is None else self._moved(value, error)
@@ -139,18 +138,6 @@ class Perturbed(Evaluator):
 
 
 def _sums_devices(operation: Operation) -> bool:
-    """Return whether a result is rounded among devices, in an order that no device knows."""
+    """Return whether devices round a result together, in an unspecified order."""
     rounds = operation.roundoff in (Roundoff.COMBINED, Roundoff.ACCUMULATED)
     return operation.family is Family.COLLECTIVE and rounds
-
-
-def _programs(module: HloModule) -> set[HloComputation]:
-    """Return the computations that run as parts of the program, not inside an operation."""
-    found, waiting = {module.entry}, [module.entry]
-    while waiting:
-        for i in waiting.pop().instructions:
-            if i.operation.calls_program or isinstance(i.operation, Fusion):
-                new = [c for c in i.called_computations if c not in found]
-                found.update(new)
-                waiting += new
-    return found

@@ -1,4 +1,4 @@
-"""Smaller programs made from a program with its arguments; each step leaves the given program unchanged."""
+"""Reduction steps on a program with its arguments, each of which returns a smaller program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from hloom.shape.element_type import C64, C128, F32, F64, S32, S64, U32, U64, El
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
+ArrayMap: TypeAlias = Callable[[Array], Array]
+ShapeMap: TypeAlias = Callable[[Shape], Shape]
+Edit: TypeAlias = Callable[[HloModule, HloInstruction], HloInstruction]
 NARROWER: Final[dict[ElementType, ElementType]] = {F64: F32, C128: C64, S64: S32, U64: U32}
 
 
@@ -105,7 +108,7 @@ def with_parameters(program: Reproducer, names: set[str], values: dict[str, Valu
 
 
 def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
-    """Make some values of the entry the result: one as it is, several as a tuple."""
+    """Make a value of the entry the result, or a tuple of several."""
     entry = program.module.entry.instructions
     if len(names) > 1:
         return cleaned(
@@ -133,7 +136,7 @@ def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reprod
 
 
 def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
-    """Use one parameter of the entry in the place of another one."""
+    """Replace a parameter of the entry by another one."""
     copy = program.module.clone()
     free(copy)
     entry = copy.entry.instructions
@@ -141,11 +144,8 @@ def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
     return cleaned(Reproducer(copy, program.inputs))
 
 
-def edited(
-    program: Reproducer, computation: str, name: str,
-    new: Callable[[HloModule, HloInstruction], HloInstruction],
-) -> Reproducer:  # fmt: skip
-    """Replace an instruction by the one that a function gives."""
+def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Reproducer:
+    """Replace an instruction by the result of a function of its module and itself."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     instruction = named(inside, name)
@@ -154,7 +154,7 @@ def edited(
 
 
 def replaced(old: HloInstruction, new: HloInstruction) -> None:
-    """Replace all uses of an instruction; it is left to be removed."""
+    """Replace all uses of an instruction, which is then dead."""
     old.drop_control_dependencies()
     old.replace_all_uses_with(new)
 
@@ -193,7 +193,7 @@ def cleaned(program: Reproducer) -> Reproducer:
 
 
 def resized(program: Reproducer, old: int, new: int) -> Reproducer:
-    """Give every dimension of one size another size."""
+    """Change all dimensions of one size to another size."""
 
     def shape_of(shape: Shape) -> Shape:
         sizes = tuple(new if size == old else size for size in shape.dimensions)
@@ -204,14 +204,17 @@ def resized(program: Reproducer, old: int, new: int) -> Reproducer:
         part = np.asarray(array)[ranges]
         return np.ascontiguousarray(part).reshape(part.shape)
 
-    return _mapped(program, shape_of, array_of, lambda operation: _resized_operation(operation, old, new))
+    mapped = _mapped(program, shape_of, array_of)
+    for i in mapped.module.instructions():
+        i.operation = _resized_operation(i.operation, old, new)
+    return mapped
 
 
 def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
     """Replace sizes that attributes state."""
 
-    def sizes(found: Sequence[int]) -> tuple[int, ...]:
-        return tuple([new if size == old else size for size in found])
+    def sizes(stored: Sequence[int]) -> tuple[int, ...]:
+        return tuple([new if size == old else size for size in stored])
 
     if isinstance(operation, Slice):
         ranges = tuple([dataclasses.replace(r, limit=new) if r.limit == old else r for r in operation.slice])
@@ -226,12 +229,9 @@ def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
 def without_dimension(program: Reproducer) -> Reproducer | None:
     """Remove the first dimension of every array; None unless all operations are elementwise."""
     shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
-    simple = all(
-        i.operation.elementwise or isinstance(i.operation, Parameter | Constant | Tuple)
-        or (isinstance(i.operation, Broadcast) and not i.operands[0].shape.rank)
-        for i in program.module.instructions()
-    )  # fmt: skip
-    if len(shapes) != 1 or not simple or not all(next(iter(shapes))):
+    if len(shapes) != 1 or not all(map(_is_simple, program.module.instructions())):
+        return None
+    if not all(next(iter(shapes))):
         return None
 
     def shape_of(shape: Shape) -> Shape:
@@ -240,8 +240,15 @@ def without_dimension(program: Reproducer) -> Reproducer | None:
     return _mapped(program, shape_of, lambda array: np.asarray(array)[0] if np.ndim(array) else array)
 
 
+def _is_simple(i: HloInstruction) -> bool:
+    """Return whether an operation is elementwise, a broadcast of a scalar, or structure."""
+    if isinstance(i.operation, Broadcast):
+        return not i.operands[0].shape.rank
+    return i.operation.elementwise or isinstance(i.operation, Parameter | Constant | Tuple)
+
+
 def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
-    """Give every array of an element type the next narrower one."""
+    """Narrow every array of an element type."""
     new = NARROWER[old]
 
     def shape_of(shape: Shape) -> Shape:
@@ -266,31 +273,25 @@ def bare(program: Reproducer) -> Reproducer:
     return Reproducer(copy, program.inputs)
 
 
-def _mapped(
-    program: Reproducer, shape_of: Callable[[Shape], Shape], array_of: Callable[[Array], Array],
-    operation_of: Callable[[Operation], Operation] = lambda operation: operation,
-) -> Reproducer:  # fmt: skip
-    """Change every shape, constant and argument."""
+def _mapped(program: Reproducer, shape_of: ShapeMap, array_of: ArrayMap) -> Reproducer:
+    """Map every shape, constant and argument."""
     copy = program.module.clone()
     free(copy)
     for i in copy.instructions():
         i.shape = _leaves_mapped(i.shape, shape_of)
         if isinstance(i.operation, Constant) and i.shape.is_array and not i.operation.literal.is_elided:
-            literal = Literal(array_of(i.operation.literal.array), i.shape)
-            i.operation = Constant(literal=literal)
-        else:
-            i.operation = operation_of(i.operation)
+            i.operation = Constant(literal=Literal(array_of(i.operation.literal.array), i.shape))
     inputs = {name: _value_mapped(value, array_of) for name, value in program.inputs.items()}
     return Reproducer(copy, inputs)
 
 
-def _leaves_mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
+def _leaves_mapped(shape: Shape, change: ShapeMap) -> Shape:
     if shape.is_tuple:
         return Shape.tuple_([_leaves_mapped(part, change) for part in shape.tuple_shapes])
     return change(shape) if shape.is_array else shape
 
 
-def _value_mapped(value: Value, change: Callable[[Array], Array]) -> Value:
+def _value_mapped(value: Value, change: ArrayMap) -> Value:
     if isinstance(value, tuple):
         return tuple([_value_mapped(part, change) for part in value])
     return value if value is None else change(value)

@@ -1,4 +1,4 @@
-"""Smaller programs made by steps on loops and branches; each step leaves the given program unchanged."""
+"""Reduction steps on loops and branches, each of which returns a smaller program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hloom.shape.literal import Literal
 
 
 def called(program: Reproducer, computation: str, name: str, branch: int) -> Reproducer:
-    """Replace a loop or a conditional by one call of one of its computations, inlined."""
+    """Replace a loop or a conditional by one of its computations, inlined."""
 
     def call(module: HloModule, i: HloInstruction) -> HloInstruction:
         operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + branch]
@@ -35,7 +35,7 @@ def called(program: Reproducer, computation: str, name: str, branch: int) -> Rep
 
 
 def runs(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
-    """Return the bodies of loops and branches of the entry as programs of their own, with values of a run."""
+    """Return the loop bodies and branches of the entry as programs, on the values of a run."""
     candidates: list[Reproducer] = []
     for event in events:
         instruction = event.instruction
@@ -56,8 +56,7 @@ def without_element(program: Reproducer, name: str, number: int, as_initial: boo
     """Drop an element of a loop's state; after the loop it has its initial value.
 
     Args:
-        as_initial: whether its value in each iteration is the initial one, which must be a scalar constant;
-            else it is zero.
+        as_initial: use the initial value, a scalar constant, in every iteration, instead of zero.
     """
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count == 1:
@@ -79,7 +78,7 @@ def without_element(program: Reproducer, name: str, number: int, as_initial: boo
 
 
 def over_array(program: Reproducer, name: str) -> Reproducer | None:
-    """Let a loop over a tuple of one array carry the array itself."""
+    """Unwrap the state of a loop over a tuple of one array."""
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count != 1 or not loop.initial(0).shape.is_array:
         return None
@@ -100,7 +99,7 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
 
 
 def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
-    """Give a scalar integer constant of a loop's condition another value, so that fewer iterations run."""
+    """Change a scalar integer constant of a loop condition, to run fewer iterations."""
     copy = program.module.clone()
     free(copy)
     constant = named(named(copy.computations, computation), name)
@@ -114,15 +113,15 @@ def limits(module: HloModule) -> list[tuple[str, str, int]]:
     conditions = {i.called_computations[1] for i in module.instructions() if isinstance(i.operation, While)}
     return [
         (c.name, i.name, int(i.operation.literal.array))
-        for c in module.computations if c in conditions
+        for c in module.computations
+        if c in conditions
         for i in c
-        if isinstance(i.operation, Constant) and i.shape.is_array and not i.shape.rank
-        and i.shape.element_type.is_integer
-    ]  # fmt: skip
+        if isinstance(i.operation, Constant) and i.shape.is_scalar and i.shape.element_type.is_integer
+    ]
 
 
 def _loop(program: Reproducer, name: str) -> tuple[HloModule, TupleLoop | None, bool]:
-    """Return a copy of the program, a loop of it that shares no computation, and whether it is the result."""
+    """Return a copy of the program, a loop in it with computations of its own, and whether it is the root."""
     copy = program.module.clone()
     free(copy)
     FlattenCallGraph().run(copy)

@@ -18,8 +18,7 @@ class ArrayStatistics:
     Attributes:
         shape: the shape, as text.
         elements: the number of elements.
-        minimum, maximum, mean: of the finite elements; None if there are none. Of complex numbers, of their
-            absolute values.
+        minimum, maximum, mean: of the finite elements, for complex ones of absolute values; None without any.
         nans, infinities, zeros: counts.
     """
 
@@ -63,7 +62,7 @@ def flat(value: Value) -> list[Array]:
 
 
 def summary(value: Value) -> str:
-    """Return a value of few elements in full, and the statistics of others."""
+    """Return a small value in full, and the statistics of a larger one."""
     if isinstance(value, tuple):
         return "(" + ", ".join(summary(part) for part in value) + ")"
     if value is None:

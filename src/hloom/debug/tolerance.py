@@ -36,8 +36,8 @@ class Tolerance:
         ulps: units in the last place of the wanted number; 0 demands equal bits.
         rtol, atol: ``rtol * abs(wanted) + atol``.
 
-    If none is given, the distance is the largest rounding error that the program can have there for the
-    arguments (`ErrorAnalysis`); where that says nothing, what rounding errors make of it (`sampled`).
+    Without any, the bound of an element is the program's largest rounding error on the arguments
+    (`ErrorAnalysis`) or, where that is not known, one from samples (`sampled`).
     """
 
     ulps: float | None = None
@@ -69,13 +69,13 @@ class Tolerance:
         return self.ulps is None and self.rtol is None and self.atol is None
 
     def bounds(self, module: HloModule, arguments: Sequence[Value], wanted: Value) -> Bounds:
-        """Return the allowed distance of each element of a result; infinite where there is none."""
+        """Return the allowed distance of each element of a result; infinite where it is unknown."""
         return analysed(module, arguments) if self.analyses else self._around(wanted)
 
     def bounds_of_devices(
         self, module: HloModule, arguments: Sequence[Sequence[Value]], wanted: Sequence[Value]
     ) -> list[Bounds]:
-        """Return the allowed distances for each device; those of several devices come from samples."""
+        """Return the allowed distances on each device; with several devices they come from samples."""
         if self.analyses and len(wanted) > 1:
             return sampled(module, arguments, wanted)
         return [self.bounds(module, a, w) for a, w in zip(arguments, wanted, strict=True)]
@@ -98,8 +98,8 @@ class Tolerance:
 def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
     """Return the bounds of a program's rounding errors.
 
-    Bounds of the error analysis that say nothing, because errors have added up through many operations, are
-    replaced by those of samples. Infinite ones remain where neither says anything.
+    Samples replace bounds of the error analysis that have grown useless through many operations. A bound that
+    is unknown to both is infinite.
     """
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)
@@ -111,7 +111,7 @@ def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
 
 
 def is_loose(value: Value, bounds: Bounds) -> bool:
-    """Return whether bounds are so large that wrong results of an array lie within them."""
+    """Return whether bounds are so large that they admit wrong results of an array."""
     if isinstance(value, tuple):
         return any(is_loose(v, b) for v, b in zip(value, parts_of(bounds), strict=True))
     assert not isinstance(bounds, tuple)
@@ -123,7 +123,7 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Return the smaller bound of each element of arrays whose bounds are loose."""
+    """Return the smaller bound per element, for arrays whose bounds are loose."""
     if isinstance(value, tuple):
         parts = zip(value, parts_of(bounds), parts_of(others), strict=True)
         return tuple([tightened(v, b, o) for v, b, o in parts])

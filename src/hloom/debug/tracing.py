@@ -1,4 +1,4 @@
-"""Record every value that a program computes, in loops for each iteration."""
+"""Record every value that a program computes, per iteration of loops."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from hloom.text.printer import print_instruction
 
 @dataclass(frozen=True)
 class Event:
-    """One value that was computed.
+    """A computed value.
 
     Attributes:
         instruction: the instruction.
-        callers: the calls, loops and branches in which it ran, outermost first.
-        loop: their text: ``%while.3[iteration 2] ``; empty in the entry.
-        operands: the values of its operands; empty unless the trace keeps values.
-        value: its value; None unless the trace keeps values.
+        callers: the enclosing calls, loops and branches, outermost first.
+        loop: the callers as text: ``%while.3[iteration 2] ``; empty in the entry.
+        operands: values of the operands; empty unless the trace keeps values.
+        value: None unless the trace keeps values.
         statistics: of each array of the value.
     """
 
@@ -119,14 +119,13 @@ def trace(
     keep_values: bool = True,
     observe: Callable[[Event], None] | None = None,
 ) -> Trace:
-    """Run a program on the evaluator and return what it computes.
+    """Evaluate a program and return the trace of its values.
 
     Scalar computations, such as the reducer of a reduce, are not traced: the reduce is.
 
     Args:
-        keep_values: keep the values, not only their statistics; they need as much memory as all arrays that
-            the program ever computes.
-        observe: called with each value when it is computed.
+        keep_values: keep the values beside their statistics, in the memory of every array ever computed.
+        observe: called with each event as it happens.
 
     Raises HloError for an invalid program or for arguments that do not fit.
     """
@@ -145,7 +144,7 @@ def trace(
 def first_event(
     module: HloModule, arguments: Sequence[Value], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Return the first event that meets a condition, with its values; the run ends there."""
+    """Return the first event that meets a condition, with its values, and stop the run there."""
     events: list[Event] = []
 
     def observe(event: Event) -> None:
@@ -159,12 +158,12 @@ def first_event(
 
 
 class _Found(Exception):
-    """Ends a run at the event that was searched."""
+    """Stops a run at the event that meets the condition."""
 
 
 @dataclass
 class _Frame:
-    """An instruction that runs computations, and the number of runs of its first one."""
+    """An instruction that runs computations, and how often its first one has run."""
 
     instruction: HloInstruction
     runs: int = 0
@@ -187,7 +186,7 @@ class _TracingEvaluator(Evaluator):
         super().__init__()
         self._entry = module.entry
         self._record = record
-        self._observed = _programs(module.entry)
+        self._observed = program_computations(module.entry)
         self._frames: list[_Frame] = []
         self._paths: list[str] = [""]
 
@@ -219,7 +218,7 @@ class _TracingEvaluator(Evaluator):
         return observed
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Evaluate a computation in its place of the trace."""
+        """Evaluate a computation in the frame of its caller."""
         if computation not in self._observed or not self._frames:
             return super().call(computation, arguments)
         frame = self._frames[-1]
@@ -237,7 +236,7 @@ class _TracingEvaluator(Evaluator):
 
 
 def _is_filler(instruction: HloInstruction) -> bool:
-    """Return whether a value is a constant, perhaps moved: programs fill arrays with NaN and infinities."""
+    """Return whether a value is a constant or its copy: programs fill arrays with NaN and infinities."""
     if isinstance(instruction.operation, Constant):
         return True
     moves = isinstance(instruction.operation, Broadcast | Reshape | Convert | Copy)
@@ -248,13 +247,6 @@ def _runs_program(instruction: HloInstruction) -> bool:
     return instruction.operation.calls_program or isinstance(instruction.operation, Fusion)
 
 
-def _programs(entry: HloComputation) -> set[HloComputation]:
-    """Return the entry and the computations that control flow and fusions run, not those of reducers."""
-    found, waiting = {entry}, [entry]
-    while waiting:
-        for instruction in waiting.pop().instructions:
-            if _runs_program(instruction):
-                fresh = [c for c in instruction.called_computations if c not in found]
-                found.update(fresh)
-                waiting += fresh
-    return found
+def program_computations(entry: HloComputation) -> set[HloComputation]:
+    """Return the entry and the computations that control flow and fusions run, without reducers."""
+    return set(entry.reachable(_runs_program))

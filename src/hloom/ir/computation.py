@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, overload
 
 from hloom.errors import VerifyError
@@ -141,6 +141,22 @@ class HloComputation:
     def program_shape(self) -> ProgramShape:
         """Return the parameter shapes and the result shape."""
         return ProgramShape(tuple(p.shape for p in self.parameters), self.root.shape)
+
+    def reachable(self, runs: Callable[[HloInstruction], bool] = lambda i: True) -> list[HloComputation]:
+        """Return this computation and those that it calls, directly or not, callers first.
+
+        Args:
+            runs: whether to follow the calls of an instruction; by default all are followed.
+        """
+        order: list[HloComputation] = [self]
+        reached = set(order)
+        for computation in order:
+            for i in computation.instructions:
+                if i.called_computations and runs(i):
+                    fresh = [c for c in dict.fromkeys(i.called_computations) if c not in reached]
+                    order.extend(fresh)
+                    reached.update(fresh)
+        return order
 
     def add(self, instruction: HloInstruction, *, root: bool = False) -> HloInstruction:
         """Append an instruction and return it."""

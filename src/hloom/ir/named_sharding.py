@@ -91,9 +91,9 @@ class NamedSharding:
                 if key == "unreduced" and not cursor.peek("{"):
                     reduction = _parse_reduction(cursor)
                 cursor.expect("{")
-                found = _parse_axes(cursor, mesh)
-                axes[f"{key}_axes"] = axes.get(f"{key}_axes", ()) + found.axes
-                if not found.is_closed:
+                parsed = _parse_axes(cursor, mesh)
+                axes[f"{key}_axes"] = axes.get(f"{key}_axes", ()) + parsed.axes
+                if not parsed.is_closed:
                     raise cursor.error(
                         "'?' is allowed only in a dimension", rule="sharding.open-axes", position=at
                     )
@@ -130,12 +130,12 @@ class NamedSharding:
         every = tuple(AxisRef(i) for i in range(len(mesh.axes)))
         if not self.dimensions:
             axis_lists = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
-            for word, whole in (
+            for word, lists in (
                 ("replicated", ((), (), ())),
                 ("unreduced", ((), every, ())),
                 ("manual", ((), (), every)),
             ):
-                if axis_lists == whole:
+                if axis_lists == lists:
                     ending = f"={reduction}" if word == "unreduced" and reduction else ""
                     return f"{mesh.text()}, {word}{ending}"
         text = f"{mesh.text()}, [{', '.join(map(self._dimension_text, self.dimensions))}]"

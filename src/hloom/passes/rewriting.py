@@ -213,10 +213,10 @@ class _Rewriter:
         self.computation = computation
         self.rules = rules
         order = [i for i in computation.instructions if type(i.operation) in rules]
-        self.known: set[HloInstruction] = set(computation.instructions)
+        self.instructions: set[HloInstruction] = set(computation.instructions)
         self.waiting: dict[HloInstruction, None] = dict.fromkeys(reversed(order))
-        self.dynamic = any(_has_dynamic(i.shape) for i in self.known)
-        self.budget = REWRITES_PER_INSTRUCTION * len(self.known)
+        self.dynamic = any(_has_dynamic(i.shape) for i in self.instructions)
+        self.budget = REWRITES_PER_INSTRUCTION * len(self.instructions)
 
     def run(self) -> bool:
         """Process the worklist until it is empty or the budget is spent."""
@@ -246,7 +246,7 @@ class _Rewriter:
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> bool:
         """Replace ``old`` by ``new`` unless their types, or layouts that a user reads, differ."""
-        fresh = new not in self.known
+        fresh = new not in self.instructions
         for user in old.users:
             self.wait(user)
         if new.shape != old.shape:
@@ -260,20 +260,20 @@ class _Rewriter:
         if fresh:
             new.sharding, new.frontend_attributes = old.sharding, old.frontend_attributes
             new.original_value, new.statistics = old.original_value, old.statistics
-            self.welcome(new)
+            self.add_new(new)
         else:
             self.wait(new)
         old.replace_all_uses_with(new)
         self.remove(old)
         return True
 
-    def welcome(self, new: HloInstruction) -> None:
+    def add_new(self, new: HloInstruction) -> None:
         """Add new instructions to the worklist, operands first: the stack holds them above their users."""
-        self.known.add(new)
+        self.instructions.add(new)
         self.wait(new)
         for operand in new.operands:
-            if operand not in self.known:
-                self.welcome(operand)
+            if operand not in self.instructions:
+                self.add_new(operand)
 
     def wait(self, instruction: HloInstruction) -> None:
         """Push an instruction onto the worklist unless it is on it already."""
@@ -291,7 +291,7 @@ class _Rewriter:
                 continue
             operands = list(dict.fromkeys(instruction.operands))
             self.computation.remove(instruction)
-            self.known.discard(instruction)
+            self.instructions.discard(instruction)
             self.waiting.pop(instruction, None)
             for operand in operands:
                 if not operand.users:

@@ -143,6 +143,13 @@ class Writer(Inserter):
         super().__init__(source)
         self.source = source
 
+    def like(self, operation: Operation, *operands: HloInstruction) -> HloInstruction:
+        """Add an operation of the source's kind, with its element type and configuration."""
+        new = self.op(operation, *operands)
+        new.shape = new.shape.with_element_type(self.source.shape.element_type)
+        new.backend_config = self.source.backend_config
+        return new
+
     def replace(self, new: HloInstruction) -> None:
         """Replace all uses of the source by ``new`` and remove it."""
         old = self.source

@@ -189,10 +189,9 @@ class _ModuleReader:
         """Set the properties that every instruction may have."""
         metadata = message.metadata.SerializeToString()
         if metadata:
-            found = self.metadata.get(metadata)
-            if found is None:
-                found = self.metadata[metadata] = OpMetadata.read(message.metadata, self.message.payloads)
-            instruction.metadata = found
+            if metadata not in self.metadata:
+                self.metadata[metadata] = OpMetadata.read(message.metadata, self.message.payloads)
+            instruction.metadata = self.metadata[metadata]
         if message.HasField("sharding"):
             instruction.sharding = Sharding.read(message.sharding)
         if message.frontend_attributes.map:

@@ -53,7 +53,7 @@ class _ModuleWriter:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.computation_ids = _computation_ids(module)
-        self.places = {computation: place for place, computation in enumerate(module.computations)}
+        self.places = {computation: number for number, computation in enumerate(module.computations)}
         self.fusions = {
             c for i in module.instructions() if i.opcode == "fusion" for c in i.called_computations
         }

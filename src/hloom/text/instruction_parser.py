@@ -36,6 +36,7 @@ UNFINISHED: Final = Unfinished()
 NO_SHAPE: Final = Shape.token()
 
 
+Kind: TypeAlias = type[Operation]
 LineReader: TypeAlias = Callable[[HloComputation, bool], "tuple[HloInstruction, bool] | None"]
 
 
@@ -286,9 +287,8 @@ class InstructionParser:
     # -- attributes
 
     def _attributes(
-        self, instruction: HloInstruction, cls: type[Operation], target: type[Operation], read: Attributes,
-        *, short: bool,
-    ) -> Attributes:  # fmt: skip
+        self, instruction: HloInstruction, cls: Kind, target: Kind, read: Attributes, *, short: bool
+    ) -> Attributes:
         """Parse attributes in any order, each at most once, into ``read`` or the instruction.
 
         The short form of an async-start takes the attributes of the wrapped operation in addition to its own.

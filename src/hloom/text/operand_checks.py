@@ -28,10 +28,10 @@ Problem: TypeAlias = tuple[str, str] | None
 def problem(instruction: HloInstruction) -> Problem:
     """Return the full rule name and the message of the rule that a parsed instruction violates, or None."""
     check = _CHECKS.get(type(instruction.operation))
-    found = check(instruction) if check is not None else None
-    if found is None:
+    violation = check(instruction) if check is not None else None
+    if violation is None:
         return None
-    rule, message = found
+    rule, message = violation
     return (rule if "." in rule else f"{instruction.opcode}.{rule}"), message
 
 

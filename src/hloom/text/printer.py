@@ -338,9 +338,9 @@ class _Printer:
 
     def metadata(self, metadata: OpMetadata) -> str:
         """Return ``, metadata={...}``, or an empty text if no field is shown."""
-        known = self.metadata_texts.get(id(metadata))
-        if known is not None:
-            return known[1]
+        cached = self.metadata_texts.get(id(metadata))
+        if cached is not None:
+            return cached[1]
         frame = self.frames.get(metadata.stack_frame_id, 0)
         text = ""
         if self.options.print_metadata_only_op_name:

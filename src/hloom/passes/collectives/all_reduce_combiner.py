@@ -20,14 +20,13 @@ from hloom.shape.shape import Shape
 
 
 class AllReduceCombiner(Pass, name="all-reduce-combiner"):
-    """``all-reduce(a), all-reduce(b)`` → ``all-reduce(a, b)``, if neither needs the other. Bitwise.
+    """``all-reduce(a), all-reduce(b)`` → ``all-reduce(a, b)``, if neither depends on the other. Bitwise.
 
-    Devices wait for each other once. All-reduces are combined if they have the same groups, the same
-    commutative reduction and the same element type.
+    Devices synchronize once. Combined all-reduces have the same groups, commutative reduction and element
+    type.
 
     Attributes:
-        most_bytes: the size of what one all-reduce takes, as long as it takes more than one array; all of it
-            lives at the same time.
+        most_bytes: maximum size of the operands of a combined all-reduce, which are all live at once.
     """
 
     most_bytes: int = 30 << 20
@@ -43,7 +42,7 @@ class AllReduceCombiner(Pass, name="all-reduce-combiner"):
         return changed
 
     def _groups(self, computation: HloComputation) -> Iterator[list[HloInstruction]]:
-        """Yield all-reduces that may be combined: as many stand on the longest way to each of them."""
+        """Yield independent all-reduces of one kind: with equally many on the longest path to each."""
         groups: dict[Hashable, list[HloInstruction]] = defaultdict(list)
         depths: dict[HloInstruction, int] = {}
         for i in computation.post_order():
@@ -70,7 +69,7 @@ class AllReduceCombiner(Pass, name="all-reduce-combiner"):
 
 
 def _kind(i: HloInstruction) -> Hashable | None:
-    """Return what all-reduces must have in common to be combined; None for all other instructions."""
+    """Return the key that combined all-reduces share; None for other instructions."""
     operation = i.operation
     if not isinstance(operation, AllReduce) or len(i.operands) != 1 or not i.shape.is_array:
         return None

@@ -14,6 +14,7 @@ from hloom.operations.structure import Parameter
 from hloom.passes.facts import INLINED
 from hloom.passes.fuel import consume
 from hloom.passes.pipeline import Pass
+from hloom.passes.writing import Writer
 
 
 class CallInliner(Pass, name="call-inliner", establishes={INLINED}):
@@ -123,3 +124,11 @@ def copy_body(
         for predecessor in instruction.control_predecessors:
             copies[predecessor].add_control_dependency_to(copy)
     return copies
+
+
+def replace_caller(i: HloInstruction, result: HloInstruction) -> None:
+    """Replace an instruction of control flow, and remove its computations, which have no other caller."""
+    w = Writer(i)
+    w.replace(result)
+    for computation in dict.fromkeys(i.called_computations):
+        w.module.remove(computation)

@@ -1,4 +1,4 @@
-"""multi-slice-calls: write the calls of Enzyme's that slice or pad an array several times as slices and pads.
+"""multi-slice-calls: expand the custom calls of Enzyme that slice or pad an array several times.
 
 ``dimension=D,amount=N,start_indices=[..],limit_indices=[..],strides=[..]`` of ``_SPMDInternalOp_MultiSlice``
 gives N + 1 slices, each one element further along D than the one before. ``dimension=D,amt=N`` of

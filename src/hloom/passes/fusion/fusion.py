@@ -19,7 +19,6 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
 from hloom.ir.traits import ElementCost, Family
-from hloom.operations import control_flow
 from hloom.operations.contraction import Dot
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.convolution import Convolution
@@ -27,13 +26,15 @@ from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Concatenate, Transpose
 from hloom.operations.reduction import Reduce
-from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
+from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
+from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.group import Group
 from hloom.passes.fusion.recomputation import Recomputation
 from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.pipeline import Pass
+from hloom.passes.writing import Inserter
 from hloom.plan.evaluations import element_work
 from hloom.shape.shape import Shape
 
@@ -105,15 +106,7 @@ class InstructionFusion(Pass, name="fusion"):
 
 def control_computations(module: HloModule) -> list[HloComputation]:
     """Return the entry and the bodies, conditions and branches reachable from it, callers first."""
-    computations = [module.entry]
-    reached = {module.entry}
-    for computation in computations:
-        for instruction in computation.instructions:
-            if instruction.operation.calls_program:
-                called = [c for c in dict.fromkeys(instruction.called_computations) if c not in reached]
-                computations.extend(called)
-                reached.update(called)
-    return computations
+    return module.entry.reachable(lambda i: i.operation.calls_program)
 
 
 def _in_place(p: HloInstruction) -> bool:
@@ -529,57 +522,20 @@ class _Plan:
 
     def fuse(self, group: Group) -> dict[HloInstruction, HloInstruction]:
         """Add a fusion of the members of a group; return the replacement of each output."""
-        module = self.computation.module
-        assert module is not None
-        body = HloComputation(module.unique_name("fused_computation"))
-        members = sorted(group.members, key=self.position.__getitem__)
-        inputs: dict[HloInstruction, HloInstruction] = {}
+        assert self.computation.module is not None
+        body = FusedBody(self.computation.module)
         copies: dict[HloInstruction, HloInstruction] = {}
-        for member in members:
-            operands: list[HloInstruction] = []
-            for operand in member.operands:
-                if operand in group.members:
-                    operands.append(copies[operand])
-                    continue
-                if operand not in inputs:
-                    number = len(inputs)
-                    fused = HloInstruction(
-                        module.unique_name(f"param_{number}"),
-                        Parameter(parameter_number=number),
-                        operand.shape,
-                    )
-                    inputs[operand] = body.add(fused)
-                operands.append(inputs[operand])
-            copies[member] = body.add(member.clone(module.unique_name(member.name), operands=operands))
-        outputs = list(reversed(group.outputs))
-        if len(outputs) == 1:
-            body.root = copies[outputs[0]]
-        else:
-            shape = Shape.tuple_(o.shape for o in outputs)
-            tuple_ = HloInstruction(module.unique_name("tuple"), Tuple(), shape, [copies[o] for o in outputs])
-            body.add(tuple_, root=True)
-        module.add(body)
+        for member in sorted(group.members, key=self.position.__getitem__):
+            operands = [copies[o] if o in group.members else body.input(o) for o in member.operands]
+            copies[member] = body.copy(member, operands)
+        outputs = group.outputs[::-1]
+        roots = [copies[o] for o in outputs]
+        shape = Shape.tuple_(o.shape for o in outputs)
+        body.computation.root = roots[0] if len(roots) == 1 else body.op(Tuple(), *roots, shape=shape)
         kind = "kCustom" if group.rows else "kInput" if group.reduces else "kLoop"
-        operation = control_flow.Fusion(kind=kind)
-        fusion = HloInstruction(
-            module.unique_name(f"{outputs[0].name}_fusion"), operation, body.root.shape, list(inputs), [body]
-        )
-        fusion.metadata = outputs[0].metadata
-        self.computation.add(fusion)
-        return self.results(fusion, outputs)
-
-    def results(
-        self, fusion: HloInstruction, outputs: list[HloInstruction]
-    ) -> dict[HloInstruction, HloInstruction]:
-        """Return the value of each output: the fusion, or its tuple elements if it has several."""
-        module = self.computation.module
-        assert module is not None
+        fusion = body.fusion(outputs[0], f"{outputs[0].name}_fusion", kind)
         if len(outputs) == 1:
             return {outputs[0]: fusion}
-        replacements: dict[HloInstruction, HloInstruction] = {}
-        for number, output in enumerate(outputs):
-            name, operation = module.unique_name("get-tuple-element"), GetTupleElement(index=number)
-            replacements[output] = self.computation.add(
-                HloInstruction(name, operation, output.shape, [fusion])
-            )
-        return replacements
+        w = Inserter(fusion)
+        w.metadata = None
+        return {o: w.op(GetTupleElement(index=n), fusion, shape=o.shape) for n, o in enumerate(outputs)}

@@ -1,4 +1,4 @@
-"""Decide which values a loop computes again for each of its reads, and which are stored. Used by `fusion`.
+"""Whether a loop recomputes a value for each read, or stores it. Used by `fusion`.
 
 A step of a stencil reads its operand at several offsets. Fused with the step before, it computes that step
 once per offset; fused with all steps before, the work grows with the number of paths through the program.
@@ -19,10 +19,10 @@ LOAD: Final = 1
 
 
 class Recomputation:
-    """The work behind each value of a computation: of its element and of all that it is computed from.
+    """The work of each value of a computation: of its element, and transitively of its operands.
 
-    The work of a value with several users is divided among them, so that no path is counted twice. Values
-    read at several offsets end it: whether they are stored is decided by itself.
+    The work of a value is divided among its users, so that no path counts twice. It ends at values that are
+    read at several offsets, for which storing is a decision of its own.
 
     Args:
         order: the instructions of a computation, operands first.

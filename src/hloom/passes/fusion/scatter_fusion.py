@@ -15,6 +15,7 @@ from hloom.operations.movement import Pad, Reverse, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.passes.fuel import consume
+from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.pipeline import Pass
 
@@ -68,18 +69,12 @@ class _ScatterGroup:
                 waiting.extend(p.operands)
         if not self.taken:
             return False
-        module = self.computation.module
-        assert module is not None
-        self.body = HloComputation(module.unique_name("fused_computation"))
-        self.inputs: dict[HloInstruction, HloInstruction] = {}
-        self.made: dict[HloInstruction, HloInstruction] = {}
-        self.body.root = self.copy(self.scatter, [self.inside(o) for o in self.scatter.operands])
-        module.add(self.body)
-        operation = Fusion(kind="kLoop")
-        name = module.unique_name(f"{self.scatter.name}_fusion")
-        fusion = HloInstruction(name, operation, self.scatter.shape, list(self.inputs), [self.body])
-        fusion.metadata = self.scatter.metadata
-        self.computation.add(fusion)
+        assert self.computation.module is not None
+        self.body = FusedBody(self.computation.module)
+        self.copies: dict[HloInstruction, HloInstruction] = {}
+        root = self.body.copy(self.scatter, [self.inside(o) for o in self.scatter.operands])
+        self.body.computation.root = root
+        fusion = self.body.fusion(self.scatter, f"{self.scatter.name}_fusion")
         self.scatter.replace_all_uses_with(fusion)
         self.computation.remove(self.scatter)
         for p in self.taken:  # users precede their operands
@@ -106,15 +101,15 @@ class _ScatterGroup:
         return True
 
     def inside(self, p: HloInstruction) -> HloInstruction:
-        """Return the copy of a value in the fusion's body."""
-        if p not in self.made:
-            if p not in self.taken:
-                self.made[p] = self.parameter(p)
-            elif not isinstance(p.operation, Fusion):
-                self.made[p] = self.copy(p, [self.inside(o) for o in p.operands])
+        """Return the copy of a value in the fusion's body, or its parameter."""
+        if p not in self.taken:
+            return self.body.input(p)
+        if p not in self.copies:
+            if isinstance(p.operation, Fusion):
+                self.copies[p] = self.inlined(p)
             else:
-                self.made[p] = self.inlined(p)
-        return self.made[p]
+                self.copies[p] = self.body.copy(p, [self.inside(o) for o in p.operands])
+        return self.copies[p]
 
     def inlined(self, fusion: HloInstruction) -> HloInstruction:
         """Copy a fused producer's body; return the copy of its root."""
@@ -124,24 +119,8 @@ class _ScatterGroup:
             if isinstance(member.operation, Parameter):
                 copies[member] = self.inside(fusion.operands[parameter_number(member)])
             else:
-                copies[member] = self.copy(member, [copies[o] for o in member.operands])
+                copies[member] = self.body.copy(member, [copies[o] for o in member.operands])
         return copies[body.root]
-
-    def copy(self, i: HloInstruction, operands: list[HloInstruction]) -> HloInstruction:
-        """Copy an instruction into the fusion's body with other operands."""
-        module = self.computation.module
-        assert module is not None
-        return self.body.add(i.clone(module.unique_name(i.name), operands=operands))
-
-    def parameter(self, p: HloInstruction) -> HloInstruction:
-        """Return a new parameter for a value from outside."""
-        module = self.computation.module
-        assert module is not None
-        number = len(self.inputs)
-        operation = Parameter(parameter_number=number)
-        parameter = self.body.add(HloInstruction(module.unique_name(f"param_{number}"), operation, p.shape))
-        self.inputs[p] = parameter
-        return parameter
 
 
 def _is_cheap(i: HloInstruction) -> bool:

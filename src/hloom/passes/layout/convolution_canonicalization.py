@@ -8,10 +8,9 @@ from dataclasses import replace
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
-from hloom.operations.convolution import Convolution
 from hloom.passes.layout.dot_decomposer import dot_in, every_dot
 from hloom.passes.pipeline import Pass
-from hloom.passes.rewriting import Rewrite, RewriteRule, RuleTable, discard
+from hloom.passes.rewriting import Rewrite, RuleTable, discard
 from hloom.passes.rules import convolution
 
 
@@ -26,16 +25,8 @@ class ConvolutionCanonicalization(Pass, name="convolution-canonicalization", set
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the convolutions of every computation."""
-        table = RuleTable(convolution.RULES, self.dots())
-        changed = False
-        for computation in module.computations:
-            if any(isinstance(i.operation, Convolution) for i in computation.instructions):
-                changed |= table.rewrite(computation)
-        return changed
-
-    def dots(self) -> list[RewriteRule]:
-        """Return the rules that create dots, restricted to matrix products."""
-        return [replace(rule, rewrite=self.checked(rule.rewrite)) for rule in convolution.DOTS]
+        dots = [replace(rule, rewrite=self.checked(rule.rewrite)) for rule in convolution.DOTS]
+        return RuleTable(convolution.RULES, dots).rewrite_module(module)
 
     def checked(self, rewrite: Rewrite) -> Rewrite:
         """Return a rule that discards its result unless it is a matrix product."""

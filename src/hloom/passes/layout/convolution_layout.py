@@ -10,7 +10,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Transpose
 from hloom.passes.op_expander import OpExpander
-from hloom.passes.rules.convolution import convolution_like, relabelled
+from hloom.passes.rules.convolution import relabelled
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 
@@ -65,7 +65,7 @@ def arranged(i: HloInstruction, convolution: Convolution) -> HloInstruction | No
     for part, order in (("input", base), ("kernel", kernel), ("output", result)):
         labels = relabelled(labels, part, inverse(tuple(order)))
     x, k = (_transposed(i, o, order) for o, order in zip(i.operands, (base, kernel), strict=True))
-    rearranged = convolution_like(i, convolution.replace(dim_labels=labels), x, k)
+    rearranged = Writer(i).like(convolution.replace(dim_labels=labels), x, k)
     return _transposed(i, rearranged, inverse(tuple(result)))
 
 

@@ -16,7 +16,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.movement import Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.pipeline import Pass
-from hloom.passes.rewriting import Rewrite, RewriteRule, RuleFamily, RuleTable, discard
+from hloom.passes.rewriting import Rewrite, RuleTable, discard
 from hloom.passes.rules import contraction
 
 
@@ -36,18 +36,9 @@ class DotDecomposer(Pass, name="dot_decomposer", settles=True):
 
     def run(self, module: HloModule) -> bool:
         """Rewrite the dots of every computation."""
-        table = RuleTable(self.guarded(contraction.FOLDS, False), self.guarded(contraction.REPAIRS, True))
-        changed = False
-        for computation in module.computations:
-            if any(isinstance(i.operation, Dot) for i in computation.instructions) and table.rewrite(
-                computation
-            ):
-                changed = True
-        return changed
-
-    def guarded(self, family: RuleFamily, repairs: bool) -> list[RewriteRule]:
-        """Return the rules of a family, each undone where it would degrade a dot."""
-        return [replace(rule, rewrite=self.guard(rule.rewrite, repairs)) for rule in family]
+        folds = [replace(rule, rewrite=self.guard(rule.rewrite, False)) for rule in contraction.FOLDS]
+        repairs = [replace(rule, rewrite=self.guard(rule.rewrite, True)) for rule in contraction.REPAIRS]
+        return RuleTable(folds, repairs).rewrite_module(module)
 
     def guard(self, rewrite: Rewrite, repairs: bool) -> Rewrite:
         """Return a rule that is undone where it degrades a product, or repairs none."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from hloom.analysis.values import holds
-from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
@@ -21,6 +20,7 @@ from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter
 from hloom.passes.fuel import consume
+from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.pipeline import Pass
 
@@ -63,7 +63,12 @@ class ProductViews(Pass, name="product-views"):
     def join_readers(self, view: HloInstruction) -> bool:
         """Fuse a copy into all its users if all are dots that can read the view."""
         users = list(view.users)
-        if view.is_root or not users or _ordered(view) or not all(_reads(user, view) for user in users):
+        if (
+            view.is_root
+            or not users
+            or view.has_control_dependencies
+            or not all(_reads(user, view) for user in users)
+        ):
             return False
         joined = [_joined(user, view) for user in users]
         return _replaced(users, joined, all(map(self.takes, joined)))
@@ -71,7 +76,12 @@ class ProductViews(Pass, name="product-views"):
     def join_writer(self, view: HloInstruction) -> bool:
         """Fuse a copy into the dot that is its operand, if the dot has no other user."""
         (source,) = view.operands
-        if len(source.users) != 1 or _ordered(view) or _ordered(source) or not _ends(source):
+        if (
+            len(source.users) != 1
+            or view.has_control_dependencies
+            or source.has_control_dependencies
+            or not _ends(source)
+        ):
             return False
         joined = _joined(view, source)
         return _replaced([view], [joined], self.takes(joined))
@@ -95,18 +105,13 @@ def dot_of(i: HloInstruction) -> HloInstruction | None:
 def _reads(user: HloInstruction, view: HloInstruction) -> bool:
     """Return whether an instruction is a dot, or a fusion of one, that reads a view only as a factor."""
     dot = dot_of(user)
-    if dot is None or _ordered(user):
+    if dot is None or user.has_control_dependencies:
         return False
     if user is dot:
         return True
     body = user.called_computations[0]
     parameters = [p for p, o in zip(body.parameters, user.operands, strict=True) if o is view]
     return all(list(p.users) == [dot] for p in parameters)
-
-
-def _ordered(i: HloInstruction) -> bool:
-    """Return whether an instruction has control dependencies."""
-    return i.has_control_dependencies
 
 
 def _ends(i: HloInstruction) -> bool:
@@ -117,43 +122,17 @@ def _ends(i: HloInstruction) -> bool:
 
 def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
     """Add a fusion of a user and one of its operands, without uses."""
-    computation = user.parent
-    assert computation is not None and computation.module is not None
-    module = computation.module
-    body = HloComputation(module.unique_name("fused_computation"))
-    outside: dict[HloInstruction, HloInstruction] = {}
-
-    def value(o: HloInstruction) -> HloInstruction:
-        if o not in outside:
-            number = len(outside)
-            parameter = Parameter(parameter_number=number)
-            outside[o] = body.add(HloInstruction(module.unique_name(f"param_{number}"), parameter, o.shape))
-        return outside[o]
-
-    def copied(i: HloInstruction, operands: list[HloInstruction]) -> HloInstruction:
-        if not isinstance(i.operation, Fusion):
-            return body.add(i.clone(module.unique_name(i.name), operands=operands))
-        inner = i.called_computations[0]
-        copies = dict(zip(inner.parameters, operands, strict=True))
-        for member in inner.post_order():
-            if member not in copies:
-                operands = [copies[o] for o in member.operands]
-                copies[member] = body.add(member.clone(module.unique_name(member.name), operands=operands))
-        return copies[inner.root]
-
-    first = copied(source, [value(o) for o in source.operands])
-    body.root = copied(user, [first if o is source else value(o) for o in user.operands])
-    module.add(body)
-    operation = Fusion(kind="kLoop")
-    name = user.name if isinstance(user.operation, Fusion) else f"{user.name}_fusion"
-    product = HloInstruction(module.unique_name(name), operation, user.shape, list(outside), [body])
-    product.metadata = user.metadata
-    return computation.add(product)
+    assert user.parent is not None and user.parent.module is not None
+    body = FusedBody(user.parent.module)
+    first = body.inlined(source, [body.input(o) for o in source.operands])
+    operands = [first if o is source else body.input(o) for o in user.operands]
+    body.computation.root = body.inlined(user, operands)
+    return body.fusion(user, user.name if isinstance(user.operation, Fusion) else f"{user.name}_fusion")
 
 
-def _replaced(users: list[HloInstruction], made: list[HloInstruction], right: bool) -> bool:
-    """Replace the users by the new instructions if ``right``, else remove the new ones; return ``right``."""
-    for user, new in zip(users, made, strict=True):
+def _replaced(users: list[HloInstruction], fusions: list[HloInstruction], right: bool) -> bool:
+    """Replace the users by fusions if ``right``, else remove the fusions; return ``right``."""
+    for user, new in zip(users, fusions, strict=True):
         computation = user.parent
         assert computation is not None
         if right:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from hloom.analysis.loops import TupleLoop, element_number, picks
 from hloom.analysis.trip_count import TripCount, condition_is_pure
-from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Operation
 from hloom.ir.traits import ElementCost, Family
-from hloom.operations.control_flow import Fusion
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Pad
-from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
+from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
+from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.pipeline import Pass
 from hloom.passes.simplify.dead_code import remove_dead
@@ -133,7 +131,7 @@ def carry_constants(loop: TupleLoop) -> None:
     constants = [i for i in loop.body.post_order() if isinstance(i.operation, Constant) and i.shape.rank]
     if not constants:
         return
-    outside = [w.computation.add(i.clone(w.module.unique_name(i.name), operands=[])) for i in constants]
+    outside = [w.copy(i, []) for i in constants]
     inside = rebuild(loop, range(loop.count), outside)
     for old, new in zip(constants, inside, strict=True):
         old.replace_all_uses_with(new)
@@ -144,26 +142,15 @@ def fuse(loop: TupleLoop, count: TripCount) -> None:
     """Move a loop into a fusion whose results are the carried arrays."""
     old = loop.instruction
     w = Writer(old)
-    into = _Fused(w.module)
-    initial = [into.initial(loop.initial(n)) for n in range(loop.count)]
-    start = into.add(Tuple(), initial, old.operands[0].shape)
-    copy = into.body.add(old.clone(w.module.unique_name(old.name), operands=[start]))
+    body = FusedBody(w.module)
+    initial = [_inside(body, loop.initial(n)) for n in range(loop.count)]
+    copy = body.copy(old, [body.op(Tuple(), *initial, shape=old.operands[0].shape)])
     copy.annotate(count)
     arrays = [n for n in carried_arrays(loop) if picks(old, n)] or carried_arrays(loop)[:1]
-    elements = [into.add(GetTupleElement(index=n), [copy], old.shape.tuple_shapes[n]) for n in arrays]
-    shape = Shape.tuple_(m.shape for m in elements)
-    into.body.root = elements[0] if len(elements) == 1 else into.add(Tuple(), elements, shape)
-    w.module.add(into.body)
-    operation = Fusion(kind="kLoop")
-    fusion = HloInstruction(
-        w.module.unique_name(f"{old.name}_fusion"),
-        operation,
-        into.body.root.shape,
-        list(into.inputs),
-        [into.body],
-    )
-    fusion.metadata = old.metadata
-    w.computation.add(fusion)
+    elements = [body.op(GetTupleElement(index=n), copy, shape=old.shape.tuple_shapes[n]) for n in arrays]
+    shape = Shape.tuple_(e.shape for e in elements)
+    body.computation.root = elements[0] if len(elements) == 1 else body.op(Tuple(), *elements, shape=shape)
+    fusion = body.fusion(old, f"{old.name}_fusion")
     for user in list(old.users):
         number = element_number(user, old)
         assert number is not None
@@ -177,29 +164,12 @@ def fuse(loop: TupleLoop, count: TripCount) -> None:
         user.replace_all_uses_with(new)
 
 
-class _Fused:
-    """The computation of a fusion under construction."""
-
-    def __init__(self, module: HloModule) -> None:
-        self.module = module
-        self.body = HloComputation(module.unique_name("fused_computation"))
-        self.inputs: dict[HloInstruction, HloInstruction] = {}
-
-    def add(self, operation: Operation, operands: list[HloInstruction], shape: Shape) -> HloInstruction:
-        """Add an instruction."""
-        name = self.module.unique_name(operation.opcode)
-        return self.body.add(HloInstruction(name, operation, shape, operands))
-
-    def initial(self, i: HloInstruction) -> HloInstruction:
-        """Return an initial value in the fusion: a parameter, or a copy if it is free to recompute."""
-        scalar = isinstance(i.operation, Constant) and not i.shape.rank
-        if (
-            scalar
-            or isinstance(i.operation, Iota)
-            or (isinstance(i.operation, Broadcast) and isinstance(i.operands[0].operation, Constant))
-        ):
-            operands = [self.initial(o) for o in i.operands]
-            return self.body.add(i.clone(self.module.unique_name(i.name), operands=operands))
-        if i not in self.inputs:
-            self.inputs[i] = self.add(Parameter(parameter_number=len(self.inputs)), [], i.shape)
-        return self.inputs[i]
+def _inside(body: FusedBody, i: HloInstruction) -> HloInstruction:
+    """Return an initial value in a fusion: a parameter, or a copy if it is free to recompute."""
+    scalar = isinstance(i.operation, Constant) and not i.shape.rank
+    spread = isinstance(i.operation, Broadcast) and isinstance(i.operands[0].operation, Constant)
+    if scalar or spread or isinstance(i.operation, Iota):
+        return body.copy(i, [_inside(body, o) for o in i.operands])
+    if i not in body.inputs:
+        body.inputs[i] = body.parameter(i.shape)
+    return body.inputs[i]

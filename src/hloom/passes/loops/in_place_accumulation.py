@@ -12,7 +12,7 @@ others where the previous iteration wrote, as no others can be left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from hloom.analysis.instructions import splat
@@ -20,7 +20,6 @@ from hloom.analysis.loops import TupleLoop
 from hloom.analysis.negative_zeros import NegativeZeros
 from hloom.analysis.updates import origin
 from hloom.analysis.values import is_all, is_ieee, number
-from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, Subtract
@@ -34,7 +33,7 @@ from hloom.passes.loops.while_loops import carry, loops_of
 from hloom.passes.pipeline import Pass
 from hloom.passes.rules.updates import is_small_part
 from hloom.passes.simplify.dead_code import remove_dead
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Body, Inserter, Writer
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
@@ -46,13 +45,13 @@ class UpdateWindow(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class Accumulation(NamedTuple):
-    """``op(x, update)`` where the update is neutral outside a window.
+class WindowAccumulation(NamedTuple):
+    """``op(x, update)`` with an update that is the identity of op outside a window.
 
     Attributes:
         instruction: the operation.
-        position: the operand number of x.
-        is_exact: whether the number is neutral for every x; else it is +0 in a sum.
+        position: operand number of x.
+        is_exact: whether the identity holds for every x; else the update is +0 in a sum, which changes -0.
     """
 
     instruction: HloInstruction
@@ -66,7 +65,7 @@ class Accumulation(NamedTuple):
 
     @property
     def update(self) -> HloInstruction:
-        """Return the array of one number but for a window."""
+        """Return the array that is constant outside a window."""
         return self.instruction.operands[1 - self.position]
 
     def parts(self, w: Writer) -> tuple[HloInstruction, UpdateWindow]:
@@ -116,7 +115,7 @@ class Accumulations:
     def __init__(self) -> None:
         self._carried: dict[HloInstruction, bool] = {}
 
-    def of(self, i: HloInstruction) -> Accumulation | None:
+    def of(self, i: HloInstruction) -> WindowAccumulation | None:
         """Return an operation as an accumulation; None if it is none."""
         if not i.operation.elementwise or len(i.operands) != 2 or not i.shape.is_static or not i.shape.rank:
             return None
@@ -127,7 +126,7 @@ class Accumulations:
             outside = _outside(update)
             exact = None if outside is None else _is_neutral(i, position, outside)
             if exact is not None and self.is_carried(x):
-                return Accumulation(i, 1 - position, exact)
+                return WindowAccumulation(i, 1 - position, exact)
         return None
 
     def is_carried(self, x: HloInstruction) -> bool:
@@ -190,7 +189,7 @@ def _summand(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-def _rewrite(a: Accumulation) -> None:
+def _rewrite(a: WindowAccumulation) -> None:
     """``op(x, update(e, u, at))`` → ``update(x, op(slice(x, at), u), at)``."""
     w = Writer(a.instruction)
     u, window = a.parts(w)
@@ -198,11 +197,11 @@ def _rewrite(a: Accumulation) -> None:
     w.replace(_update(w, a.x, new, window))
 
 
-def _slice(w: Writer, x: HloInstruction, window: UpdateWindow) -> HloInstruction:
+def _slice(w: Inserter, x: HloInstruction, window: UpdateWindow) -> HloInstruction:
     return w.op(DynamicSlice(dynamic_slice_sizes=window.sizes), x, *window.starts)
 
 
-def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: UpdateWindow) -> HloInstruction:
+def _update(w: Inserter, x: HloInstruction, new: HloInstruction, window: UpdateWindow) -> HloInstruction:
     return w.op(DynamicUpdateSlice(), x, new, *window.starts)
 
 
@@ -210,7 +209,7 @@ def _update(w: Writer, x: HloInstruction, new: HloInstruction, window: UpdateWin
 
 
 def _clear(loop: TupleLoop, n: int) -> bool:
-    """Rewrite the sums with +0 along the updates of one carried array, replacing -0 where they were left."""
+    """Rewrite the sums with +0 along the updates of one carried array, and clear the remaining -0."""
     steps = _chain(loop, n)
     sums = [i for i, a in steps if a is not None]
     if not sums or not all(consume(f"%{i.name}") for i in sums):
@@ -222,21 +221,22 @@ def _clear(loop: TupleLoop, n: int) -> bool:
     initial = [outside.scalar(1, PRED), *(outside.scalar(0, kind) for kind in kinds)]
     following = [body.scalar(0, PRED), *(start for window in windows for start in window.starts)]
     first, *starts = carry(loop, initial, following)
-    numbers = iter(starts)
-    before = [UpdateWindow(tuple(next(numbers) for _ in window.starts), window.sizes) for window in windows]
-    _rewrite_chain(steps, first, before)
+    _rewrite_chain(steps, first, _placed(windows, starts))
     return True
 
 
-Steps: TypeAlias = list[tuple[HloInstruction, Accumulation | None]]
+def _placed(windows: Sequence[UpdateWindow], starts: Iterable[HloInstruction]) -> list[UpdateWindow]:
+    """Return windows of the same sizes at other start indices, which follow each other."""
+    numbers = iter(starts)
+    return [UpdateWindow(tuple(next(numbers) for _ in window.starts), window.sizes) for window in windows]
+
+
+Steps: TypeAlias = list[tuple[HloInstruction, WindowAccumulation | None]]
 """Updates (None) and sums, each of the value before it."""
 
 
 def _chain(loop: TupleLoop, n: int) -> Steps:
-    """Return the updates and sums that make the next value of an element from this one, in order.
-
-    Empty if anything else does.
-    """
+    """Return the updates and sums from an element to its next value, in order; empty if there are others."""
     steps: Steps = []
     finder = Accumulations()
     x = loop.following[n]
@@ -250,7 +250,7 @@ def _chain(loop: TupleLoop, n: int) -> Steps:
 
 
 def _left(w: Writer, steps: Steps) -> list[UpdateWindow]:
-    """Return the windows in which -0 may be after the updates and sums of an iteration."""
+    """Return the windows that may hold -0 after an iteration."""
     windows: list[UpdateWindow] = []
     for i, a in steps:
         if a is not None:
@@ -261,7 +261,7 @@ def _left(w: Writer, steps: Steps) -> list[UpdateWindow]:
 
 
 def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[UpdateWindow]) -> None:
-    """Rewrite the sums of an iteration; -0 may be in some windows, in the first iteration anywhere."""
+    """Rewrite the sums of an iteration; some windows may hold -0, in the first iteration any element."""
     windows, is_first = list(before), True
     for i, a in steps:
         if a is None:
@@ -273,12 +273,12 @@ def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[UpdateW
         if is_first:
             clean = _first_or_later(w, first, a.x, windows)
         else:
-            clean = _without_negative_zeros(w, a.x, windows)
+            clean = _without_minus_zeros(w, a.x, windows)
         w.replace(_update(w, clean, new, window))
         windows, is_first = [window], False
 
 
-def _without_negative_zeros(w: Writer, x: HloInstruction, windows: Sequence[UpdateWindow]) -> HloInstruction:
+def _without_minus_zeros(w: Inserter, x: HloInstruction, windows: Sequence[UpdateWindow]) -> HloInstruction:
     """Return an array in which -0 is replaced by 0 in some windows."""
     for window in windows:
         there = _slice(w, x, window)
@@ -292,19 +292,14 @@ def _first_or_later(
     """Replace -0 by 0: in the first iteration everywhere, later in some windows."""
     starts = [start for window in windows for start in window.starts]
     operand = w.op(Tuple(), x, *starts)
-    branches = [HloComputation(w.module.unique_name(name)) for name in ("everywhere", "in_windows")]
-    for branch in branches:
-        name, parameter = w.module.unique_name("given"), Parameter(parameter_number=0)
-        state = branch.add(HloInstruction(name, parameter, operand.shape), root=True)
-        w.module.add(branch)
-        inside = Writer(state)
-        array, *scalars = (inside.op(GetTupleElement(index=n), state) for n in range(len(starts) + 1))
-        numbers = iter(scalars)
-        parts = [UpdateWindow(tuple(next(numbers) for _ in p.starts), p.sizes) for p in windows]
-        if branch is branches[0]:
-            branch.root = inside.op(
-                Add(), array, inside.full(0, Shape(x.shape.element_type, x.shape.dimensions))
-            )
+    branches = Body(w.module, "everywhere"), Body(w.module, "in_windows")
+    for body, is_first in zip(branches, (True, False), strict=True):
+        state = body.parameter(operand.shape, "given")
+        array, *numbers = (body.op(GetTupleElement(index=n), state) for n in range(len(starts) + 1))
+        if is_first:
+            zero = body.full(0, Shape(x.shape.element_type, x.shape.dimensions))
+            body.computation.root = body.op(Add(), array, zero)
         else:
-            branch.root = _without_negative_zeros(inside, array, parts)
-    return w.op(Conditional(), first, operand, operand, shape=x.shape, computations=branches)
+            body.computation.root = _without_minus_zeros(body, array, _placed(windows, numbers))
+    computations = [body.computation for body in branches]
+    return w.op(Conditional(), first, operand, operand, shape=x.shape, computations=computations)

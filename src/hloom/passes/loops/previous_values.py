@@ -20,13 +20,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional
 from hloom.operations.dynamic_slicing import DynamicUpdateSlice
-from hloom.operations.structure import GetTupleElement, Parameter, Tuple
+from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import carry, loops_of
 from hloom.passes.pipeline import Pass
 from hloom.passes.rules.updates import is_small_part
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Body, Writer
 from hloom.shape.element_type import PRED
 
 _LEAST: Final = 256
@@ -48,7 +48,7 @@ class PreviousValueUpdates(Pass, name="previous-value-updates", needs={FLAT}):
 
 
 def _update_later(loop: TupleLoop, number: int) -> bool:
-    """Rewrite one element that takes the old value of another; return whether it was."""
+    """Rewrite an element that takes the previous value of another; return whether it was rewritten."""
     old = loop.following[number]
     source = element_number(old, loop.state)
     if source is None or source == number or old.shape.element_count < _LEAST:
@@ -69,7 +69,7 @@ def _update_later(loop: TupleLoop, number: int) -> bool:
 
 
 def _updates(loop: TupleLoop, number: int) -> list[HloInstruction]:
-    """Return the updates of few elements that make the next value of an element, in order; else none."""
+    """Return the small updates from an element to its next value, in order; none if there are others."""
     updates: list[HloInstruction] = []
     x = loop.following[number]
     while isinstance(x.operation, DynamicUpdateSlice) and len(updates) < _MOST:
@@ -83,18 +83,13 @@ def _updates(loop: TupleLoop, number: int) -> list[HloInstruction]:
 def _branch(
     w: Writer, operand: HloInstruction, updates: Sequence[HloInstruction], is_first: bool
 ) -> HloComputation:
-    """Return the branch that takes the other array, or that makes the updates with carried operands."""
-    branch = HloComputation(w.module.unique_name("copied" if is_first else "updated"))
-    parameter = HloInstruction(w.module.unique_name("given"), Parameter(parameter_number=0), operand.shape)
-    branch.add(parameter, root=True)
-    w.module.add(branch)
-    inside = Writer(parameter)
-    elements = [
-        inside.op(GetTupleElement(index=n), parameter) for n in range(len(operand.shape.tuple_shapes))
-    ]
-    x = elements[0] if is_first else elements[1]
-    operands = iter(elements[2:])
+    """Return the branch that copies the other array, or that repeats its updates with carried operands."""
+    body = Body(w.module, "copied" if is_first else "updated")
+    state = body.parameter(operand.shape, "given")
+    count = len(operand.shape.tuple_shapes)
+    old, x, *values = (body.op(GetTupleElement(index=n), state) for n in range(count))
+    operands = iter(values)
     for update in () if is_first else updates:
-        x = inside.op(DynamicUpdateSlice(), x, *(next(operands) for _ in update.operands[1:]))
-    branch.root = x
-    return branch
+        x = body.op(DynamicUpdateSlice(), x, *(next(operands) for _ in update.operands[1:]))
+    body.computation.root = old if is_first else x
+    return body.computation

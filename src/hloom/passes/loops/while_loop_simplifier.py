@@ -12,7 +12,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add
 from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, GetTupleElement, Iota
-from hloom.passes.expand.call_inliner import copy_body
+from hloom.passes.expand.call_inliner import copy_body, replace_caller
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
@@ -37,7 +37,7 @@ class WhileLoopSimplifier(Pass, name="simplify-while-loops", needs={FLAT}):
 def simplify(instruction: HloInstruction) -> bool:
     """Simplify one loop; return whether anything changed."""
     if _never_runs(instruction):
-        replace_loop(instruction, instruction.operands[0])
+        replace_caller(instruction, instruction.operands[0])
         return True
     loop = loop_of(instruction)
     if loop is None:
@@ -55,9 +55,9 @@ def simplify(instruction: HloInstruction) -> bool:
 
 
 def _never_runs(instruction: HloInstruction) -> bool:
-    condition = instruction.called_computations[1].root
-    ordered = instruction.has_control_dependencies
-    return not ordered and number(condition) == 0 and condition_is_pure(instruction)
+    if instruction.has_control_dependencies:
+        return False
+    return number(instruction.called_computations[1].root) == 0 and condition_is_pure(instruction)
 
 
 def unroll(instruction: HloInstruction, count: TripCount) -> None:
@@ -67,15 +67,7 @@ def unroll(instruction: HloInstruction, count: TripCount) -> None:
     if count.iterations == 1:
         body = instruction.called_computations[0]
         result = copy_body(body, computation, [result])[body.root]
-    replace_loop(instruction, result)
-
-
-def replace_loop(instruction: HloInstruction, result: HloInstruction) -> None:
-    """Replace a loop by a value and remove its computations, which have no other caller."""
-    w = Writer(instruction)
-    w.replace(result)
-    for computation in instruction.called_computations:
-        w.module.remove(computation)
+    replace_caller(instruction, result)
 
 
 def move_invariants(loop: TupleLoop) -> bool:
@@ -164,10 +156,10 @@ def drop_dead_elements(loop: TupleLoop) -> bool:
         if i.has_side_effect or i.has_control_dependencies:
             live |= masks[i]
     reached = _closure(live, [masks[x] for x in loop.following])
-    kept = [n for n in range(loop.count) if reached >> n & 1]
-    if len(kept) == loop.count:
+    needed = [n for n in range(loop.count) if reached >> n & 1]
+    if len(needed) == loop.count:
         return False
-    rebuild(loop, kept)
+    rebuild(loop, needed)
     remove_dead(loop.body)
     return True
 

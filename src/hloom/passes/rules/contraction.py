@@ -42,15 +42,6 @@ def free_of(i: HloInstruction, dot: Dot, side: int) -> list[int]:
     return [d for d in range(i.operands[side].shape.rank) if d not in used]
 
 
-def dot_like(i: HloInstruction, dot: Dot, operands: Sequence[HloInstruction]) -> HloInstruction:
-    """Add a dot of other operands with the element type of ``i``."""
-    w = Writer(i)
-    product = HloInstruction(w.module.unique_name("dot"), dot, i.shape, operands)
-    product.shape = product.infer_shape().with_element_type(i.shape.element_type)
-    product.metadata, product.backend_config = i.metadata, i.backend_config
-    return w.computation.add(product)
-
-
 def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) -> Dot:
     """Return a dot with other batch and contracting dimensions of one operand."""
     if side == 0:
@@ -79,7 +70,7 @@ def dot_of_transpose(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         operands = list(i.operands)
         operands[side] = x
         batch, inner = [order[d] for d in batch_of(dot, side)], [order[d] for d in inner_of(dot, side)]
-        product_of_operand = dot_like(i, renumbered(dot, side, batch, inner), operands)
+        product_of_operand = Writer(i).like(renumbered(dot, side, batch, inner), *operands)
         return Writer(i).reshape(product_of_operand, i.shape.dimensions)
     return None
 
@@ -103,9 +94,9 @@ def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloIn
     for side in (0, 1):
         dot = renumbered(dot, side, [batch_of(dot, side)[n] for n in order[:batch]], inner_of(dot, side))
     if free == straight:
-        transposed = dot_like(product, dot, product.operands)
+        transposed = Writer(product).like(dot, *product.operands)
     else:
-        transposed = dot_like(product, _swapped(dot), product.operands[::-1])
+        transposed = Writer(product).like(_swapped(dot), *product.operands[::-1])
     return Writer(i).reshape(transposed, i.shape.dimensions)
 
 
@@ -131,7 +122,7 @@ def dot_of_repeated_batch(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     new = renumbered(
         new, 1, [into.index(batch[n]) for n in batch_left], [into.index(d) for d in inner_of(dot, 1)]
     )
-    return dot_like(i, new, [i.operands[0], y])
+    return Writer(i).like(new, i.operands[0], y)
 
 
 @FOLDS.rewrites(Dot)
@@ -148,7 +139,7 @@ def dot_of_converts(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         holds(i.shape.element_type, k) for k in kinds
     ):
         return None
-    return dot_like(i, dot, operands)
+    return Writer(i).like(dot, *operands)
 
 
 def _unconverted(x: HloInstruction) -> HloInstruction:
@@ -204,7 +195,7 @@ def dot_of_vector(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     real = true_dimensions(lhs.shape.dimensions)
     if columns or not real or real[-1] not in free_of(i, dot, 0):
         return None
-    return Writer(i).reshape(dot_like(i, _swapped(dot), [rhs, lhs]), i.shape.dimensions)
+    return Writer(i).reshape(Writer(i).like(_swapped(dot), rhs, lhs), i.shape.dimensions)
 
 
 @REPAIRS.rewrites(Dot)
@@ -223,7 +214,7 @@ def dot_of_reshape(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         operands[side] = x
         batch, inner = ([positions[d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side)))
         return Writer(i).reshape(
-            dot_like(i, renumbered(dot, side, batch, inner), operands), i.shape.dimensions
+            Writer(i).like(renumbered(dot, side, batch, inner), *operands), i.shape.dimensions
         )
     return None
 
@@ -249,4 +240,4 @@ def dot_in_canonical_order(i: HloInstruction, dot: Dot) -> HloInstruction | None
             [places[side][d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side))
         )
         new = renumbered(new, side, batch, inner)
-    return dot_like(i, new, operands)
+    return Writer(i).like(new, *operands)

@@ -24,17 +24,6 @@ DOTS: Final = RuleFamily("convolutions that are dots")
 Labels = ConvolutionDimensionNumbers
 
 
-def convolution_like(
-    i: HloInstruction, convolution: Convolution, *operands: HloInstruction
-) -> HloInstruction:
-    """Add a convolution of other operands with the element type of ``i``."""
-    w = Writer(i)
-    rewritten = HloInstruction(w.module.unique_name("convolution"), convolution, i.shape, operands)
-    rewritten.shape = rewritten.infer_shape().with_element_type(i.shape.element_type)
-    rewritten.metadata, rewritten.backend_config = i.metadata, i.backend_config
-    return w.computation.add(rewritten)
-
-
 def relabelled(labels: Labels, part: str, places: Sequence[int] | Mapping[int, int]) -> Labels:
     """Return labels of an array whose dimension d moves to ``places[d]``.
 
@@ -69,7 +58,7 @@ def window_in_plain_words(i: HloInstruction, convolution: Convolution) -> HloIns
         window.append(d)
     if tuple(window) == convolution.window:
         return None
-    return convolution_like(i, convolution.replace(window=tuple(window)), *i.operands)
+    return Writer(i).like(convolution.replace(window=tuple(window)), *i.operands)
 
 
 @RULES.rewrites(Convolution)
@@ -81,7 +70,7 @@ def convolution_of_transpose(i: HloInstruction, convolution: Convolution) -> Hlo
             labels = relabelled(convolution.dim_labels, part, moved.operation.dimensions)
             operands = list(i.operands)
             operands[side] = moved.operands[0]
-            return convolution_like(i, convolution.replace(dim_labels=labels), *operands)
+            return Writer(i).like(convolution.replace(dim_labels=labels), *operands)
     return None
 
 
@@ -94,7 +83,7 @@ def transpose_of_convolution(
     if len(conv.users) > 1 or conv.is_root:
         return None
     labels = relabelled(convolution.dim_labels, "output", inverse(transpose.dimensions))
-    return convolution_like(conv, convolution.replace(dim_labels=labels), *conv.operands)
+    return Writer(conv).like(convolution.replace(dim_labels=labels), *conv.operands)
 
 
 @RULES.rewrites(Convolution)
@@ -111,7 +100,7 @@ def convolution_of_reversed_kernel(i: HloInstruction, convolution: Convolution) 
         replace(d, window_reversal=d.window_reversal != (dimension in reversed_))
         for d, dimension in zip(convolution.window, spatial, strict=True)
     )
-    return convolution_like(i, convolution.replace(window=window), x, mirrored.operands[0])
+    return Writer(i).like(convolution.replace(window=window), x, mirrored.operands[0])
 
 
 @RULES.rewrites(Convolution, of=Pad)
@@ -140,7 +129,7 @@ def convolution_of_pad(i: HloInstruction, convolution: Convolution, pad: Pad) ->
         window[spatial.index(dimension)] = replace(
             d, padding_low=low, padding_high=high, base_dilation=d.base_dilation * (p.interior + 1)
         )
-    return convolution_like(i, convolution.replace(window=tuple(window)), x, kernel)
+    return Writer(i).like(convolution.replace(window=tuple(window)), x, kernel)
 
 
 @RULES.rewrites(Convolution)
@@ -162,7 +151,7 @@ def spatial_dimensions_of_one(i: HloInstruction, convolution: Convolution) -> Hl
     for part, places in (("input", x_places), ("kernel", k_places), ("output", o_places)):
         labels = relabelled(labels, part, places)
     window = tuple(d for n, d in enumerate(convolution.window) if n not in gone)
-    smaller = convolution_like(i, convolution.replace(window=window, dim_labels=labels), x, k)
+    smaller = Writer(i).like(convolution.replace(window=window, dim_labels=labels), x, k)
     return w.reshape(smaller, i.shape.dimensions)
 
 
@@ -213,12 +202,10 @@ def convolution_as_dot(i: HloInstruction, convolution: Convolution) -> HloInstru
         shape=i.shape,
     )
     dot.shape = dot.infer_shape().with_element_type(i.shape.element_type)
-    made = [rows[d] for d in sorted(rows)] + [labels.output_feature_dimension]
-    gone = [d for d in range(i.shape.rank) if d not in made]
-    ranks = sorted(made)
-    order = tuple(made.index(d) for d in ranks)
+    labelled = [rows[d] for d in sorted(rows)] + [labels.output_feature_dimension]
+    assert all(size == 1 for d, size in enumerate(i.shape.dimensions) if d not in labelled)
+    order = tuple(labelled.index(d) for d in sorted(labelled))
     moved = dot if order == tuple(range(len(order))) else w.op(Transpose(dimensions=order), dot)
-    assert all(i.shape.dimensions[d] == 1 for d in gone)
     return w.reshape(moved, i.shape.dimensions)
 
 

@@ -18,7 +18,7 @@ from hloom.operations.sorting import Sort
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.slicing import start_numbers
-from hloom.passes.writing import Writer
+from hloom.passes.writing import Body, Writer
 from hloom.shape.shape import Shape
 
 GATHERS: Final = RuleFamily("gather")
@@ -243,31 +243,25 @@ def sort_of_unused(i: HloInstruction, sort: Sort) -> HloInstruction | None:
     w = Writer(i)
     live = sorted(used)
     smaller = _comparator_of(w, comparator, live)
-    made = w.op(
-        Sort(dimensions=sort.dimensions, is_stable=sort.is_stable),
-        *(i.operands[n] for n in live),
-        computations=[smaller],
-    )
+    sorted_ = w.op(sort, *(i.operands[n] for n in live), computations=[smaller])
     elements = list(i.operands)
     for position, n in enumerate(live):
-        elements[n] = made if len(live) == 1 else w.op(GetTupleElement(index=position), made)
+        elements[n] = sorted_ if len(live) == 1 else w.op(GetTupleElement(index=position), sorted_)
     return w.op(Tuple(), *elements)
 
 
-def _comparator_of(w: Writer, comparator: HloComputation, kept: list[int]) -> HloComputation:
+def _comparator_of(w: Writer, comparator: HloComputation, live: list[int]) -> HloComputation:
     """Copy a comparator with only some pairs of its parameters."""
-    copy = HloComputation(w.module.unique_name(comparator.name))
+    body = Body(w.module, comparator.name)
     copies: dict[HloInstruction, HloInstruction] = {}
     for step in comparator.post_order():
         operation = step.operation
         if isinstance(operation, Parameter):
             pair, side = divmod(operation.parameter_number, 2)
-            if pair not in kept:
+            if pair not in live:
                 continue
-            operation = operation.replace(parameter_number=2 * kept.index(pair) + side)
-        made = step.clone(
-            w.module.unique_name(step.name), operands=[copies[o] for o in step.operands], operation=operation
-        )
-        copies[step] = copy.add(made)
-    copy.root = copies[comparator.root]
-    return w.module.add(copy)
+            operation = operation.replace(parameter_number=2 * live.index(pair) + side)
+        copies[step] = body.copy(step, [copies[o] for o in step.operands])
+        copies[step].operation = operation
+    body.computation.root = copies[comparator.root]
+    return body.computation

@@ -70,9 +70,7 @@ def memory_order(
     orders = [plain]
     if len(plain) > 2 and not any(map(communicates, plain)):
         orders += [liveness.greedy(everything=False), liveness.greedy(everything=True)]
-    found = [liveness.peak(order) for order in orders]
-    best = found.index(min(found))
-    return orders[best], found[best]
+    return min(((order, liveness.peak(order)) for order in orders), key=lambda ordered: ordered[1])
 
 
 @dataclass(slots=True, eq=False)

@@ -17,14 +17,14 @@ After = dict[HloInstruction, list[HloInstruction]]
 
 
 def update_order(order: Sequence[HloInstruction], updates: Updates) -> tuple[list[HloInstruction], After]:
-    """Move updates behind the readers of what they overwrite, as far as dependences allow it.
+    """Move updates behind the readers of what they overwrite, as far as dependences allow.
 
     Args:
-        order: a topological order of a computation, which is kept but for the updates and what needs them.
+        order: a topological order of a computation; only updates and their users move.
         updates: the updates of the module.
 
     Returns:
-        The order; and the readers that precede each update in it, without which it would not be in place.
+        The order, and for each update the readers before it, which an update in place must not overtake.
     """
     last = updates.last(order)
     awaited = _awaited(last, readers(order)) if last else {}
@@ -70,13 +70,13 @@ class _Order:
             for reader in before:
                 self.waiting.setdefault(reader, []).append(update)
         self.next = self._chained(order)
-        """The next instruction that communicates: their order remains."""
+        """The successor of each communicating instruction, whose order is fixed."""
         self.missing = {i: len({*i.operands, *i.control_predecessors}) for i in order}
         for follower in self.next.values():
             self.missing[follower] += 1
         self.ready: list[tuple[int, HloInstruction]] = []
         self.blocked: list[tuple[int, int, HloInstruction]] = []
-        """Updates that wait for readers only; if nothing else can run, the smallest array is copied."""
+        """Updates that wait for readers only; if nothing else can run, the smallest one copies its array."""
 
     @staticmethod
     def _chained(order: Sequence[HloInstruction]) -> dict[HloInstruction, HloInstruction]:
@@ -105,7 +105,7 @@ class _Order:
         return list(result)
 
     def release(self, follower: HloInstruction) -> None:
-        """Count one dependence of an instruction as met."""
+        """Record one dependence of an instruction as met."""
         self.missing[follower] -= 1
         if not self.missing[follower]:
             self.offer(follower)

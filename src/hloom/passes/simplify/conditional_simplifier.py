@@ -10,7 +10,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.comparison import Select
 from hloom.operations.control_flow import Conditional
 from hloom.operations.structure import GetTupleElement, Tuple
-from hloom.passes.expand.call_inliner import copy_body
+from hloom.passes.expand.call_inliner import copy_body, replace_caller
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.pipeline import Pass
@@ -84,7 +84,7 @@ def known_branch(i: HloInstruction) -> int | None:
 
 def inline(i: HloInstruction, branch: int) -> None:
     """``conditional(2, x, y, z)`` → the third branch on z."""
-    _replace(i, _copied(i, branch))
+    replace_caller(i, _copied(i, branch))
 
 
 def _copied(i: HloInstruction, branch: int) -> HloInstruction:
@@ -93,19 +93,11 @@ def _copied(i: HloInstruction, branch: int) -> HloInstruction:
     return copy_body(callee, computation, [i.operands[branch + 1]])[callee.root]
 
 
-def _replace(i: HloInstruction, result: HloInstruction) -> None:
-    """Replace a conditional by a value and remove its branches, which have no other caller."""
-    w = Writer(i)
-    w.replace(result)
-    for computation in dict.fromkeys(i.called_computations):
-        w.module.remove(computation)
-
-
 def select(i: HloInstruction) -> None:
     """``conditional(p, x, y)`` → ``select(p, f(x), g(y))`` of every element of the results."""
     w = Writer(i)
     results = [_copied(i, branch) for branch in (0, 1)]
-    _replace(i, _selected(w, i.operands[0], results[0], results[1]))
+    replace_caller(i, _selected(w, i.operands[0], *results))
 
 
 def _selected(w: Writer, p: HloInstruction, a: HloInstruction, b: HloInstruction) -> HloInstruction:

@@ -17,25 +17,12 @@ class DeadCodeElimination(Pass, name="dce"):
         changed = False
         for computation in module.computations:
             changed |= remove_dead(computation)
-        reachable = called_from(module.entry)
+        reachable = set(module.entry.reachable())
         for computation in module.computations:
             if computation not in reachable:
                 module.remove(computation)
                 changed = True
         return changed
-
-
-def called_from(entry: HloComputation) -> set[HloComputation]:
-    """Return a computation and those it calls, directly or not."""
-    reachable = {entry}
-    waiting = [entry]
-    while waiting:
-        for instruction in waiting.pop().instructions:
-            for computation in instruction.called_computations:
-                if computation not in reachable:
-                    reachable.add(computation)
-                    waiting.append(computation)
-    return reachable
 
 
 def remove_dead(computation: HloComputation) -> bool:

@@ -26,29 +26,29 @@ class IntegerRanges:
     """The value ranges of the integers of a module with a flat call graph."""
 
     def __init__(self, module: HloModule) -> None:
-        self.known: dict[HloInstruction, Range | None] = {}
+        self.ranges: dict[HloInstruction, Range | None] = {}
         for i in [i for i in module.instructions() if isinstance(i.operation, While)]:
             loop = loop_of(i)
             count = trip_count(loop) if loop is not None else None
             if loop is None or count is None:
                 continue
             for state, counter_range in ((loop.state, count.in_body), (loop.tested, count.in_condition)):
-                self.known.update(dict.fromkeys(picks(state, count.element), counter_range))
+                self.ranges.update(dict.fromkeys(picks(state, count.element), counter_range))
 
     def of(self, i: HloInstruction, depth: int = _DEPTH) -> Range | None:
         """Return the range of all elements of an integer or pred array; None for other types."""
         kind = i.shape.element_type
         if not (kind.is_integer or kind.is_predicate):
             return None
-        if i not in self.known:
+        if i not in self.ranges:
             full = int(kind.limits[0]), int(kind.limits[1])
-            derived = self._found(i, depth - 1) if depth else None
+            derived = self._derived(i, depth - 1) if depth else None
             if derived is None or not (full[0] <= derived[0] and derived[1] <= full[1]):
                 derived = full
-            self.known[i] = derived
-        return self.known[i]
+            self.ranges[i] = derived
+        return self.ranges[i]
 
-    def _found(self, i: HloInstruction, depth: int) -> Range | None:
+    def _derived(self, i: HloInstruction, depth: int) -> Range | None:
         """Return the range that follows from the operands, before wrap-around."""
         match i.operation:
             case Constant():

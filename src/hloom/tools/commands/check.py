@@ -121,13 +121,13 @@ def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -
 def _replayed(snapshot: Snapshot, tolerance: Tolerance, backend: str) -> Check:
     """Run a snapshot with its arguments, and compare the result with the stored one."""
     from hloom.debug.backends import run_on
-    from hloom.debug.checking import compared
+    from hloom.debug.checking import Check, compared
 
     assert snapshot.result is not None
     runs = [[literal.numpy() for literal in run] for run in snapshot.runs] or [[]]
     got = run_on(backend, snapshot.module, runs)
-    names = (backend, "stored", "snapshot")
-    return compared(snapshot.module, runs[:1], got[:1], [snapshot.result.numpy()], tolerance, names)
+    comparison = compared(snapshot.module, runs[:1], got[:1], [snapshot.result.numpy()], tolerance)
+    return Check(backend, "stored", "snapshot", *comparison)
 
 
 def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
@@ -197,7 +197,7 @@ def comparison_line(c: Comparison) -> str:
     if c.agrees:
         return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: {c.unequal} of {c.elements} differ, {far}"
     where = "".join(f"[{n}]" for n in c.index)
-    worst = f"{c.name}{where} is {c.got!r}, not {c.wanted!r} (allowed: {c.bound:.3g})"
+    worst = f"{c.name}{where} is {c.got!r}, not {c.expected!r} (allowed: {c.bound:.3g})"
     word, number = ("differs", c.wrong) if c.wrong else ("unequal", c.unjudged)
     count = f"{number} of {c.elements} elements differ, {far}"
     return f"  {styled(word, 'removed')} {c.name} {c.shape}: {count}\n          {worst}"
@@ -206,7 +206,7 @@ def comparison_line(c: Comparison) -> str:
 def culprit_lines(culprit: Culprit) -> list[str]:
     """Return the lines about the first instruction that differs."""
     lines = [styled("first instruction that differs", "title"), f"  {culprit.instruction}"]
-    lines += [f"  at {culprit.place}"] if culprit.place else []
+    lines += [f"  at {culprit.origin}"] if culprit.origin else []
     lines += [f"  in {culprit.loop}"] if culprit.loop else []
     lines += [f"  {styled(name, 'name')} = {value}" for name, value in culprit.operands]
     return [*lines, *map(comparison_line, culprit.comparisons)]
