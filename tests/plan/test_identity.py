@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from hloom.codegen.target import Target
-from hloom.cpu import program
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import KERNELS, emit_program
 from hloom.ir.computation import HloComputation
@@ -15,8 +14,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call
 from hloom.operations.structure import Parameter, Tuple
-from hloom.plan.identity import plan_key
-from hloom.plan.kernel import KernelKind, plan_program
+from hloom.plan.kernel import KernelKind, KernelPlan, plan_program
 from hloom.shape.shape import Shape
 from tests import hlo_file
 from tests.evaluation import parse
@@ -53,11 +51,11 @@ def test_equal_plans_emit_equal_kernels(path: Path, monkeypatch: pytest.MonkeyPa
         module = optimize(twice(section.module()))
         got = emit_program(module, TARGET)
         with monkeypatch.context() as patched:
-            patched.setattr(program, "plan_key", lambda plan: plan)
+            patched.setattr(KernelPlan, "key", property(lambda plan: plan))
             wanted = emit_program(module, TARGET)
         assert got.text == wanted.text, section.text
         plans = [p for p in plan_program(module, KERNELS, TARGET).values() if p.kind is KernelKind.KERNEL]
-        reused += len(plans) - len({plan_key(p) for p in plans})
+        reused += len(plans) - len({p.key for p in plans})
     assert reused
 
 
@@ -65,7 +63,7 @@ def key(text: str) -> object:
     (plan,) = (
         p for p in plan_program(parse(text), KERNELS, TARGET).values() if p.kind is not KernelKind.NONE
     )
-    return plan_key(plan)
+    return plan.key
 
 
 SUM = "ENTRY e { x = f32[8] parameter(0)\n y = f32[8] parameter(1)\n ROOT r = f32[8] add(x, y) }"

@@ -21,7 +21,7 @@ from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.custom_call import CustomCall
 
 _FLOPS: Final = 10
-"""Flops that a processor does while it reads a byte from memory, or computes a tenth of exp."""
+"""Flops in the time of a byte of memory traffic, or of a transcendental function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,9 @@ class Cost:
 
     @property
     def weight(self) -> float:
-        """The larger of arithmetic and traffic, in flops of a machine that does 10 in the time of a byte.
+        """The larger of arithmetic and memory traffic, in flops; a byte or a transcendental counts as 10.
 
-        A transcendental function counts as 10 flops. It orders parts of a program by what they cost; it is no
-        estimate of time.
+        It ranks parts of a program; it is no estimate of time.
         """
         return max(self.flops + _FLOPS * self.transcendentals, _FLOPS * self.bytes)
 
@@ -87,8 +86,8 @@ def instruction_cost(i: HloInstruction) -> Cost:
         case operation if operation.calls_program:
             return computation_cost(called[0])
         case _:
-            own = _arithmetic(i)
-            return Cost(own.flops, own.transcendentals, moved_bytes(i))
+            arithmetic = _arithmetic(i)
+            return Cost(arithmetic.flops, arithmetic.transcendentals, moved_bytes(i))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +95,10 @@ class LoopCount:
     """The trip count of a loop as the cost model takes it.
 
     Attributes:
-        name: of the loop.
-        iterations: its trip count; None if it is unknown, and the loop counts as one iteration.
-        proved: it follows from the program; otherwise it is the hint of the backend config.
-        hint: trip count in the backend config, None if it has none.
+        name: the name of the loop.
+        iterations: the trip count; None if it is unknown, and the loop counts as one iteration.
+        proved: the trip count follows from the program; otherwise it is the hint.
+        hint: the trip count in the backend config; None if it has none.
     """
 
     name: str
@@ -139,7 +138,7 @@ class Breakdown:
             self._add(i, times, fused)
 
     def _add(self, i: HloInstruction, times: float, fused: bool) -> None:
-        called, own = i.called_computations, Cost()
+        called, cost = i.called_computations, Cost()
         match i.operation:
             case While():
                 self.loops.append(loop_count(i))
@@ -149,14 +148,14 @@ class Breakdown:
                 self.add(max(called, key=_arithmetic_of), times, fused)
             case Fusion():
                 self.add(called[0], times, fused=True)
-                own = Cost(bytes=moved_bytes(i))
+                cost = Cost(bytes=moved_bytes(i))
             case operation if operation.calls_program:
                 self.add(called[0], times, fused)
             case operation:
                 self.unknown_calls += isinstance(operation, CustomCall) and library_flops(i) is None
-                own = instruction_cost(i)
+                cost = instruction_cost(i)
         if fused:
-            own = Cost(own.flops, own.transcendentals)
+            cost = Cost(cost.flops, cost.transcendentals)
         metadata = i.metadata
         line = f"{metadata.source_file}:{metadata.source_line}" if metadata and metadata.source_file else ""
         for table, key in (
@@ -164,7 +163,7 @@ class Breakdown:
             (self.by_op_name, metadata.op_name if metadata else ""),
             (self.by_source, line),
         ):
-            table[key] = table.get(key, Cost()) + own * times
+            table[key] = table.get(key, Cost()) + cost * times
 
 
 def _arithmetic_of(computation: HloComputation) -> float:
@@ -181,27 +180,22 @@ def moved_bytes(i: HloInstruction) -> float:
 
 
 def trip_count(loop: HloInstruction) -> int:
-    """Return the trip count of a loop if it is known, else 1."""
-    known = known_trip_count(loop)
-    return 1 if known is None else known
-
-
-def known_trip_count(loop: HloInstruction) -> int | None:
-    """Return the trip count from the annotation, else from the backend config; None if neither has it.
-
-    The backend config is not verified; a wrong trip count only makes the estimate wrong.
-    """
-    return loop_count(loop).iterations
+    """Return the trip count of a loop, 1 if it is unknown."""
+    iterations = loop_count(loop).iterations
+    return 1 if iterations is None else iterations
 
 
 def loop_count(loop: HloInstruction) -> LoopCount:
-    """Return the trip count of a loop and where it comes from."""
-    found, hint = loop.annotation(TripCount), _hinted_trip_count(loop)
-    return LoopCount(loop.name, hint if found is None else found.iterations, found is not None, hint)
+    """Return the trip count of a loop, from its annotation or else from its backend config.
+
+    The backend config is not verified; a wrong trip count only makes the estimate wrong.
+    """
+    proof, hint = loop.annotation(TripCount), _hinted_trip_count(loop)
+    return LoopCount(loop.name, hint if proof is None else proof.iterations, proof is not None, hint)
 
 
 def _hinted_trip_count(loop: HloInstruction) -> int | None:
-    """Return the trip count that the backend config states, which nothing has verified."""
+    """Return the unverified trip count in the backend config of a loop; None if it has none."""
     try:
         config: object = json.loads(loop.backend_config or "null")
     except ValueError:
@@ -214,10 +208,10 @@ def _hinted_trip_count(loop: HloInstruction) -> int | None:
 
 
 def _arithmetic(i: HloInstruction) -> Cost:
-    """Return the arithmetic of one instruction, including loops inside fusions."""
+    """Return the arithmetic of an instruction, with that of the computations it calls, and no bytes."""
     if i.operation.calls_program:
-        whole = instruction_cost(i)
-        return Cost(whole.flops, whole.transcendentals)
+        total = instruction_cost(i)
+        return Cost(total.flops, total.transcendentals)
     if not i.shape.is_array and not i.shape.is_tuple:
         return Cost()
     library = library_flops(i)
@@ -233,5 +227,5 @@ def _arithmetic(i: HloInstruction) -> Cost:
 
 
 def _applied(i: HloInstruction) -> Cost:
-    """Return the arithmetic of one application of an instruction's last called computation."""
+    """Return the arithmetic of one application of the last computation that an instruction calls."""
     return sum(map(_arithmetic, i.called_computations[-1].instructions), Cost())

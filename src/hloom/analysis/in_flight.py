@@ -1,6 +1,6 @@
-"""Values in flight: results of start operations, which only their done operations may read.
+"""Values in flight: results of start operations before their done operations.
 
-Until then tuples, loops, branches and calls may pass them on. Anything else would read what is not there.
+Only the done operation may read such a value; tuples, loops, branches and calls may pass it on.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NOWHERE: Final[_Places] = frozenset()
 
 
 def ends_a_start(i: HloInstruction) -> bool:
-    """Return whether an instruction gives the value that a start operation has begun."""
+    """Return true for done operations, which complete the value of a start operation."""
     ended = bool(i.operation.begun_by) and not isinstance(i.operation, AsyncUpdate)
     return ended or isinstance(i.operation, RecvDone)
 
 
 def check_values_in_flight(module: HloModule) -> None:
-    """Refuse instructions that read values in flight, and results that hold them, by ``async.in-flight``."""
+    """Raise VerifyError by the rule ``async.in-flight`` for instructions that read values in flight."""
     if not any(_begun(i) for c in module.computations for i in c.instructions):
         return
     places = _places(module)
@@ -52,7 +52,7 @@ def check_values_in_flight(module: HloModule) -> None:
 
 
 def _may_have(i: HloInstruction, operand: HloInstruction, places: _Places) -> bool:
-    """Return whether an instruction ends, passes on or takes apart an operand with values in flight."""
+    """Return true if an instruction completes, passes on or unpacks an operand with values in flight."""
     match i.operation:
         case _ if not places or ends_a_start(i):
             return True
@@ -70,7 +70,7 @@ def _error(i: HloInstruction, what: str) -> VerifyError:
 
 
 def _begun(i: HloInstruction) -> _Places:
-    """Return where the result of a start operation is in flight; nowhere if it is there at once."""
+    """Return the shape indices in flight in a start operation's result; none if it completes at once."""
     index = i.operation.pending_index
     if index is None or ends_a_start(i):
         return frozenset()
@@ -80,47 +80,47 @@ def _begun(i: HloInstruction) -> _Places:
 
 
 class _Flow:
-    """Record the parts of each value that are in flight; all calls of a computation are joined."""
+    """The shape indices in flight of each value, joined over all calls of a computation."""
 
     def __init__(self, module: HloModule) -> None:
         self.places = {i: _NOWHERE for c in module.computations for i in c.instructions}
         self.entering = {p: _NOWHERE for c in module.computations for p in c.parameters}
 
     def after(self, i: HloInstruction) -> _Places:
-        """Return where the result of an instruction is in flight; pass its operands on to what it calls."""
-        given = [self.places[o] for o in i.operands]
+        """Return the shape indices in flight in a result; pass those of operands to called computations."""
+        operands = [self.places[o] for o in i.operands]
         called = i.called_computations
         match i.operation:
             case Parameter():
                 return self.entering[i]
             case Tuple():
-                return frozenset((n, *index) for n, indices in enumerate(given) for index in indices)
+                return frozenset((n, *index) for n, indices in enumerate(operands) for index in indices)
             case GetTupleElement(index=n):
-                return frozenset(index[1:] for index in given[0] if index[:1] == (n,))
+                return frozenset(index[1:] for index in operands[0] if index[:1] == (n,))
             case Call():
-                return self._call(called[0], given)
+                return self._call(called[0], operands)
             case Conditional():
                 return _NOWHERE.union(
-                    *(self._call(c, [one]) for c, one in zip(called, given[1:], strict=True))
+                    *(self._call(c, [one]) for c, one in zip(called, operands[1:], strict=True))
                 )
             case While():
-                state = given[0] | self._call(called[0], [self.places[i]])
+                state = operands[0] | self._call(called[0], [self.places[i]])
                 self._call(called[1], [state])
                 return state
             case operation if isinstance(operation, _PASSING_ON):
-                return given[0]
+                return operands[0]
             case _:
                 return _begun(i)
 
     def _call(self, called: HloComputation, arguments: list[_Places]) -> _Places:
-        """Let a computation be called with these arguments; return where its result is in flight."""
+        """Join arguments into the parameters of a called computation; return the indices of its result."""
         for parameter, places in zip(called.parameters, arguments, strict=True):
             self.entering[parameter] |= places
         return self.places[called.root]
 
 
 def _places(module: HloModule) -> dict[HloInstruction, _Places]:
-    """Return where each value is in flight."""
+    """Return the shape indices in flight of each value, at the fixed point."""
     flow = _Flow(module)
     changed = True
     while changed:

@@ -29,12 +29,12 @@ def splat(i: HloInstruction) -> Array | None:
 
 
 def used_results(i: HloInstruction) -> list[int]:
-    """Return the numbers of the results of an instruction that are used."""
+    """Return the numbers of the used results: the elements of a tuple, or 0 for any other shape."""
     if not i.shape.is_tuple:
         return [0]
-    taken = {u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
-    whole = i.is_root or any(not isinstance(u.operation, GetTupleElement) for u in i.users)
-    return list(range(len(i.shape.tuple_shapes))) if whole else sorted(taken)
+    elements = {u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
+    uses_all = i.is_root or any(not isinstance(u.operation, GetTupleElement) for u in i.users)
+    return list(range(len(i.shape.tuple_shapes))) if uses_all else sorted(elements)
 
 
 def _keeps_type(i: HloInstruction) -> bool:

@@ -39,3 +39,21 @@ def line_of(metadata: OpMetadata | None, module: HloModule | None) -> str:
 def place(instruction: HloInstruction) -> str:
     """Return the operation's name and the source line, joined."""
     return ", ".join(part for part in (op_name(instruction), source_line(instruction)) if part)
+
+
+def scope_parts(op_name: str) -> list[str]:
+    """Return the scopes of an op_name: of ``jit(f)/layer_0/dot_general``, jit(f) and layer_0.
+
+    Slashes in brackets do not separate scopes.
+    """
+    parts: list[str] = []
+    depth = start = 0
+    for at, letter in enumerate(op_name):
+        if letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+        elif letter == "/" and depth <= 0:
+            parts.append(op_name[start:at])
+            start = at + 1
+    return parts

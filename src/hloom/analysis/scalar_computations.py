@@ -1,4 +1,4 @@
-"""Computations on scalars that code generation can inline at every call."""
+"""Scalar computations that code generation can inline at every application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.shape.element_type import ElementType
 
 
 def is_expression(computation: HloComputation) -> bool:
-    """Return whether a computation only combines scalars, without loops, branches, host calls or arrays."""
+    """Return true if a computation has scalar operations only: no arrays, control flow or host calls."""
     return all(_is_scalar_step(i) for i in computation.instructions)
 
 
@@ -31,13 +31,12 @@ def _is_scalar_step(i: HloInstruction) -> bool:
 
 
 def applies_expressions(i: HloInstruction) -> bool:
-    """Return whether the computations applied to elements are expressions of the elements' own types.
+    """Return true if the computations applied to elements are expressions of the elements' types.
 
-    True for instructions that apply no computation. HLO allows a computation of another precision than the
-    elements, and one that returns another precision than its accumulators have; both need conversions.
+    True for instructions that apply none. HLO allows computations of another precision than the elements, or
+    whose results have another precision than their accumulators; both require conversions.
     """
-    given = [o.shape.element_type for o in i.operands]
-    applied = i.operation.applied_types(given)
+    applied = i.operation.applied_types([o.shape.element_type for o in i.operands])
     leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     results = tuple(s.element_type for s in leaves)
     return all(

@@ -63,9 +63,9 @@ def trip_count(loop: TupleLoop) -> TripCount | None:
     iterations = _iterations(int(initial), int(limit), step, direction)
     if iterations is None:
         return None
-    found = TripCount(element, int(initial), step, iterations)
+    count = TripCount(element, int(initial), step, iterations)
     low, high = counter.shape.element_type.limits
-    return found if low <= found.in_condition[0] and found.in_condition[1] <= high else None
+    return count if low <= count.in_condition[0] and count.in_condition[1] <= high else None
 
 
 def _step(loop: TupleLoop, element: int) -> int | None:

@@ -50,12 +50,12 @@ class Buffer:
 
     def find(self) -> Buffer:
         """Return the buffer that this one was merged into, transitively, or itself."""
-        found = self
-        while found.merged is not None:
-            found = found.merged
-        if found is not self:
-            self.merged = found
-        return found
+        buffer = self
+        while buffer.merged is not None:
+            buffer = buffer.merged
+        if buffer is not self:
+            self.merged = buffer
+        return buffer
 
     @property
     def memory(self) -> Buffer:

@@ -46,7 +46,7 @@ def human_bytes(size: int) -> str:
 def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, int], _Allocation]:
     """Return the allocations: one per argument, result and constant, and one for the arena."""
     kinds = {("argument", n): kind for n, kind in enumerate(_argument_kinds(module))}
-    found: dict[tuple[str, int], _Allocation] = {}
+    allocations: dict[tuple[str, int], _Allocation] = {}
     seen: set[Buffer] = set()
     number = 0
 
@@ -60,9 +60,9 @@ def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, i
         key = (home.kind, 0 if temporary else home.number)
         words = {"temp": "preallocated-temp", "result": "maybe-live-out"}.get(home.kind, home.kind)
         size = assignment.temp_bytes if temporary else home.size
-        allocation = found.setdefault(key, _Allocation(size, kinds.get(key, words)))
-        place = f"(size={buffer.size},offset={home.offset if temporary else 0})"
-        allocation.values.append(f" value: <{number} {what} @0> {place}: {shape}")
+        allocation = allocations.setdefault(key, _Allocation(size, kinds.get(key, words)))
+        location = f"(size={buffer.size},offset={home.offset if temporary else 0})"
+        allocation.values.append(f" value: <{number} {what} @0> {location}: {shape}")
         number += 1
 
     for instruction, values in assignment.values.items():
@@ -76,15 +76,15 @@ def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, i
     for copy in assignment.results:
         if copy.source.find() is not copy.target.find():
             add(f"result {copy.target.number}", copy.target, f"u8[{copy.target.size}]{{0}}")
-    return found
+    return allocations
 
 
 def _argument_kinds(module: HloModule) -> list[str]:
     """Return the description of every leaf of the parameters."""
-    found: list[str] = []
+    kinds: list[str] = []
     for parameter in module.entry.parameters:
         number: int = parameter.operation.parameter_number  # type: ignore[attr-defined]
         for index, shape in leaves(parameter.shape):
             at = "{" + ",".join(map(str, index)) + "}"
-            found.append(f"parameter {number}, shape |{shape.to_string(layout=False)}| at ShapeIndex {at}")
-    return found
+            kinds.append(f"parameter {number}, shape |{shape.to_string(layout=False)}| at ShapeIndex {at}")
+    return kinds

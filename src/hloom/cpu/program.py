@@ -24,7 +24,6 @@ from hloom.buffers.buffers import Buffer, BufferCopy, ShapeIndex, leaf_bytes, le
 from hloom.buffers.copies import ArrayCopy, array_copies
 from hloom.buffers.reuse import may_take
 from hloom.buffers.rotations import Join
-from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import (
     ALWAYS_INLINE,
@@ -55,7 +54,6 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.structure import Constant
 from hloom.phases import advance, phase
-from hloom.plan.identity import plan_key
 from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
 
@@ -145,7 +143,7 @@ def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]
     return assign(
         module.entry,
         lambda i: plans[i].in_place,
-        schedule,
+        HloComputation.execution_order,
         lambda i: plans[i].workspace,
         lambda i: plans[i].kind is KernelKind.SCALAR,
     )
@@ -356,7 +354,7 @@ class ProgramEmitter:
 
     def computation(self, computation: HloComputation) -> None:
         """Emit a computation in the order of its schedule."""
-        for instruction in schedule(computation):
+        for instruction in computation.execution_order():
             self._emitted += 1
             advance(self._emitted, len(self.plans))
             self.instruction(instruction)
@@ -390,7 +388,7 @@ class ProgramEmitter:
         """Emit the code of one kernel plan."""
         self._sequence = None
         if plan.kind in (KernelKind.KERNEL, KernelKind.LOOP):
-            self._sequence = self._sequences.setdefault(plan_key(plan), KernelSequence())
+            self._sequence = self._sequences.setdefault(plan.key, KernelSequence())
             self._sequence.position = 0
         match plan.kind:
             case KernelKind.HOST:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from hloom.analysis.instructions import used_results
 from hloom.analysis.scalar_computations import applies_expressions
+from hloom.analysis.structure import Key, operation_key
 from hloom.analysis.subviews import Subview
 from hloom.analysis.updates import is_alias
 from hloom.errors import HloError
@@ -86,6 +88,21 @@ class KernelPlan:
     in_place: tuple[int, ...] = ()
     workspace: int = 0
     recomputation: float = 1.0
+
+    @property
+    def key(self) -> Key:
+        """A key of all that the kernel depends on, used results included; equal keys share a kernel.
+
+        Equal operands have equal numbers. Constants are part of the key, since code may contain their values.
+        """
+        number: dict[HloInstruction, int] = {}
+        operands = [
+            (number.setdefault(o, len(number)), o.shape, o if isinstance(o.operation, Constant) else None)
+            for o in self.instruction.operands
+        ]
+        results = tuple(used_results(self.instruction))  # kernels of sorts and reductions store no others
+        plan = (self.kind, self.in_place, self.workspace)
+        return (*operation_key(self.instruction), tuple(operands), results, *plan)
 
     @property
     def epilogue(self) -> tuple[HloInstruction, ...]:

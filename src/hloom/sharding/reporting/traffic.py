@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hloom.analysis.cost import known_trip_count
+from hloom.analysis.cost import loop_count
 from hloom.ir.computation import HloComputation
 from hloom.ir.device_groups import IotaDeviceList
 from hloom.ir.instruction import HloInstruction
@@ -109,7 +109,7 @@ def _count_executions(
         if traffic is not None:
             executed.append(Execution(traffic, times))
         elif i.operation.calls_program:
-            count = known_trip_count(i) if isinstance(i.operation, While) else 1
+            count = loop_count(i).iterations if isinstance(i.operation, While) else 1
             unknown += count is None
             for called in i.called_computations:
                 unknown += _count_executions(

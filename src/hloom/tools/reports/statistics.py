@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hloom.analysis.cost import Breakdown, Cost, module_cost
-from hloom.analysis.op_names import scope_parts
+from hloom.analysis.origin import scope_parts
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Constant, Parameter

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hloom.analysis.cost import instruction_cost, known_trip_count
+from hloom.analysis.cost import instruction_cost, loop_count
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
@@ -97,7 +97,9 @@ def _columns(module: HloModule) -> dict[str, object]:
         "operands": [numbers[o] for i in instructions for o in i.operands],
         "control": [[numbers[p], numbers[i]] for i in instructions for p in i.control_predecessors],
         "calls": list(_calls(instructions, {c: n for n, c in enumerate(orders)}, numbers)),
-        "trips": [[numbers[i], known_trip_count(i)] for i in instructions if isinstance(i.operation, While)],
+        "trips": [
+            [numbers[i], loop_count(i).iterations] for i in instructions if isinstance(i.operation, While)
+        ],
         "flops": [round(cost.flops) for cost in costs],
         "transcendentals": [round(cost.transcendentals) for cost in costs],
         "bytes": [0 if i.parent in fused else round(c.bytes) for i, c in zip(instructions, costs)],
