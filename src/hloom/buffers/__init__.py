@@ -1,1 +1,1 @@
-"""Buffer assignment: a buffer for every value, in one arena."""
+"""Buffer assignment: a buffer for every value, temporaries in one arena."""

@@ -1,8 +1,8 @@
 """Offsets of temporaries in the arena.
 
-Buffers are laid out one after the other, the largest first, each into the lowest gap that is free during its
-whole life. Which addresses are taken during a span of time is read from a segment tree over time, so that the
-layout of n buffers takes O(n log n) steps where few gaps are left.
+Buffers are placed in descending order of size, each into the lowest gap that is free during its live spans. A
+segment tree over time finds the occupied addresses, so that n buffers take O(n log n) steps if few gaps are
+tried.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from hloom.buffers.buffers import ALIGNMENT, Buffer
 
 
 def assign_offsets(buffers: Sequence[Buffer]) -> int:
-    """Assign arena offsets so that temporaries with intersecting live spans do not overlap.
+    """Assign arena offsets such that buffers with intersecting live spans are disjoint.
 
-    Return the size of the arena in bytes.
+    Returns the size of the arena in bytes.
     """
     last = max((buffer.spans[-1][1] for buffer in buffers if buffer.spans), default=0)
     occupied = _Occupied(last)
@@ -30,7 +30,7 @@ def assign_offsets(buffers: Sequence[Buffer]) -> int:
 
 
 class _Ranges:
-    """Disjoint ranges of addresses, ascending; ranges that touch are joined."""
+    """Disjoint address ranges in ascending order; adjacent ranges are joined."""
 
     __slots__ = ("ends", "starts")
 
@@ -46,7 +46,7 @@ class _Ranges:
         self.ends[first:behind] = [end]
 
     def obstacle(self, start: int, size: int) -> int:
-        """Return the end of the first range that intersects ``size`` bytes from an address on, or 0."""
+        """Return the end of the first range that intersects [start, start + size), 0 if there is none."""
         number = bisect_right(self.ends, start)
         if number < len(self.ends) and self.starts[number] < start + size:
             return self.ends[number]
@@ -54,24 +54,21 @@ class _Ranges:
 
 
 class _Occupied:
-    """The addresses that are taken at each time.
+    """The occupied addresses at each time, as a segment tree.
 
-    A node of the tree stands for a span of time: node 1 for all of it, nodes 2n and 2n + 1 for the halves of
-    node n. A span is the union of O(log) nodes.
-
-    Args:
-        last: the last time.
+    Node 1 stands for all times up to ``last``, nodes 2n and 2n + 1 for the halves of node n's span. A live
+    span is the union of O(log last) nodes.
     """
 
     def __init__(self, last: int) -> None:
         self._leaves = 1 << last.bit_length()
         self._throughout: dict[int, _Ranges] = {}
-        """Taken during the whole span of a node, by a span that was split into that node."""
+        """By node, the addresses occupied at all of its times."""
         self._at_some_time: dict[int, _Ranges] = {}
-        """Taken at some time of the span of a node, by a span that was split into it or nodes below it."""
+        """By node, the addresses occupied at some of its times."""
 
     def lowest_gap(self, spans: Sequence[tuple[int, int]], size: int) -> int:
-        """Return the lowest aligned address from which ``size`` bytes are free during some spans."""
+        """Return the lowest aligned address with ``size`` free bytes during the given spans."""
         occupied: list[_Ranges] = []
         for below, above in self._nodes(spans):
             occupied += [self._at_some_time[n] for n in below if n in self._at_some_time]
@@ -85,7 +82,7 @@ class _Occupied:
         return start
 
     def add(self, spans: Sequence[tuple[int, int]], start: int, end: int) -> None:
-        """Take the addresses from ``start`` to ``end`` during some spans."""
+        """Occupy the addresses [start, end) during the given spans."""
         for nodes, above in self._nodes(spans):
             for node in nodes:
                 self._throughout.setdefault(node, _Ranges()).add(start, end)
@@ -94,7 +91,7 @@ class _Occupied:
                 self._at_some_time.setdefault(node, _Ranges()).add(start, end)
 
     def _nodes(self, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[list[int], set[int]]]:
-        """Yield, for each span, the nodes that it is the union of, and the nodes above these."""
+        """Yield, for each span, the nodes whose union it is, and the ancestors of these nodes."""
         for first, last in spans:
             nodes: list[int] = []
             low, high = first + self._leaves, last + self._leaves + 1

@@ -1,4 +1,4 @@
-"""Buffer assignment: a walk over the program in execution order that gives every value a buffer."""
+"""Buffer assignment: a walk over the program in execution order that assigns a buffer to every value."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hloom.shape.shape import Shape
 Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
 InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
-"""Operand numbers whose buffers an instruction may overwrite with its only result while it reads them."""
+"""Returns the numbers of the operands that an instruction may overwrite with its only result."""
 Read: TypeAlias = tuple[int, Buffer | None]
-"""The time of a read, and the result that may be written over what is read."""
+"""The time of a read, and the result that may overwrite the read buffer."""
 
 STACK: Final = 1 << 14
 """Maximum size in bytes of all values on the stack."""
@@ -78,11 +78,11 @@ class Assignment:
     temp_bytes: int = 0
 
     def sequence(self, copies: Sequence[BufferCopy]) -> list[Pair]:
-        """Return the order in which parallel copies are made."""
+        """Return a sequence of copies that is equivalent to the given parallel copies."""
         return in_order([(c.source.find(), c.target.find()) for c in copies], self.room)
 
     def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
-        """Return the buffer of a leaf."""
+        """Return the buffer of a leaf of an instruction."""
         return self.values[instruction][index].find()
 
 
@@ -95,7 +95,12 @@ def assign(
 ) -> Assignment:
     """Assign buffers to a program; every called computation must have one caller.
 
-    An instruction ``reads_first`` if it reads all operands before it writes its only result.
+    Args:
+        entry: the entry computation.
+        in_place: the operands that a result may overwrite.
+        order: the execution order of a computation.
+        workspace: the bytes of scratch memory of an instruction.
+        reads_first: whether an instruction reads all operands before it writes its only result.
     """
     walk = _Walk(in_place, order, workspace, reads_first)
     arguments: list[Values] = []
@@ -120,7 +125,7 @@ def assign(
 
 
 class _Walk:
-    """Assigns buffers to leaves and records when values are written and read."""
+    """Assigns buffers to leaves, and records when they are written and read."""
 
     def __init__(
         self,
@@ -139,13 +144,13 @@ class _Walk:
         self.births: dict[Buffer, list[int]] = {}
         self.overwrites: list[tuple[Buffer, Buffer, int]] = []
         self.updates: list[tuple[Buffer, Buffer, int]] = []
-        """The overwrites that replace a part of an array, and would first copy it otherwise."""
+        """The overwrites by updates of a part of an array; without them the array is copied first."""
         self.computed_in_place: dict[Leaf, HloInstruction] = {}
         """The updates whose places in the updated arrays values are written to."""
         self.has_loops = False
         self.conditionals: list[Branches] = []
         self.enclosing = self.conditionals
-        """The conditionals of the innermost branch, so far."""
+        """The conditionals of the innermost branch so far."""
 
     def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
         """Return a new buffer."""
@@ -154,7 +159,7 @@ class _Walk:
         return buffer
 
     def born(self, buffer: Buffer, time: int) -> None:
-        """Record that a new value is written to a buffer."""
+        """Record that a buffer gets a new value at a time."""
         self.births.setdefault(buffer, []).append(time)
 
     def subview(self, base: Buffer, place: HloInstruction, i: HloInstruction) -> Buffer:
@@ -165,7 +170,7 @@ class _Walk:
         return buffer
 
     def read(self, values: Iterable[Buffer], time: int, over: Buffer | None = None) -> None:
-        """Record that values are read at a time; the operation may write ``over`` to their memory."""
+        """Record that buffers are read at a time, by an operation that may overwrite them with ``over``."""
         for buffer in values:
             while buffer.base is not None:
                 buffer, over = buffer.base, None
@@ -190,7 +195,7 @@ class _Walk:
         return values[computation.root]
 
     def instruction(self, i: HloInstruction) -> Values:
-        """Return the buffers of one instruction's leaves."""
+        """Assign and return the buffers of an instruction's leaves."""
         values = self.assignment.values
         operands = [values[o] for o in i.operands]
         match i.operation:
@@ -215,7 +220,7 @@ class _Walk:
                 return self.plain(i, operands)
 
     def plain(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
-        """Assign buffers for an operation that reads its operands and writes its results."""
+        """Assign new buffers to an operation's results and its workspace."""
         reading, writing = 2 * self.position, 2 * self.position + 1
         buffers = {index: self.result(i, index, shape) for index, shape in leaves(i.shape)}
         scratch = self.workspace(i)
@@ -245,7 +250,7 @@ class _Walk:
         return buffer
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
-        """Assign buffers for a loop: condition, body and users of the result share those of the state.
+        """Assign buffers to the state of a loop, shared by condition, body and the loop's result.
 
         Loop-invariant elements keep the buffers of their initial values.
         """
@@ -280,9 +285,9 @@ class _Walk:
         return state
 
     def branches(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
-        """Assign buffers for a conditional: every branch ends with copies into the result buffers.
+        """Assign buffers to the result of a conditional; every branch ends with copies into them.
 
-        A leaf that every branch returns unchanged keeps its buffer.
+        A leaf that all branches return in one buffer keeps it.
         """
         self.read(operands[0].values(), 2 * self.position)
         self.read((b for values in operands[1:] for b in values.values()), 2 * self.position)
@@ -316,14 +321,14 @@ class _Walk:
         return result
 
     def result_of_branches(self, index: ShapeIndex, shape: Shape, finals: Sequence[Values]) -> Buffer:
-        """Return the buffer of a leaf of a conditional: a new one, unless all branches return the same."""
+        """Return a new buffer for a leaf of a conditional, or the one buffer that all branches return."""
         first = finals[0][index]
         if all(final[index] is first for final in finals):
             return first
         return self.new(leaf_bytes(shape))
 
     def settle(self) -> None:
-        """Compute live spans from writes and reads, merge buffers to avoid copies, and lay out the arena."""
+        """Compute live spans, merge buffers to avoid copies, and lay out the arena."""
         joins = self.assignment
         for buffer in self.buffers:
             births = sorted(self.births.get(buffer, [0]))
@@ -360,7 +365,7 @@ class _Walk:
         joins.temp_bytes = -(-max([joins.room, *ends]) // ALIGNMENT) * ALIGNMENT
 
     def stays_on_stack(self, buffer: Buffer) -> bool:
-        """Return whether a value is placed on the stack instead of the arena."""
+        """Return true if a temporary is placed on the stack, while there is room."""
         return self.has_loops and buffer.find().kind == "temp" and buffer.size <= SMALL
 
 
@@ -370,8 +375,8 @@ def _is_in_place(i: HloInstruction) -> bool:
 
 
 def _overwrite(pairs: Iterable[tuple[Buffer, Buffer, int]]) -> None:
-    """Merge the results of operations with operands that they may overwrite, at the time of reading."""
+    """Merge results with operands that they may overwrite, for (result, operand, time of reading)."""
     for target, source, reading in pairs:
         if not merge(target, source) and not merge(source, target):
-            # not overwritten: the operand must stay live until the operation ends
+            # not merged: the operand stays live until the operation ends
             source.hold(reading, reading + 1)

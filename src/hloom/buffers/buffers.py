@@ -1,11 +1,11 @@
 """Buffers of values: arguments, results, constants, and one arena of temporaries.
 
-Aliasing values share a buffer: tuple elements, reshapes, the carried state of a loop. Buffers with disjoint
-live spans are merged where that saves a copy (a loop's new state into the old, a result into its final place,
-an elementwise result over its operand); other temporaries are packed into the arena.
+Aliases share a buffer: tuple elements, reshapes, the carried state of a loop. Buffers with disjoint live
+spans are merged where that saves a copy (a loop's new state and the old, a value and the program's result, an
+elementwise result and its operand); other temporaries are packed into the arena.
 
 Time is counted in half steps: the operation at position p reads at 2p and writes at 2p + 1. An operand that
-may be overwritten while it is read is live until 2p, any other until 2p + 1.
+may be overwritten while it is read is live until 2p, any other operand until 2p + 1.
 
 A subview is a part of another buffer, at an address known at run time. It lives in the spans of that buffer.
 """
@@ -71,18 +71,18 @@ class Buffer:
             _add_span(self.memory.spans, first, last)
 
     def is_live(self, time: int) -> bool:
-        """Return whether the buffer holds a value at a time."""
+        """Return true if a time lies in a live span."""
         return any(first <= time <= last for first, last in self.find().spans)
 
     def shares_bytes(self, other: Buffer) -> bool:
-        """Return whether two buffers overlap in memory."""
+        """Return true if two buffers overlap in memory."""
         a, b = self.memory, other.memory
         if a is b or not a.kind == b.kind == "temp":
             return a is b
         return a.offset < b.offset + b.size and b.offset < a.offset + a.size
 
     def overlaps(self, other: Buffer) -> bool:
-        """Return whether the live spans of two buffers intersect."""
+        """Return true if live spans of two buffers intersect."""
         few, many = sorted((self.find().spans, other.find().spans), key=len)
         for first, last in few:
             behind = bisect_right(many, last, key=_first)
@@ -96,7 +96,8 @@ class BufferCopy:
     """A copy of one leaf at a control-flow join.
 
     Attributes:
-        index: the index of the leaf in the loop's state, or in the result of the conditional or program.
+        source, target: the buffers.
+        index: the shape index of the leaf, in a loop's state or in the result of a conditional or program.
     """
 
     source: Buffer
@@ -105,7 +106,7 @@ class BufferCopy:
 
 
 def merge(source: Buffer, target: Buffer) -> bool:
-    """Merge ``source`` into ``target`` if sizes agree and live spans are disjoint; return whether it was."""
+    """Merge ``source`` into ``target`` if sizes agree and live spans are disjoint; return true if merged."""
     a, b = source.find(), target.find()
     if a is b:
         return True
@@ -121,7 +122,7 @@ def merge(source: Buffer, target: Buffer) -> bool:
 
 
 def _add_span(spans: list[tuple[int, int]], first: int, last: int) -> None:
-    """Add a span to ascending, disjoint ones; join those that it overlaps or touches."""
+    """Insert a span into ascending disjoint spans; join it with those that it overlaps or touches."""
     low = bisect_left(spans, first - 1, key=_last)
     high = bisect_right(spans, last + 1, key=_first)
     if low < high:
@@ -143,7 +144,7 @@ def leaf_bytes(shape: Shape) -> int:
 
 
 def leaves(shape: Shape) -> list[tuple[ShapeIndex, Shape]]:
-    """Return the leaves of a shape with their indices, in order; a buffer counts as the array in it."""
+    """Return (shape index, leaf) for all leaves of a shape; a buffer type counts as its array."""
     if shape.is_buffer:
         shape = shape.tuple_shapes[0]
     if not shape.is_tuple:

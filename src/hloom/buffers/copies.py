@@ -1,7 +1,7 @@
-"""Copies of arrays that a program makes to preserve a value, each with its reason.
+"""Report of the array copies in a program, each with its reason.
 
-A copy is needed where two values must be in memory at once: an array that an update overwrites and that is
-read afterwards, or a new state of a loop whose old one is still read when the new one is written.
+A copy is needed where two values are live at once: an array that is read after an update of it, or a loop's
+old state that is read after the new one is written.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class ArrayCopy:
     """A copy of an array of more than 256 bytes.
 
     Attributes:
-        instruction: name of the instruction for which the copy is made.
-        text: what is copied, and when.
-        size: bytes.
-        reason: why source and target cannot share memory.
+        instruction: the name of the instruction that requires the copy.
+        text: the copied array, and the time.
+        size: the size in bytes.
+        reason: the reason why source and target cannot share memory.
     """
 
     instruction: str
@@ -38,7 +38,7 @@ class ArrayCopy:
 
 
 def array_copies(assignment: Assignment) -> list[ArrayCopy]:
-    """Return the copies that a program makes in loops, branches and before updates, in order of execution."""
+    """Return the copies at loops, at branches and before updates, in execution order."""
     reasons = _Reasons(assignment)
     entries: list[tuple[int, ArrayCopy]] = []
     for i, position in assignment.positions.items():
@@ -63,7 +63,7 @@ def _written(index: ShapeIndex) -> str:
 
 
 def _selected(copies: Sequence[BufferCopy]) -> Iterator[BufferCopy]:
-    """Yield the copies that move more than a few bytes."""
+    """Yield the copies between distinct buffers of more than `SMALL` bytes."""
     for copy in copies:
         if copy.source.size > SMALL and copy.source.find() is not copy.target.find():
             yield copy
@@ -72,7 +72,7 @@ def _selected(copies: Sequence[BufferCopy]) -> Iterator[BufferCopy]:
 def _before_updates(
     assignment: Assignment, reasons: _Reasons, i: HloInstruction, time: int
 ) -> Iterator[ArrayCopy]:
-    """Yield the copies that an update makes of operands that it cannot overwrite."""
+    """Yield the copies of operands that an update cannot overwrite."""
     for number, operand in updated_operands(i):
         index = (number,) if i.shape.is_tuple else ()
         source, target = assignment.buffer(operand), assignment.buffer(i, index)
@@ -82,7 +82,7 @@ def _before_updates(
 
 
 class _Reasons:
-    """Finds the instructions that need the old value of a buffer."""
+    """Finds the reasons of copies: the instructions that read the old value of a buffer."""
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -93,7 +93,7 @@ class _Reasons:
             self.members.setdefault(buffer.find(), []).append(buffer)
 
     def of(self, copy: BufferCopy, time: int) -> str:
-        """Return why the target of a copy made at a time does not have the memory of its source."""
+        """Return the reason why a copy's source and target do not share memory at a time."""
         source = copy.source.memory
         if source.kind == "argument":
             return f"the caller keeps argument {source.number}"
@@ -109,7 +109,7 @@ class _Reasons:
         return "it is computed in other memory"
 
     def _next_read(self, buffer: Buffer, time: int) -> int | None:
-        """Return the first time, not before a given one, at which a value in a buffer is read."""
+        """Return the time of the first read of a buffer at or after a time; None if there is none."""
         times: list[int] = []
         for member in self.members.get(buffer, ()):
             reads = sorted(self.assignment.reads[member])
@@ -130,7 +130,7 @@ class _Reasons:
 
 
 def _first_overlap(a: Buffer, b: Buffer) -> int | None:
-    """Return the first time at which two buffers are live."""
+    """Return the first time at which both buffers are live; None if there is none."""
     return min(
         (
             max(first, begin)

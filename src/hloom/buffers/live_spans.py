@@ -1,8 +1,8 @@
 """Live spans of values in a program with branches.
 
-The walk over a program visits the branches of a conditional one after the other, but only one of them runs. A
-value that is read for the last time in branch 2 is dead in branch 0 after its last read there: the span from
-its birth to its last read has a hole, in which its memory may hold other values.
+Time passes through the branches of a conditional in sequence, but only one branch runs. A value whose last
+read is in branch 2 is dead in branch 0 after its last read there: its live span has a hole, in which other
+values may use its memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class BranchSpan:
-    """A branch of a conditional: its first and last time, and the conditionals in it, in order."""
+    """A branch: its first and last time, and the conditionals directly inside of it, in order."""
 
     first: int
     last: int = 0
@@ -27,25 +27,24 @@ class BranchSpan:
 
 @dataclass(slots=True)
 class Branches:
-    """The branches of a conditional, in order; ``first`` is the time at which the conditional is entered."""
+    """A conditional: the time at which it is entered, and its branches in order."""
 
     first: int
     branches: list[BranchSpan] = field(default_factory=list[BranchSpan])
 
     @property
     def last(self) -> int:
-        """Return the end of the last branch."""
         return self.branches[-1].last
 
 
 def live_spans(births: Sequence[int], reads: Sequence[int], conditionals: Sequence[Branches]) -> list[Span]:
-    """Return the spans in which a buffer holds a value that is read later, in order.
+    """Return the live spans of a buffer, in order.
 
-    A value lives from its birth to its last read before the next birth, without the holes described above.
+    A value is live from its birth, the write, to the last read before the next birth, without holes.
 
     Args:
-        births, reads: times at which values are written and read, ascending.
-        conditionals: those outside of all others, in order.
+        births, reads: the times of writes and of reads, ascending.
+        conditionals: the outermost conditionals, in order.
     """
     spans: list[Span] = []
     for number, birth in enumerate(births):
@@ -59,7 +58,7 @@ def live_spans(births: Sequence[int], reads: Sequence[int], conditionals: Sequen
 def _without_holes(
     birth: int, reads: Sequence[int], low: int, high: int, conditionals: Sequence[Branches]
 ) -> list[Span]:
-    """Return the spans of one value, whose reads are ``reads[low:high]``."""
+    """Return the live spans of one value, whose reads are ``reads[low:high]``."""
     spans: list[Span] = []
     waiting = [(birth, low, high, conditionals)]
     while waiting:
@@ -87,11 +86,11 @@ def _without_holes(
 
 
 def _containing(conditionals: Sequence[Branches], time: int) -> Branches | None:
-    """Return the conditional that runs at a time."""
+    """Return the conditional that contains a time; None if there is none."""
     number = bisect_right(conditionals, time, key=lambda c: c.first) - 1
     return conditionals[number] if number >= 0 and time <= conditionals[number].last else None
 
 
 def _branch_at(conditional: Branches, time: int) -> BranchSpan:
-    """Return the branch that contains a time."""
+    """Return the branch of a conditional that contains a time."""
     return conditional.branches[bisect_right(conditional.branches, time, key=lambda b: b.first) - 1]

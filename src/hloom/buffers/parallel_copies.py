@@ -1,8 +1,8 @@
-"""Sequentialize parallel copies: no source is overwritten before all copies that read it are done.
+"""Sequentialization of parallel copies: no source is overwritten before all copies that read it.
 
-Buffers with disjoint live spans may share bytes of the arena, so the target of one copy may overlap the
-source of another. A copy waits for the copies whose source its target would overwrite; a cycle of such copies
-is broken by saving one source in a temporary first: on the stack if it is small, else behind the arena.
+Buffers may share bytes of the arena, so that the target of one copy may overlap the source of another. A
+copy waits for the copies whose source its target overwrites. A cycle is broken by spilling one source: to the
+stack if it is small, else after the end of the arena.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ Pair = tuple[Buffer, Buffer]
 
 
 def in_order(copies: Sequence[Pair], room: int) -> list[Pair]:
-    """Return a sequence of copies equivalent to the given parallel ones.
+    """Return a sequence of copies that is equivalent to the given parallel copies.
 
-    Additional targets are new buffers, in which sources are saved: of kind ``stack``, or if they are large of
-    kind ``temp``, from the offset ``room`` on.
+    Sources are spilled to new buffers, of kind ``stack`` or, if large, ``temp`` from the offset ``room`` on.
     """
     return _Order([(s, t) for s, t in copies if s is not t and s.size], room).run()
 
@@ -32,13 +31,13 @@ class _Order:
         self.copies = copies
         self.room = room
         self.of_source: dict[int, set[int]] = {}
-        """Numbers of the pending copies of a source, by the source's id."""
+        """The numbers of the pending copies of each source, by the source's id."""
         for number, (source, _) in enumerate(copies):
             self.of_source.setdefault(id(source), set()).add(number)
         self.waiting = [0] * len(copies)
-        """Number of sources that each copy waits for."""
+        """The number of sources that each copy waits for."""
         self.released: dict[int, list[int]] = {}
-        """Numbers of the copies that wait for a source, by the source's id."""
+        """The numbers of the copies that wait for each source, by the source's id."""
         self.ready: list[int] = []
         self.overlaps = _Overlaps([s for s, _ in copies])
         for number, (source, target) in enumerate(copies):
@@ -51,7 +50,7 @@ class _Order:
         self.made: list[Pair] = []
 
     def run(self) -> list[Pair]:
-        """Emit ready copies; if none is ready, save the source that the first pending copy waits for."""
+        """Emit ready copies; if none is ready, spill a source that the first pending copy waits for."""
         done = [False] * len(self.copies)
         first = 0
         while first < len(self.copies):
@@ -75,12 +74,12 @@ class _Order:
         return self.made
 
     def obstacle(self, number: int) -> Buffer:
-        """Return a source that a copy waits for."""
+        """Return a source that a pending copy waits for."""
         source, target = self.copies[number]
         return next(s for s in self.overlaps.sources(target) if s is not source and self.of_source.get(id(s)))
 
     def put_aside(self, source: Buffer) -> None:
-        """Save a source in a temporary, which its pending copies then read."""
+        """Spill a source; its pending copies then read the spilled value."""
         aside = Buffer(source.size, "stack")
         if source.size > SMALL:
             aside = Buffer(source.size, "temp", offset=self.room)
@@ -93,7 +92,7 @@ class _Order:
         self.release(source)
 
     def release(self, source: Buffer) -> None:
-        """Mark a source as free to overwrite, and the copies that waited only for it as ready."""
+        """Permit overwriting a source; copies that waited for it alone become ready."""
         for number in self.released.pop(id(source), ()):
             self.waiting[number] -= 1
             if not self.waiting[number]:
@@ -113,7 +112,7 @@ class _Overlaps:
         self._temps = sorted(in_arena, key=lambda s: s.memory.offset)
         self._starts = [s.memory.offset for s in self._temps]
         self._reach = list(accumulate((s.memory.offset + s.memory.size for s in self._temps), max))
-        """Maximum end offset of a source and all before it, in bytes."""
+        """The maximum end offset, in bytes, of each temporary and all before it."""
 
     def sources(self, target: Buffer) -> list[Buffer]:
         """Return the sources that overlap a buffer in memory."""

@@ -14,7 +14,7 @@ _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 @dataclass(slots=True)
 class _Allocation:
-    """A range of memory and the report lines of the values in it."""
+    """An allocation, and the report lines of the values in it."""
 
     size: int
     kind: str
@@ -34,7 +34,7 @@ def buffer_report(module: HloModule, assignment: Assignment) -> str:
 
 
 def human_bytes(size: int) -> str:
-    """Return a number of bytes in the largest binary unit that it fills: ``10.8KiB``."""
+    """Return a number of bytes in the largest binary unit below it, such as ``10.8KiB``."""
     number, unit = float(size), "B"
     for larger in _UNITS:
         if number < 1024:
@@ -80,7 +80,7 @@ def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, i
 
 
 def _argument_kinds(module: HloModule) -> list[str]:
-    """Return the description of every leaf of the parameters."""
+    """Return the kind of each parameter leaf in the report."""
     kinds: list[str] = []
     for parameter in module.entry.parameters:
         number: int = parameter.operation.parameter_number  # type: ignore[attr-defined]

@@ -1,12 +1,11 @@
-"""Copies at control-flow joins replaced by exchanges of addresses.
+"""Rotations: exchanges of addresses that replace copies at control-flow joins.
 
-A loop that carries two arrays and returns them in the other order, or an old and a new one, would copy
-arrays at the end of every iteration. Instead, the addresses of these buffers are variables of the program,
-which the join permutes: ``a, b = b, a``. A chain of copies ``f → a → b`` becomes the cycle
-``f, a, b = b, f, a``, as the old value of b is dead.
+A loop that swaps two carried arrays, or returns an old and a new one, would copy arrays in every iteration.
+Instead, the addresses of the buffers are variables that the join permutes: ``a, b = b, a``. A chain of copies
+``f → a → b`` becomes the cycle ``f, a, b = b, f, a``, since the old value of b is dead.
 
-The buffers that exchange addresses form a group. Each of them may have the memory of any other at a time that
-is known at run time only, so the group is one block of memory that is live while any of them is.
+Buffers that exchange addresses form a group. Which member has which memory is known at run time only, so that
+the group is one block of memory, live while any member is.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from hloom.buffers.buffers import ALIGNMENT, Buffer, BufferCopy
 from hloom.ir.instruction import HloInstruction
 
 LEAST: Final = 1 << 10
-"""Minimum size in bytes of buffers that exchange addresses: copies of smaller ones cost as little."""
+"""Minimum size in bytes of buffers that exchange addresses; copies of smaller ones are as cheap."""
 
 Join: TypeAlias = tuple[HloInstruction, int]
-"""A loop or conditional, and the number of the branch (0 for the body of a loop)."""
+"""The end of a loop's body (number 0) or of a branch: the instruction, and the number of the branch."""
 Rotation: TypeAlias = list[tuple[Buffer, Buffer]]
-"""Pairs (source, target): after the join, the target has the address that the source had before."""
+"""Pairs (source, target): after the join the target has the address of the source before it."""
 
 
 @dataclass(slots=True)
@@ -44,18 +43,18 @@ class RotationGroup:
             member.spans, member.rotates = self.memory.spans, True
 
     def lay_out(self) -> None:
-        """Give each member its part of the memory, the one that it has at the beginning of the program."""
+        """Set the offset of each member at the start of the program."""
         stride = self.memory.size // len(self.members)
         for number, member in enumerate(self.members):
             member.offset = self.memory.offset + number * stride
 
 
 def rotate(copies: Mapping[Join, list[BufferCopy]], times: Mapping[Join, int]) -> dict[Join, Rotation]:
-    """Replace copies at joins by rotations where that is possible; remove these copies from the lists.
+    """Replace copies at joins by rotations where possible; remove these copies from the lists.
 
     Args:
-        copies: the parallel copies of each join, whose sources and targets have been merged where they can.
-        times: the time of each join, at which the sources are read; the targets are written at the next.
+        copies: the parallel copies of each join, after the merging of buffers.
+        times: the time of each join: sources are read at it, targets written at the next half step.
     """
     rotations: dict[Join, Rotation] = {}
     for join, parallel in copies.items():
@@ -73,7 +72,7 @@ def rotate(copies: Mapping[Join, list[BufferCopy]], times: Mapping[Join, int]) -
 
 
 def groups(rotations: Mapping[Join, Rotation]) -> list[RotationGroup]:
-    """Return the groups of buffers that exchange addresses, also in several rotations."""
+    """Return the groups of buffers that exchange addresses, united over all rotations."""
     group_of: dict[Buffer, list[Buffer]] = {}
     for rotation in rotations.values():
         for source, target in rotation:
@@ -87,9 +86,9 @@ def groups(rotations: Mapping[Join, Rotation]) -> list[RotationGroup]:
 
 
 def _following(copies: Sequence[BufferCopy], written: int) -> dict[Buffer, Buffer]:
-    """Return for each source the target that takes over its address; chains and cycles without forks.
+    """Return the target that takes over the address of each source: chains and cycles without forks.
 
-    The address of a source may go elsewhere only if the source is given another one, or is dead.
+    A source gives up its address only if it gets another one, or is dead at the time ``written``.
     """
     pairs = [(c.source.find(), c.target.find()) for c in copies]
     pairs = [(s, t) for s, t in pairs if s is not t and s.kind == t.kind == "temp" and s.size >= LEAST]
@@ -108,7 +107,7 @@ def _following(copies: Sequence[BufferCopy], written: int) -> dict[Buffer, Buffe
 
 
 def _closed(following: Mapping[Buffer, Buffer]) -> Rotation:
-    """Return the pairs of a rotation: the end of each chain goes to its beginning."""
+    """Return the rotation that closes each chain: its last buffer gives its address to the first."""
     rotation = list(following.items())
     targets = set(following.values())
     for first in following:

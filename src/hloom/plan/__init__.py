@@ -1,1 +1,1 @@
-"""Planning: decisions on each kernel, made once, before code generation and without LLVM."""
+"""Planning: decisions about each kernel, made once before code generation, without LLVM."""

@@ -1,9 +1,9 @@
 """Access analysis: the memory that a kernel reads per result element, as symbolic indices.
 
-`Accesses` walks a fused computation from its results as code generation does, on indices alone. It records
-the linear index of every load, the loop variables used outside addresses (in conditions, as values, as starts
-of slices), and the requested elements. Planning selects and merges loops by them. An operation without a rule
-pins all its indices, which keeps its loops unmerged.
+`Accesses` walks a fused computation from its results like code generation, on indices alone. It records the
+linear index of every load, the pinned loop variables, which are used outside addresses (in conditions, as
+values, as starts of slices), and the requested elements. Planning chooses and merges loops by them. An
+operation without a declaration pins its indices, which prevents merging.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
 
 Conditions: TypeAlias = "frozenset[tuple[Index, int]]"
-"""Bounds checks under which an element is computed: 0 <= index < size for each."""
+"""Bounds checks under which an element is computed, as (index, size): 0 <= index < size."""
 Request: TypeAlias = Read[Conditions]
 
 
 class ElementReads(Indexing[Conditions, None]):
-    """The operand elements from which an operation computes an element.
+    """Interprets `Operation.element`: the operand elements from which an operation computes an element.
+
+    Values of elements are None, since accesses do not depend on them.
 
     Attributes:
-        inputs: instructions whose values are in memory, dense and row-major.
+        inputs: the instructions whose values are in memory, dense and row-major.
+        unrolls: read every term of an unrolled accumulation, instead of one with symbolic indices.
     """
 
     def __init__(self, inputs: Collection[HloInstruction] = (), *, unrolls: bool = False) -> None:
@@ -41,7 +44,7 @@ class ElementReads(Indexing[Conditions, None]):
         self._divisions: dict[tuple[Index, int], tuple[Index, Index]] = {}
 
     def of(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> list[Request]:
-        """Return the operand elements that an element is computed from, in order."""
+        """Return the reads of operand elements for the element at an index, in order."""
         self.mask = conditions
         steps = i.operation.element(self, i, indices)
         reads = list(steps) if steps is not None else []
@@ -50,19 +53,16 @@ class ElementReads(Indexing[Conditions, None]):
         return [Read(o, at, conditions | inside if inside else conditions) for o, at, inside in reads]
 
     def compare(self, index: Index, size: int) -> Conditions:
-        """Return the bounds check."""
         return frozenset([(index, size)])
 
     def conjunction(self, a: Conditions, b: Conditions) -> Conditions:
-        """Return the bounds checks of both."""
         return a | b
 
     def is_dense(self, i: HloInstruction) -> bool | None:
-        """Return true for inputs."""
         return True if i in self.inputs else None
 
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
-        """Return opaque indices, the same ones for the same division."""
+        """Return opaque quotient and remainder, the same ones for equal divisions."""
         key = index, divisor
         if key not in self._divisions:
             quotient = self._opaque(index.maximum() // divisor + 1)
@@ -70,34 +70,29 @@ class ElementReads(Indexing[Conditions, None]):
         return self._divisions[key]
 
     def position(self, element: None, element_type: ElementType, extent: int) -> Index:
-        """Return an opaque index."""
+        """Return an opaque index below ``extent``."""
         return self._opaque(extent)
 
-    def choose(self, condition: Conditions, yes: None, no: None) -> None:
-        """Record nothing."""
+    def choose(self, condition: Conditions, yes: None, no: None) -> None: ...
 
-    def zero(self, element_type: ElementType) -> None:
-        """Record nothing."""
+    def zero(self, element_type: ElementType) -> None: ...
 
-    def literal(self, element_type: ElementType, literal: Literal) -> None:
-        """Record nothing."""
+    def literal(self, element_type: ElementType, literal: Literal) -> None: ...
 
     def number(self, index: Index, element_type: ElementType) -> None:
-        """Record that the index is a value."""
+        """Pin an index that is used as a value."""
         self.pin(index)
 
     def part(self, element: None, number: Index, before: ElementType, after: ElementType) -> None:
-        """Record that the number of the part is a value."""
+        """Pin the number of a part, which is used as a value."""
         self.pin(number)
 
-    def joined(self, elements: Sequence[None], before: ElementType, after: ElementType) -> None:
-        """Record nothing."""
+    def joined(self, elements: Sequence[None], before: ElementType, after: ElementType) -> None: ...
 
-    def elementwise(self, instruction: HloInstruction, operands: Sequence[None]) -> None:
-        """Record nothing."""
+    def elementwise(self, instruction: HloInstruction, operands: Sequence[None]) -> None: ...
 
     def undeclared(self, i: HloInstruction, indices: Indices) -> Steps[Conditions, None]:
-        """Read the terms of an accumulation, or any element of any operand."""
+        """Yield the reads of an accumulation's terms, or of an opaque element of each operand."""
         accumulation = i.operation.accumulation(self, i, indices)
         if accumulation is not None:
             for o in accumulation.initial:
@@ -114,12 +109,12 @@ class ElementReads(Indexing[Conditions, None]):
                     yield Read(o, tuple(self._opaque(size) for size in o.shape.dimensions))
 
     def _opaque(self, extent: int) -> Index:
-        """Return an opaque index: a computed value that is not affine."""
+        """Return an index that stands for a computed, not affine value below ``extent``."""
         return Index(0, [(Variable(max(extent, 1), "o"), 1)])
 
 
 def _positions(accumulation: Accumulation[Conditions]) -> list[Indices]:
-    """Return all positions of the loops of an accumulation, or one of variables if it is not unrolled."""
+    """Return the positions of an accumulation's loops: all if it is unrolled, else one of variables."""
     if not accumulation.unrolled:
         return [tuple(Index.of(Variable(extent, "k")) for extent in accumulation.extents)]
     return [tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, accumulation.extents))]
@@ -129,11 +124,10 @@ class Accesses:
     """The accesses of a kernel; call `element` for each result.
 
     Attributes:
-        inputs: instructions whose values are in memory, dense and row-major.
-        linear: the linear index of each load.
-        reads: linear indices by input.
-        pinned: variables whose values are used outside addresses.
-        requests: the unconditionally computed elements, in order.
+        inputs: the instructions whose values are in memory, dense and row-major.
+        linear: the linear indices of all loads.
+        reads: the linear indices of the loads of each input.
+        requests: the elements, as (instruction, indices), that are computed unconditionally, in order.
     """
 
     def __init__(self, inputs: Collection[HloInstruction], *, unrolls: bool = False) -> None:
@@ -147,16 +141,16 @@ class Accesses:
 
     @property
     def pinned(self) -> set[Variable]:
-        """Return the variables whose values are used outside addresses."""
+        """The loop variables whose values are used outside addresses."""
         return self._rules.pinned
 
     def results(self, roots: Sequence[HloInstruction], indices: Indices) -> None:
-        """Record the reads for the results of a kernel: of several roots, or of one tuple-shaped root."""
+        """Record the accesses for the element of each root at an index."""
         for root in dict.fromkeys(roots):
             self.element(root, indices)
 
     def element(self, i: HloInstruction, indices: Indices) -> None:
-        """Record the reads for the element of an instruction at an index; of all leaves of a tuple."""
+        """Record the accesses for the element of an instruction at an index; for a tuple, of all leaves."""
         waiting: list[Request] = [Read(i, indices)]
         while waiting:
             i, indices, conditions = waiting.pop()
@@ -177,11 +171,11 @@ class Accesses:
                 waiting.extend(reversed(self._rules.of(i, indices, conditions)))
 
     def know(self, i: HloInstruction, indices: Indices) -> None:
-        """Mark the element at an index as computed."""
+        """Record that the element at an index has been computed."""
         self._known.add(Read(i, indices))
 
     def _while(self, i: HloInstruction, indices: Indices) -> None:
-        """Record the reads of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""
+        """Record the accesses of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""
         body, condition = i.called_computations
         assert i.annotation(TripCount) is not None
         loop = TupleLoop(i, body, condition, body.parameters[0], condition.parameters[0])

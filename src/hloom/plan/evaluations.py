@@ -1,10 +1,9 @@
-"""Counts of the elements that one kernel evaluates, and of their work.
+"""Counts of the elements that a kernel evaluates, and their work.
 
-A kernel computes an element of each instruction at every index at which its consumers read it. A value that
-is read at several indices (through slices, pads, windows, gathers) is computed several times for each result,
-and so are the values that it is computed from. `Evaluations` follows these reads from results to operands, an
-instruction at a time, so that fusion can decide at each instruction whether to compute it again or to store
-it. The cost is proportional to the number of evaluated elements.
+A kernel evaluates an instruction at every index at which its users read it. A value that is read at several
+indices (by slices, pads, windows, gathers) is recomputed for each, with the values it depends on.
+`Evaluations` follows these reads from results to operands, one instruction at a time, so that fusion can
+decide whether to recompute or to store a value.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ COSTS: Final = {
     ElementCost.TRANSCENDENTAL: 12,
     ElementCost.COMBINED: 1,
 }
-"""Work of one element in vector instructions, by class; of one step of a loop for each element."""
+"""Work of one element in vector instructions, by class; for COMBINED, of one step of its loop."""
 MOST_READS: Final = 1024
-"""Reads of one instruction that are told apart; more of them count as infinitely many."""
+"""Maximum number of distinct reads of an instruction that are counted."""
 
 
 def element_work(i: HloInstruction) -> int:
@@ -38,7 +37,7 @@ def element_work(i: HloInstruction) -> int:
 
 
 class Evaluations:
-    """The elements at which a kernel reads each of its values, for one element of the result.
+    """The elements of each instruction that a kernel reads for one element of the result.
 
     Request the results with `request`; then `evaluate` the members, users before their operands.
     """
@@ -54,7 +53,7 @@ class Evaluations:
             elements[indices, conditions] = None
 
     def requests(self, i: HloInstruction, indices: Indices) -> bool:
-        """Return whether the element of an instruction at an index is read unconditionally."""
+        """Return true if the element of an instruction at an index is read unconditionally."""
         return (indices, None) in self._elements.get(i, {})
 
     def count(self, i: HloInstruction) -> int:
@@ -71,7 +70,7 @@ class Evaluations:
 def evaluated_elements(
     roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> dict[HloInstruction, int]:
-    """Return how many elements of each member a kernel evaluates for each step of its loops.
+    """Return the number of elements of each member that a kernel evaluates per step of its loops.
 
     A kernel with reductions makes a pass for each of them, and one for its other results.
 
@@ -102,7 +101,7 @@ def _largest(arrays: Sequence[HloInstruction]) -> tuple[int, ...]:
 
 
 def recomputation(roots: Sequence[HloInstruction], members: Sequence[HloInstruction]) -> float:
-    """Return the work of a kernel divided by that of its members if each were computed once."""
+    """Return the ratio of a kernel's work to the work of computing every element of its members once."""
     steps = max(i.shape.element_count for r in roots for i in (r, *r.operands) if i.shape.is_array)
     once = repeated = 0
     for member, count in evaluated_elements(roots, members).items():

@@ -1,4 +1,4 @@
-"""The iteration space of a kernel, and its accesses in terms of that space."""
+"""The choice of a kernel's iteration space by its accesses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hloom.shape.shape import Shape
 
 
 def is_nested(i: HloInstruction) -> bool:
-    """Return whether each element is computed by a loop over operand elements."""
+    """Return true if an element takes a loop over operand elements, as in reductions and dots."""
     return i.operation.element_cost is ElementCost.COMBINED and i.operation.family is not Family.CONTROL
 
 
@@ -27,7 +27,7 @@ def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:
 def accesses_of(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], indices: Indices
 ) -> Accesses:
-    """Return the accesses of a kernel for the results at an index."""
+    """Return the accesses of a kernel for the elements of its results at an index."""
     accesses = Accesses([i for i in inputs if i.shape.is_array])
     accesses.results(roots, indices)
     return accesses
@@ -36,7 +36,7 @@ def accesses_of(
 def unmerged_space(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Space:
-    """Return the space of the results' dimensions, split where reshapes inside the kernel need it."""
+    """Return the iteration space of a kernel, split where its reshapes require, without merged loops."""
     shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
     return split_space(result_shapes(roots)[0].dimensions, shapes)
 
@@ -44,7 +44,7 @@ def unmerged_space(
 def planned_space(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Space:
-    """Return the iteration space of a kernel, its loops merged where all accesses allow it."""
+    """Return the iteration space of a kernel, its loops merged where all accesses permit."""
     space = unmerged_space(inputs, roots, members)
     accesses = accesses_of(inputs, roots, space.indices)
     written = linearize(space.indices, result_shapes(roots)[0].dimensions)
@@ -54,7 +54,7 @@ def planned_space(
 def steady_elements(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
 ) -> list[tuple[HloInstruction, tuple[Index, ...]]]:
-    """Return the elements that are invariant in the innermost loop, to be computed before it."""
+    """Return the elements, as (instruction, indices), that are invariant in the innermost loop."""
     outer = set(space.variables[:-1])
     return [
         (instruction, indices)
@@ -66,7 +66,7 @@ def steady_elements(
 
 
 def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
-    """Return the inputs of which a kernel reads only the element at the index that it writes."""
+    """Return the inputs that a kernel reads at the index that it writes only."""
     space = unmerged_space(inputs, [root], [root])
     accesses = accesses_of(inputs, [root], space.indices)
     written = linearize(space.indices, root.shape.dimensions)

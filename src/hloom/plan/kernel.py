@@ -54,9 +54,9 @@ class KernelParts:
     """The instructions of a kernel: of a fusion's computation, or a single operation.
 
     Attributes:
-        inputs: instructions whose values are read from memory.
-        roots: instructions whose values are written; a tuple-shaped one is repeated for each of its leaves.
-        members: every computed instruction, operands first.
+        inputs: the instructions that are read from memory.
+        roots: the instructions that are written; a tuple-shaped one is repeated for each leaf.
+        members: the computed instructions, operands first.
     """
 
     inputs: tuple[HloInstruction, ...]
@@ -71,13 +71,13 @@ class KernelPlan:
     Attributes:
         instruction: the planned instruction.
         kind: the kind of kernel.
-        hero: the operation that selects the kernel; the other members compute its operands or its epilogue.
+        hero: the operation that determines the kernel; other members compute its operands or its epilogue.
         parts: inputs, roots and members.
         space: the iteration space of a loop; None for other kinds.
         in_place: operands whose buffers the only result may overwrite.
         workspace: size of the scratch memory in bytes.
-        recomputation: work of the kernel divided by that of its members if each were computed once; larger
-            than 1 where values are read at several indices and computed for each.
+        recomputation: the ratio of the kernel's work to the work of computing every member once; above 1 if
+            values are recomputed for several indices.
     """
 
     instruction: HloInstruction
@@ -106,7 +106,7 @@ class KernelPlan:
 
     @property
     def epilogue(self) -> tuple[HloInstruction, ...]:
-        """Return the members that depend on the hero's result."""
+        """The members that depend on the hero's result, in order."""
         after: dict[HloInstruction, None] = {self.hero: None}
         for member in self.parts.members:
             if any(o in after for o in member.operands):
@@ -142,7 +142,7 @@ class HeroKernels(Protocol[T_contra]):
         ...
 
     def serves(self, i: HloInstruction) -> bool:
-        """Return whether a kernel is registered for the instruction's hero."""
+        """Return true if a kernel is registered for the instruction's hero."""
         ...
 
     def workspace(self, i: HloInstruction, target: T_contra) -> int:
@@ -159,7 +159,7 @@ def plan_program(module: HloModule, kernels: HeroKernels[T], target: T) -> dict[
 
 
 def check_nesting(module: HloModule) -> None:
-    """Reject loops and branches inside each other beyond the limit; emission enters them one by one."""
+    """Raise HloError by the rule ``cpu.nesting-depth`` for loops and branches nested too deeply."""
     depths: dict[HloComputation, int] = {}
     for computation in module.post_order():
         inside = [i for i in computation.instructions if _runs_inside(i)]
@@ -174,7 +174,7 @@ def check_nesting(module: HloModule) -> None:
 
 
 def program_computations(entry: HloComputation) -> Iterator[HloComputation]:
-    """Yield a computation and, transitively, the bodies, conditions, branches and callees it runs."""
+    """Yield a computation and, transitively, the computations that its loops, branches and calls run."""
     waiting, seen = [entry], {entry}
     while waiting:
         computation = waiting.pop()
@@ -215,7 +215,7 @@ def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> Kernel
 
 
 def _repeated(parts: KernelParts) -> float:
-    """Return the recomputation of a kernel: 1 if every member is read in one pass, where it is written."""
+    """Return the recomputation of a kernel; 1 without movements and with at most one reduction."""
     moves = any(m.operation.family is Family.MOVEMENT for m in parts.members)
     passes = sum(isinstance(m.operation, Reduce) for m in parts.members)
     if len(parts.members) == 1 or not (moves or passes > 1):
@@ -245,7 +245,7 @@ def _width(i: HloInstruction) -> int:
 def _in_place_operands(
     i: HloInstruction, hero: HloInstruction, parts: KernelParts, *, is_loop: bool
 ) -> tuple[int, ...]:
-    """Return the operands that a kernel does not read at an index after it has written there."""
+    """Return the operands that the result may overwrite: no index is read after it is written."""
     if not i.shape.is_array or not i.shape.rank:
         return ()
     if i.operation.elementwise:
@@ -259,7 +259,7 @@ def _in_place_operands(
 
 
 def _in_place_updates(i: HloInstruction, hero: HloInstruction) -> tuple[int, ...]:
-    """Return the operand that an update may modify in place: one without other readers in the kernel."""
+    """Return the operand that an update may modify in place; none if the kernel reads it elsewhere."""
     if not hero.operation.updates_operand or not i.shape.is_array or not i.shape.rank:
         return ()
     changed = hero.operands[0]

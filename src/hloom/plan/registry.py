@@ -23,8 +23,8 @@ class Kernel(Generic[Program, Target]):
 
     Attributes:
         emit: emits the kernel of a plan into a program.
-        fuses: whether elementwise operations and movements may be fused around the operation.
-        workspace: returns the bytes of scratch memory for an instruction on a target; None if it needs none.
+        fuses: elementwise operations and movements may be fused around the operation.
+        workspace: returns the bytes of scratch memory of an instruction on a target; None without any.
     """
 
     emit: Callable[[Program, KernelPlan], None]
@@ -87,7 +87,7 @@ class Kernels(Generic[Program, Target]):
         return self.hero(i).opcode
 
     def serves(self, i: HloInstruction) -> bool:
-        """Return whether a kernel is registered for an instruction."""
+        """Return true if a kernel is registered for an instruction."""
         return self.key(i) in self._kernels
 
     def workspace(self, i: HloInstruction, target: Target) -> int:

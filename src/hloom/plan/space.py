@@ -14,10 +14,10 @@ class Space:
     """An iteration space.
 
     Attributes:
-        variables: loop variables, outermost first.
-        indices: index of each dimension of the results, affine in the variables.
-        merged: for each loop the variables that it counts, innermost first; empty if none is merged.
-        separate: the indices before loops were merged.
+        variables: the loop variables, outermost first.
+        indices: the index of each dimension of the results, affine in the variables.
+        merged: for each loop, the variables merged into it, innermost first; empty without merging.
+        separate: the indices before merging.
     """
 
     variables: tuple[Variable, ...]
@@ -29,7 +29,7 @@ class Space:
         return " × ".join(str(v.trips) for v in self.variables) or "scalar"
 
     def at(self, iterations: Mapping[Variable, int]) -> tuple[Index, ...]:
-        """Return the indices at constant iterations of some loops, each within its dimension."""
+        """Return the indices with constant iterations of some loops substituted."""
         numbers: dict[Variable, int] = {}
         parts = dict(zip(self.variables, self.merged, strict=False))
         for variable, iteration in iterations.items():
@@ -47,7 +47,7 @@ class Space:
 
 
 def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
-    """Return the space of an array's dimensions, split where reshapes to ``shapes`` need it."""
+    """Return the iteration space of an array, dimensions split where reshapes to ``shapes`` require."""
     variables: list[Variable] = []
     indices: list[Index] = []
     for factors in refine(dimensions, shapes):
@@ -67,8 +67,8 @@ def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Va
 
     Args:
         space: the loops.
-        accesses: linear indices of all loads and stores.
-        pinned: variables used outside addresses; their loops are not merged.
+        accesses: the linear indices of all loads and stores.
+        pinned: the variables used outside addresses; their loops are not merged.
     """
     coefficients = [dict(index.terms) for index in set(accesses)]
     loops: list[Variable] = []
