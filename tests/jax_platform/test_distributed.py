@@ -58,13 +58,22 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def run_processes(
-    program: str, folder: Path, count: int = 2, *, platform: Platform = "cpu", mpi: bool = False
+    program: str,
+    folder: Path,
+    count: int = 2,
+    *,
+    platform: Platform = "cpu",
+    mpi: bool = False,
+    settings: str = "",
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run a program in processes with 4 devices together; return how each of them ended."""
+    """Run a program in processes with 4 devices together; return how each of them ended.
+
+    ``settings`` run before JAX's client is made.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    text = f"COUNT = {count}\n{BEGIN}{program}"
+    text = f"COUNT = {count}\n{settings}{BEGIN}{program}"
     outputs = [(folder / f"{rank}.out", folder / f"{rank}.err") for rank in range(count)]
     if mpi:
         codes = [run_mpi(count, text, port, folder)] * count
@@ -85,10 +94,16 @@ def run_mpi(count: int, text: str, port: str, folder: Path) -> int:
 
 
 def printed(
-    program: str, folder: Path, count: int, *, platform: Platform = "cpu", mpi: bool = False
+    program: str,
+    folder: Path,
+    count: int,
+    *,
+    platform: Platform = "cpu",
+    mpi: bool = False,
+    settings: str = "",
 ) -> list[str]:
     """Return the lines that all processes print; they must succeed."""
-    ended = run_processes(program, folder, count, platform=platform, mpi=mpi)
+    ended = run_processes(program, folder, count, platform=platform, mpi=mpi, settings=settings)
     assert {done.returncode for done in ended} == {0}, [done.stderr[-4000:] for done in ended]
     return [line for done in ended for line in done.stdout.splitlines()]
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from hloom.jax.calls.custom_partitioning import custom_partitioner_extension
 from hloom.jax.compilation import compiler as compiler  # registers functions, as the modules imported `as` do
 from hloom.jax.compilation import serialization as serialization
+from hloom.jax.devices import async_transfers as async_transfers
 from hloom.jax.devices.client import stop
 from hloom.jax.devices.transfers import install as install_transfers
 from hloom.jax.pjrt import abi

@@ -103,14 +103,14 @@ def new_buffer(
     """
     contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
     number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
-    handle = _allocate(array.shape, contiguous.nbytes, number, device, memory)
+    handle = allocate(array.shape, contiguous.nbytes, number, device, memory)
     if contiguous.nbytes:
         ctypes.memmove(BUFFER.record(handle)["data"], contiguous.ctypes.data, contiguous.nbytes)
     BUFFER.record(handle)["layout"] = handle_of(order)
     return handle
 
 
-def _allocate(
+def allocate(
     dimensions: tuple[int, ...],
     size: int,
     number: int,
@@ -150,7 +150,7 @@ def from_host(args: ctypes.Structure) -> None:
     """Client_BufferFromHostBuffer for arrays of any strides or layout."""
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
-    order = canonical(_order_of(args.device_layout)) if args.device_layout else ()
+    order = canonical(order_of(args.device_layout)) if args.device_layout else ()
     dimensions = tuple(read_array(args.dims, args.num_dims))
     strides = tuple(read_array(args.byte_strides, args.num_byte_strides)) or None
     array = _host_array(args.data, dimensions, dtype, strides)
@@ -175,7 +175,7 @@ def _host_array(
     return np.ndarray(dimensions, dtype, raw.data, offset=-low, strides=strides)
 
 
-def _order_of(address: int) -> list[int]:
+def order_of(address: int) -> list[int]:
     """Return the minor-to-major order of a PJRT layout. Raises PjrtError if it has strides or tiles."""
     layout = abi.struct("MemoryLayout").from_address(address)
     if layout.type != _TILED or layout.num_tiles:
@@ -190,7 +190,7 @@ def to_host(args: ctypes.Structure) -> None:
         args.dst_size = buffer["bytes"]
         return
     array = array_of(args.src)
-    order = _order_of(args.host_layout)
+    order = order_of(args.host_layout)
     if len(order) != array.ndim or sorted(order) != list(range(array.ndim)):
         raise PjrtError(INVALID_ARGUMENT, f"{order} is no order of {array.ndim} dimensions")
     elements = np.ascontiguousarray(array.transpose(order[::-1]))
@@ -206,7 +206,8 @@ def install() -> None:
     native().call("pjrt_set_transfers", *addresses)
 
 
-def _size_of(dimensions: tuple[int, ...], number: int) -> int:
+def size_of(dimensions: tuple[int, ...], number: int) -> int:
+    """Return the bytes of an array of an element type; raises PjrtError for an unknown one."""
     return math.prod(dimensions) * dtype_of(number).itemsize
 
 
@@ -214,11 +215,11 @@ def _size_of(dimensions: tuple[int, ...], number: int) -> int:
 def _view(args: ctypes.Structure) -> None:
     device, memory = place_of(args.device, args.memory)
     dimensions = tuple(read_array(args.dims, args.num_dims))
-    order = canonical(_order_of(args.layout)) if args.layout else ()
+    order = canonical(order_of(args.layout)) if args.layout else ()
     args.buffer = native().call(
         "pjrt_view",
         args.device_buffer_ptr,
-        _size_of(dimensions, args.element_type),
+        size_of(dimensions, args.element_type),
         args.element_type,
         len(dimensions),
         args.dims,
@@ -234,8 +235,8 @@ def _view(args: ctypes.Structure) -> None:
 def _uninitialized(args: ctypes.Structure) -> None:
     device, memory = place_of(args.device, args.memory)
     dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
-    size = _size_of(dimensions, args.shape_element_type)
-    args.buffer = _allocate(dimensions, size, args.shape_element_type, device, memory)
+    size = size_of(dimensions, args.shape_element_type)
+    args.buffer = allocate(dimensions, size, args.shape_element_type, device, memory)
 
 
 @implements("Client_CreateErrorBuffer")
@@ -245,14 +246,4 @@ def _error_buffer(args: ctypes.Structure) -> None:
     event = native().call("pjrt_event", 1)
     native().call("pjrt_complete", event, native().error(args.error_code, message.decode("utf-8", "replace")))
     dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
-    args.buffer = _allocate(dimensions, 0, args.shape_element_type, device, memory, event)
-
-
-@implements("Buffer_CopyRawToHost")
-def _raw_to_host(args: ctypes.Structure) -> None:
-    array = elements_of(args.buffer)
-    if not 0 <= args.offset <= args.offset + args.transfer_size <= array.nbytes:
-        message = f"{args.transfer_size} bytes from {args.offset} of a buffer of {array.nbytes}"
-        raise PjrtError(INVALID_ARGUMENT, message)
-    ctypes.memmove(args.dst, array.ctypes.data + args.offset, args.transfer_size)
-    args.event = native().call("pjrt_ready_event")
+    args.buffer = allocate(dimensions, 0, args.shape_element_type, device, memory, event)

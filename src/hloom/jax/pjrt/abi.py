@@ -212,6 +212,7 @@ KeyValueGet key:p key_size:z timeout_in_ms:i callback_error:p user_arg:p value:p
     value_deleter_callback:p
 KeyValuePut key:p key_size:z value:p value_size:z callback_error:p user_arg:p
 NamedValue name:p name_size:z type:e value:l value_size:z
+ShapeSpec dims:p num_dims:z element_type:e
 MemoryLayout tiled_size:z tiled_extension:p minor_to_major:p minor_to_major_size:z tile_dims:p
     tile_dim_sizes:p num_tiles:z type:e
 Layouts_MemoryLayout_Destroy layout:p

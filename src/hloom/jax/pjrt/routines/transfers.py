@@ -59,21 +59,39 @@ def to_host(f: Function, args: Fields) -> Value:
     with f.when(~is_null(args["host_layout"])):
         f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
     buffer, target = living(f, args, "src"), args["dst"]
-    size, storage = buffer["bytes"], pointee(buffer, "storage")
+    size = buffer["bytes"]
     with f.when(is_null(target)):
         args["dst_size"] = size
         f.return_value(0)
     with f.when(size.compare("ugt", args["dst_size"])):
         f.return_value(refusal(f, INVALID_ARGUMENT, "the destination is smaller than the buffer's elements"))
+    _read(f, buffer, target, f.constant(I64, 0), size)
+    args["event"] = ready_event(f)
+    return null(f)
+
+
+@function("Buffer_CopyRawToHost")
+def raw_to_host(f: Function, args: Fields) -> Value:
+    """Wait for the buffer, and copy some of its bytes."""
+    buffer, offset, size = living(f, args), args["offset"], args["transfer_size"]
+    total = buffer["bytes"]
+    with f.when(offset.compare("ugt", total) | size.compare("ugt", total - offset)):
+        f.return_value(refusal(f, INVALID_ARGUMENT, "bytes beyond the end of the buffer"))
+    _read(f, buffer, args["dst"], offset, size)
+    args["event"] = ready_event(f)
+    return null(f)
+
+
+def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value) -> None:
+    """Wait for a buffer and copy its bytes from an offset on; the function returns the producer's error."""
+    storage = pointee(buffer, "storage")
     keep_storage(f, storage)
     error = pjrt_await(f, buffer["event"])
     with f.when(~is_null(error)):
         drop_storage(f, storage)
         f.return_value(copy_of_error(f, error))
-    copy_bytes(target, storage["data"], size)
+    copy_bytes(target, f.offset(storage["data"], offset), size)
     drop_storage(f, storage)
-    args["event"] = ready_event(f)
-    return null(f)
 
 
 @function("Client_BufferFromHostBuffer")
