@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
     "debug": BACK | {"cpu", "runtime", "jaxlib", "error_bounds"},
-    "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
+    "proofs": BACK | {"debug", "error_bounds"},
+    "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug", "proofs"},
 }
 
 INNER_ORDER: dict[str, list[str]] = {

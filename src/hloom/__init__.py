@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction as HloInstruction
     from hloom.ir.module import HloModule as HloModule
     from hloom.ir.print_options import PrintOptions as PrintOptions
+    from hloom.proofs.verdict import prove as prove
     from hloom.runtime.custom_call import register_custom_call as register_custom_call
     from hloom.runtime.executable import Executable as Executable
     from hloom.runtime.executable import compile as compile
@@ -57,6 +58,7 @@ _HOMES: Final = {
     "ir.computation": ("HloComputation",),
     "ir.instruction": ("HloInstruction",),
     "ir.module": ("HloModule",),
+    "proofs.verdict": ("prove",),
     "runtime.custom_call": ("register_custom_call",),
     "runtime.executable": ("Executable", "compile"),
     "shape.element_type": ("ElementType",),

@@ -16,6 +16,7 @@ from hloom.tools.commands.check import check
 from hloom.tools.commands.draw import draw
 from hloom.tools.commands.lsp import lsp
 from hloom.tools.commands.opt import opt
+from hloom.tools.commands.prove import prove
 from hloom.tools.commands.reduce import reduce
 from hloom.tools.commands.shard import partition, shard
 from hloom.tools.commands.stats import stats
@@ -369,6 +370,7 @@ main.add_command(completion)
 main.add_command(lsp)
 main.add_command(draw)
 main.add_command(opt)
+main.add_command(prove)
 main.add_command(reduce)
 main.add_command(bisect)
 main.add_command(partition)

@@ -1,0 +1,139 @@
+"""Fingerprints of reads and updates at positions that depend on the program's arguments.
+
+An element that is read is a function of the array and of its row-major position. A position is a sum of
+starts, which are limited to the array, and of known offsets. So slices of slices, gathers of one slice, and
+reads from a reshaped array have equal fingerprints where they read equal elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.ir.affine import row_major_strides
+from hloom.operations.gather_scatter import Gather, Scatter
+from hloom.proofs import field
+from hloom.proofs.field import Residues, salt_of
+from hloom.proofs.prints import Prints
+
+
+def limited(start: Residues, limit: int) -> Residues:
+    """Return starts limited to [0, limit]; the residue of a number in this range is the number."""
+    return np.where(start <= np.uint64(limit), start, field.mix(salt_of("limited", limit), start))
+
+
+def elements_at(array: Prints, linear: Residues) -> Prints:
+    """Return the elements at unknown row-major positions."""
+    flat = field.sequence(salt_of("array"), array.residues.reshape(-1))
+    return Prints(np.asarray(field.mix(salt_of("element"), np.broadcast_to(flat, linear.shape), linear)))
+
+
+def dynamic_slice(array: Prints, starts: Sequence[Prints], sizes: Sequence[int]) -> Prints:
+    """Return a slice at unknown starts."""
+    if len(starts) == 1 and starts[0].residues.ndim == 1:
+        starts = [Prints(np.asarray(residue)) for residue in starts[0].residues]
+    firsts = {
+        d: limited(s.residues, n - size) for d, (s, n, size) in enumerate(zip(starts, array.shape, sizes))
+    }
+    offsets = {d: (d, size) for d, size in enumerate(sizes)}
+    return elements_at(array, _linear(array.shape, firsts, (), offsets, tuple(sizes)))
+
+
+def gather(operation: Gather, operand: Prints, indices: Prints, sizes: tuple[int, ...]) -> Prints:
+    """Return slices at unknown starts."""
+    batching = dict(zip(operation.operand_batching_dims, operation.start_indices_batching_dims, strict=True))
+    starts = _starts(indices.residues, operation.index_vector_dim, operation.start_index_map, batching)
+    for d in operation.start_index_map:
+        starts[d] = limited(starts[d], operand.shape[d] - operation.slice_sizes[d])
+    window = _others(len(operand.shape), (*operation.collapsed_slice_dims, *operation.operand_batching_dims))
+    offsets = {d: (axis, sizes[axis]) for d, axis in zip(window, sorted(operation.offset_dims), strict=True)}
+    batch = _others(len(sizes), operation.offset_dims)
+    return elements_at(operand, _linear(operand.shape, starts, batch, offsets, sizes))
+
+
+def scatter(
+    operation: Scatter, salt: int, ordered: bool, operand: Prints, indices: Prints, updates: Prints
+) -> Prints:
+    """Return an array with updates at unknown positions: a function of each old element and of all updates.
+
+    Args:
+        salt: distinguishes computations that combine an element with an update.
+        ordered: whether the order of updates of one element matters.
+    """
+    batching = dict(zip(operation.input_batching_dims, operation.scatter_indices_batching_dims, strict=True))
+    components = operation.scatter_dims_to_operand_dims
+    starts = _starts(indices.residues, operation.index_vector_dim, components, batching)
+    window = _others(len(operand.shape), (*operation.inserted_window_dims, *operation.input_batching_dims))
+    axes = sorted(operation.update_window_dims)
+    offsets = {d: (axis, updates.shape[axis]) for d, axis in zip(window, axes, strict=True)}
+    batch = _others(len(updates.shape), axes)
+    positions = _linear(operand.shape, starts, batch, offsets, updates.shape)
+    strides = row_major_strides(operand.shape)
+    outside = np.zeros(updates.shape, np.uint64)
+    for d in components:
+        limit = operand.shape[d] - (offsets[d][1] if d in offsets else 1)
+        is_inside = starts[d] <= np.uint64(max(limit, 0))
+        guard = np.where(is_inside, 0, field.mix(salt_of("outside", limit, strides[d]), starts[d]))
+        outside = field.add(outside, _spread(guard.astype(np.uint64), batch, len(updates.shape)))
+    each = field.mix(salt_of("update"), positions, outside, updates.residues).reshape(-1)
+    every = field.sequence(salt, each) if ordered else field.total(each)
+    old = operand.residues
+    places = np.reshape(np.arange(old.size, dtype=np.uint64), old.shape)
+    return Prints(np.asarray(field.mix(salt, old, places, np.broadcast_to(every, old.shape))))
+
+
+def _starts(
+    indices: Residues, vector_axis: int, components: Sequence[int], batching: Mapping[int, int]
+) -> dict[int, Residues]:
+    """Return the start of each slice in the operand dimensions that have one."""
+    vectors = indices[..., None] if vector_axis == indices.ndim else np.moveaxis(indices, vector_axis, -1)
+    starts: dict[int, Residues] = {d: vectors[..., n] for n, d in enumerate(components)}
+    for d, axis in batching.items():
+        axis -= axis > vector_axis
+        steps = np.arange(vectors.shape[axis], dtype=np.uint64)
+        shape = [-1 if e == axis else 1 for e in range(vectors.ndim - 1)]
+        starts[d] = np.broadcast_to(steps.reshape(shape), vectors.shape[:-1])
+    return starts
+
+
+def _linear(
+    sizes: Sequence[int],
+    starts: Mapping[int, Residues],
+    batch: Sequence[int],
+    offsets: Mapping[int, tuple[int, int]],
+    result: tuple[int, ...],
+) -> Residues:
+    """Return the row-major positions of elements of slices.
+
+    Args:
+        sizes: of the array.
+        starts: of each slice in some dimensions.
+        batch: the dimensions of the result that number the slices.
+        offsets: for other dimensions of the array the dimension of the result that runs through it, and its
+            size.
+        result: the sizes of the result.
+    """
+    linear: Any = np.zeros(result, np.uint64)
+    for d, stride in enumerate(row_major_strides(sizes)):
+        if d in starts:
+            start = _spread(starts[d], batch, len(result))
+            linear = field.add(linear, field.multiply(start, field.number(stride)))
+        if d in offsets:
+            axis, size = offsets[d]
+            linear = field.add(
+                linear, _spread(np.arange(size, dtype=np.uint64), (axis,), len(result)) * field.number(stride)
+            )
+    return linear
+
+
+def _spread(array: Residues, axes: Sequence[int], rank: int) -> Residues:
+    """Return an array with its dimensions at some axes of a rank."""
+    if not array.ndim:
+        return array
+    return np.expand_dims(array, tuple(_others(rank, axes)))
+
+
+def _others(rank: int, dimensions: Sequence[int]) -> list[int]:
+    return [d for d in range(rank) if d not in dimensions]

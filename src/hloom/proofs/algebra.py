@@ -1,0 +1,313 @@
+"""The laws by which elements are equal: over bits, or over the real numbers.
+
+Over bits, every rounded operation is a function of which nothing is known but that equal operands give equal
+results, and whether operands may be exchanged. Integers form a ring, predicates are 0 and 1, and extremes do
+not depend on order and grouping. Over the reals, the operations of f32, f64 and complex numbers are those of
+a field; a conversion to a narrower type, and every operation of types narrower than f32, rounds by a function
+of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.value import Array
+from hloom.operations.arithmetic import (
+    Add,
+    And,
+    Divide,
+    Maximum,
+    Minimum,
+    Multiply,
+    Or,
+    Power,
+    ShiftLeft,
+    Subtract,
+    Xor,
+)
+from hloom.operations.comparison import Clamp, Compare, Select
+from hloom.operations.conversion import Convert, Copy
+from hloom.operations.transcendental import (
+    Exponential,
+    ExponentialMinusOne,
+    Logarithm,
+    LogarithmPlusOne,
+    Logistic,
+    ReciprocalSquareRoot,
+    SquareRoot,
+)
+from hloom.operations.unary import Negate, Not
+from hloom.proofs import field
+from hloom.proofs.field import Residues, salt_of
+from hloom.proofs.prints import Bag, Prints, residues_of
+from hloom.shape.element_type import F32, F64, ElementType
+from hloom.shape.float_format import float_format
+
+_LARGEST_DENOMINATOR: Final = 4096
+_MOST_FRACTIONS: Final = 4096
+"""Maximum number of elements of a constant that is searched for fractions."""
+
+
+Extreme: TypeAlias = Maximum | Minimum | And | Or
+"""Operations that combine equal operands into their value, in any order."""
+
+
+class Algebra:
+    """The fingerprints of results from those of operands.
+
+    Attributes:
+        reals: whether elements that are equal over the real numbers have equal fingerprints.
+    """
+
+    def __init__(self, *, reals: bool) -> None:
+        self.reals = reals
+
+    def known(self, value: object) -> Prints:
+        """Return the fingerprints of elements that depend on no argument."""
+        array = np.asarray(value)
+        residues = residues_of(array, signed_zeros=not self.reals)
+        if self.reals and array.size <= _MOST_FRACTIONS and ElementType.from_dtype(array.dtype) in (F32, F64):
+            residues = _fractions(array, residues)
+        return Prints(residues, array)
+
+    def forms_ring(self, element_type: ElementType) -> bool:
+        """Return whether sums and products of a type obey the laws of a ring."""
+        if element_type.is_integer:
+            return True
+        return self.reals and (element_type.is_floating or element_type.is_complex)
+
+    def rounded(self, residues: Residues, element_type: ElementType) -> Prints:
+        """Return results of a type, rounded if that type is narrower than f32."""
+        if not element_type.is_floating or element_type in (F32, F64):
+            return Prints(np.asarray(residues))
+        return Prints(np.asarray(field.mix(salt_of("round", element_type.name), residues)))
+
+    def converted(self, x: Prints, before: ElementType, after: ElementType) -> Prints:
+        """Return elements as numbers of another type."""
+        if before == after:
+            return x
+        if before.is_predicate and not after.is_predicate:
+            return Prints(x.residues, None if x.value is None else x.value.astype(after.numpy_dtype))
+        if before.is_floating and after.is_floating:
+            source = x.format or before
+            if contains(after, source):
+                return Prints(x.residues, format=None if source == after else source)
+            return Prints(field.mix(salt_of("round", after.name), x.residues))
+        return Prints(field.mix(salt_of("convert", before.name, after.name), x.residues))
+
+    def elementwise(self, i: HloInstruction, operands: list[Prints]) -> Prints:
+        """Return the results of an elementwise operation."""
+        if isinstance(i.operation, Copy):
+            return operands[0]
+        kind, source = i.shape.element_type, i.operands[0].shape.element_type
+        if isinstance(i.operation, Convert):
+            return self.converted(operands[0], source, kind)
+        chosen = self._chosen(i, operands)
+        if chosen is not None:
+            return chosen
+        residues = [x.residues for x in operands]
+        if kind.is_predicate:
+            logical = self._logical(i, source, residues)
+            if logical is not None:
+                return Prints(np.asarray(logical))
+        elif self.forms_ring(kind):
+            ring = self._ring(i, kind, operands)
+            if ring is not None:
+                return self.rounded(ring, kind)
+        return Prints(np.asarray(self._function(i, source, residues)))
+
+    def _chosen(self, i: HloInstruction, operands: list[Prints]) -> Prints | None:
+        """Return the results of operations that choose one of their operands."""
+        match i.operation:
+            case Select():
+                where, yes, no = operands
+                if where.value is not None:
+                    return _either(where.value, yes, no)
+                chosen = field.multiply(where.residues, yes.residues)
+                other = field.multiply(field.subtract(field.ONE, where.residues), no.residues)
+                same = yes.residues == no.residues
+                return Prints(np.asarray(np.where(same, yes.residues, field.add(chosen, other))))
+            case Clamp():
+                low, x, high = operands
+                return self._extreme(Minimum, i, [self._extreme(Maximum, i, [low, x]), high])
+            case Maximum() | Minimum():
+                return self._extreme(type(i.operation), i, operands)
+            case And() | Or() if not i.shape.element_type.is_predicate:
+                return self._extreme(type(i.operation), i, operands)
+            case _:
+                return None
+
+    def _extreme(self, operation: type[Extreme], i: HloInstruction, operands: list[Prints]) -> Prints:
+        """Return the results of an operation that combines equal operands into their value, in any order."""
+        kind = i.shape.element_type
+        if kind.is_complex:
+            return Prints(np.asarray(self._function(i, kind, [x.residues for x in operands])))
+        neutral = self.neutral(operation, kind)
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        x, y = (each.moved(lambda array: np.broadcast_to(array, shape)) for each in operands)
+        joined = Bag.of(operation.opcode, x, neutral).joined(Bag.of(operation.opcode, y, neutral))
+        same = x.residues == y.residues
+        result = joined.prints(neutral)
+        if not same.any():
+            return result
+        return Prints(np.asarray(np.where(same, x.residues, result.residues)))
+
+    def neutral(self, operation: type[Extreme], kind: ElementType) -> Residues | None:
+        """Return the fingerprint of the neutral element of a type."""
+        number = operation().neutral_element(kind)
+        if number is None:
+            return None
+        return residues_of(np.asarray(number, kind.numpy_dtype), signed_zeros=not self.reals)
+
+    def _logical(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues | None:
+        """Return predicates as polynomials of predicates, which are 0 or 1."""
+        match i.operation:
+            case Not():
+                return field.subtract(field.ONE, residues[0])
+            case And() | Multiply():
+                return field.multiply(*residues)
+            case Or() | Add():
+                a, b = (field.subtract(field.ONE, each) for each in residues)
+                return field.subtract(field.ONE, field.multiply(a, b))
+            case Xor():
+                a, b = residues
+                twice = field.multiply(field.number(2), field.multiply(a, b))
+                return field.subtract(field.add(a, b), twice)
+            case Compare():
+                return self._comparison(i.operation, source, *residues)
+            case _:
+                return None
+
+    def _comparison(self, operation: Compare, source: ElementType, a: Residues, b: Residues) -> Residues:
+        """Return a comparison by equality or by "less", or the opposite of one."""
+        direction = operation.direction
+        order = operation.comparison_type or source.name
+        exact = not source.is_floating or order == "TOTALORDER" or self.reals
+
+        def relation(word: str, a: Residues, b: Residues) -> Residues:
+            return field.mix(salt_of(word, order, source.name), a, b)
+
+        if direction in ("EQ", "NE"):
+            equal = relation("equal", np.minimum(a, b), np.maximum(a, b))
+            equal = np.where((a == b) & exact, field.ONE, equal)
+            return equal if direction == "EQ" else field.subtract(field.ONE, equal)
+        if direction in ("GT", "GE"):
+            a, b = b, a
+        if direction in ("LT", "GT"):
+            return relation("less", a, b)
+        # In a total order, a <= b is the opposite of b < a.
+        return field.subtract(field.ONE, relation("less", b, a)) if exact else relation("at most", a, b)
+
+    def _ring(self, i: HloInstruction, kind: ElementType, operands: list[Prints]) -> Residues | None:
+        """Return sums and products; over the reals also quotients, and functions in terms of others."""
+        residues = [x.residues for x in operands]
+        match i.operation:
+            case Add():
+                return field.add(*residues)
+            case Subtract():
+                return field.subtract(*residues)
+            case Multiply():
+                return field.multiply(*residues)
+            case Negate():
+                return field.negate(residues[0])
+            case ShiftLeft():
+                return _shifted(operands, kind)
+            case _:
+                return self._fraction(i, operands) if kind.is_floating and self.reals else None
+
+    def _fraction(self, i: HloInstruction, operands: list[Prints]) -> Residues | None:
+        x = operands[0].residues
+        kind = i.shape.element_type
+
+        def function(name: str, argument: Residues) -> Residues:
+            return field.mix(salt_of(name, kind.name), argument)
+
+        match i.operation:
+            case Divide():
+                return field.multiply(x, field.inverse(operands[1].residues))
+            case Power():
+                return _power(operands)
+            case SquareRoot():
+                return function(SquareRoot.opcode, x)
+            case ReciprocalSquareRoot():
+                return field.inverse(function(SquareRoot.opcode, x))
+            case Exponential():
+                return function(Exponential.opcode, x)
+            case ExponentialMinusOne():
+                return field.subtract(function(Exponential.opcode, x), field.ONE)
+            case Logarithm():
+                return function(Logarithm.opcode, x)
+            case LogarithmPlusOne():
+                return function(Logarithm.opcode, field.add(x, field.ONE))
+            case Logistic():
+                return field.inverse(field.add(field.ONE, function(Exponential.opcode, field.negate(x))))
+            case _:
+                return None
+
+    def _function(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues:
+        """Return the results of a function of which only exchangeable operands are known."""
+        salt = salt_of(repr(i.operation), source.name, i.shape.element_type.name)
+        if i.operation.commutative and len(residues) == 2:
+            a, b = residues
+            return field.mix(salt, np.minimum(a, b), np.maximum(a, b))
+        shape = np.broadcast_shapes(*(x.shape for x in residues))
+        return field.mix(salt, *(np.broadcast_to(x, shape) for x in residues))
+
+
+def contains(wide: ElementType, narrow: ElementType) -> bool:
+    """Return whether a float type has all numbers of another one."""
+    if wide == narrow:
+        return True
+    a, b = float_format(wide), float_format(narrow)
+    return (
+        a.mantissa_bits >= b.mantissa_bits
+        and a.largest >= b.largest
+        and a.smallest_exponent - a.mantissa_bits <= b.smallest_exponent - b.mantissa_bits
+        and wide in (F32, F64)
+    )
+
+
+def _fractions(array: Array, residues: Residues) -> Residues:
+    """Return constants that are rounded from a fraction with a small denominator as this fraction: 1 / 3."""
+    result = residues.copy()
+    for number in np.unique(array[np.isfinite(array)]):
+        fraction = Fraction(float(number)).limit_denominator(_LARGEST_DENOMINATOR)
+        if fraction and array.dtype.type(fraction.numerator / fraction.denominator) == number:
+            numerator, denominator = map(field.of_integers, (fraction.numerator, fraction.denominator))
+            result[array == number] = field.multiply(numerator, field.inverse(denominator))
+    return result
+
+
+def _either(where: Array, yes: Prints, no: Prints) -> Prints:
+    """Choose elements by known predicates."""
+    if where.all() and yes.shape == np.broadcast_shapes(where.shape, yes.shape):
+        return yes
+    if not where.any() and no.shape == np.broadcast_shapes(where.shape, no.shape):
+        return no
+    both_known = yes.value is not None and no.value is not None
+    value: Any = np.where(where, yes.value, no.value) if both_known else None
+    return Prints(np.where(where, yes.residues, no.residues), value)
+
+
+def _shifted(operands: list[Prints], kind: ElementType) -> Residues | None:
+    """Return x << n as x * 2^n for known n."""
+    count = operands[1].value
+    if count is None or (np.asarray(count).astype(np.int64) < 0).any() or (count >= kind.bits).any():
+        return None
+    powers = field.of_integers(field.ONE << np.asarray(count).astype(np.uint64))
+    return field.multiply(operands[0].residues, powers)
+
+
+def _power(operands: list[Prints]) -> Residues | None:
+    """Return x to the power of one small known integer."""
+    exponents = operands[1].value
+    if exponents is None or not np.size(exponents):
+        return None
+    exponent = float(np.asarray(exponents).reshape(-1)[0])
+    if not (np.asarray(exponents) == exponent).all() or exponent != int(exponent) or abs(exponent) > 64:
+        return None
+    return field.power(operands[0].residues, int(exponent))

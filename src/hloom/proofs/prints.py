@@ -1,0 +1,123 @@
+"""Fingerprints of arrays: a residue for each element, which stands for the expression that computes it.
+
+Two elements with equal residues are, but for an unlikely collision, results of equal expressions of the
+program's arguments. `Algebra` says which expressions are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.proofs import field
+from hloom.proofs.field import Residues
+from hloom.shape.element_type import ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """The operands of an associative and commutative operation, element by element, in any order.
+
+    Attributes:
+        opcode: of the operation.
+        count: the number of operands.
+        sum: the sum of the operands' residues, which is the operand where there is one.
+        scrambled: the sum of a random function of each operand.
+    """
+
+    opcode: str
+    count: Residues
+    sum: Residues
+    scrambled: Residues
+
+    @staticmethod
+    def of(opcode: str, x: Prints, neutral: Residues | None) -> Bag:
+        """Return the operands of an operation in an array; the neutral element counts as none."""
+        if x.bag is not None and x.bag.opcode == opcode:
+            return x.bag
+        count = np.ones_like(x.residues) if neutral is None else (x.residues != neutral).astype(np.uint64)
+        scrambled = field.mix(field.salt_of("operand", opcode), x.residues)
+        return Bag(opcode, count, x.residues * count, scrambled * count)
+
+    def joined(self, other: Bag) -> Bag:
+        """Return the operands of both."""
+        add = field.add
+        return Bag(
+            self.opcode,
+            self.count + other.count,
+            add(self.sum, other.sum),
+            add(self.scrambled, other.scrambled),
+        )
+
+    def total(self) -> Bag:
+        """Return the operands of all elements along axis 0."""
+        count = np.asarray(self.count.sum(axis=0, dtype=np.uint64))
+        return Bag(self.opcode, count, field.total(self.sum), field.total(self.scrambled))
+
+    def prints(self, neutral: Residues | None) -> Prints:
+        """Return the result of the operation."""
+        several = field.mix(field.salt_of(self.opcode), self.scrambled)
+        none = np.uint64(0) if neutral is None else neutral
+        residues = np.where(self.count == 1, self.sum, np.where(self.count == 0, none, several))
+        return Prints(np.asarray(residues), bag=self)
+
+    def moved(self, move: Callable[[Residues], Residues]) -> Bag:
+        """Return the operands of the elements that a function picks."""
+        return Bag(self.opcode, move(self.count), move(self.sum), move(self.scrambled))
+
+
+@dataclass(frozen=True, slots=True)
+class Prints:
+    """The fingerprints of an array.
+
+    Attributes:
+        residues: one for each element.
+        value: the elements, if they depend on no argument of the program.
+        bag: the operands of the operation that computed the elements, if order and grouping do not matter.
+        format: a narrower type from which the elements were converted, so that it has all of them.
+    """
+
+    residues: Residues
+    value: Any = None
+    bag: Bag | None = None
+    format: ElementType | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of the array."""
+        return self.residues.shape
+
+    def moved(self, move: Callable[[Any], Any]) -> Prints:
+        """Return the elements that a function picks, repeats or rearranges."""
+        value = None if self.value is None else np.asarray(move(self.value))
+        bag = None if self.bag is None else self.bag.moved(move)
+        return Prints(np.asarray(move(self.residues)), value, bag, self.format)
+
+    def whole(self, salt: int) -> Residues:
+        """Return one residue for the array: its elements and their positions."""
+        flat = self.residues.reshape(-1)
+        sizes = field.salt_of(salt, self.shape)
+        return np.asarray(field.sequence(sizes, flat))
+
+
+def residues_of(value: Any, *, signed_zeros: bool) -> Residues:
+    """Return the residues of numbers: fractions of floats; the same for equal numbers of all types."""
+    array: Any = np.asarray(value)
+    kind = ElementType.from_dtype(array.dtype)
+    if kind.is_predicate or kind.is_integer:
+        return np.asarray(field.of_integers(array))
+    if kind.is_complex:
+        parts = [residues_of(part, signed_zeros=signed_zeros) for part in (array.real, array.imag)]
+        return np.asarray(field.add(parts[0], field.multiply(parts[1], IMAGINARY_UNIT)))
+    residues = field.of_floats(array)
+    if signed_zeros:
+        number = array.astype(np.float64)
+        residues = np.where((number == 0) & np.signbit(number), NEGATIVE_ZERO, residues)
+    return np.asarray(residues)
+
+
+NEGATIVE_ZERO: Final = field.mix(field.salt_of("negative zero"), np.zeros((), np.uint64))
+IMAGINARY_UNIT: Final = field.mix(field.salt_of("imaginary unit"), np.zeros((), np.uint64))

@@ -1,0 +1,384 @@
+"""Run a program on fingerprints: the evaluator, with a function on fingerprints for each operation.
+
+Operations that only move elements are evaluated on the positions of their operands' elements, by the same
+functions that evaluate them on numbers. What depends on no argument is evaluated on numbers too, so that
+loops run and slices are taken where they are in any run. Everything else is a function of all its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Run
+from hloom.ir.traits import Family
+from hloom.operations.arithmetic import Add, Multiply
+from hloom.operations.asynchronous import CopyDone, CopyStart
+from hloom.operations.contraction import Dot
+from hloom.operations.control_flow import Conditional, While
+from hloom.operations.conversion import Bitcast
+from hloom.operations.convolution import Convolution
+from hloom.operations.custom_call import CustomCall
+from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.gather_scatter import Gather, Scatter
+from hloom.operations.reduction import Map, Reduce
+from hloom.operations.sorting import Sort
+from hloom.operations.structure import GetDimensionSize, GetTupleElement, SetDimensionSize
+from hloom.operations.window_reduction import ReduceWindow
+from hloom.proofs import field
+from hloom.proofs.addressing import dynamic_slice, gather, scatter
+from hloom.proofs.algebra import Algebra
+from hloom.proofs.field import salt_of
+from hloom.proofs.prints import Prints
+from hloom.proofs.sums import TooLarge, accumulate, combined, combining, dot, in_order
+from hloom.shape.element_type import S64
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+MOST_ELEMENTS: Final = 1 << 25
+MOST_WORK: Final = 1 << 31
+"""Maximum number of elements that all instructions together may compute, iterations of loops counted."""
+
+
+class FingerprintEvaluator(Evaluator):
+    """The evaluator on fingerprints.
+
+    Args:
+        algebra: the laws of equality.
+        runs_loops: whether loops run whose number of iterations depends on no argument; otherwise the result
+            of a loop is a function of its computations and of its first state.
+
+    Attributes:
+        effects: the fingerprints of what the program sends and writes, in order.
+        prints: the fingerprint of each array that the entry computation has computed.
+    """
+
+    def __init__(self, algebra: Algebra, *, runs_loops: bool) -> None:
+        super().__init__()
+        self.algebra = algebra
+        self.runs_loops = runs_loops
+        self.effects: list[int] = []
+        self.prints: dict[HloInstruction, int] = {}
+        self._entry: HloComputation | None = None
+        self._numbers = Evaluator(self.device)
+        self._signatures: dict[HloComputation, int] = {}
+        self._work = 0
+
+    def results(self, module: HloModule) -> Any:
+        """Return the fingerprints of a program's result; raises TooLarge and HloError."""
+        self._entry = module.entry
+        return self.run(
+            module.entry, [unknown(p.shape, str(n)) for n, p in enumerate(module.entry.parameters)]
+        )
+
+    def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
+        """Return the function on fingerprints for an instruction."""
+        evaluate = self._function(instruction)
+
+        def observed(run: Run, *operands: Any) -> Any:
+            self._spend(instruction.shape)
+            value = evaluate(run, *operands)
+            if instruction.parent is self._entry and isinstance(value, Prints):
+                self.prints[instruction] = hash_of(value)
+            if instruction.operation.side_effect:
+                self.effects.append(salt_of(repr(instruction.operation), *map(hash_of, operands)))
+            return value
+
+        return observed
+
+    def _spend(self, shape: Shape) -> None:
+        if not shape.is_array:
+            return
+        if shape.is_dynamic or shape.is_unbounded:
+            raise TooLarge("sizes are dynamic")
+        self._work += shape.element_count
+        if shape.element_count > MOST_ELEMENTS or self._work > MOST_WORK:
+            raise TooLarge("the arrays are too large")
+
+    def _function(self, i: HloInstruction) -> Callable[..., Any]:
+        operation = i.operation
+        if isinstance(operation, While):
+            return self._while
+        if isinstance(operation, Conditional):
+            return self._conditional
+        passes_on = operation.family in (Family.CONTROL, Family.STRUCTURE) and bool(i.operands)
+        if isinstance(operation, CopyStart | CopyDone):
+            return operation.evaluate
+        if passes_on and not isinstance(operation, GetDimensionSize | SetDimensionSize):
+            return operation.evaluate
+        return self._array
+
+    def _array(self, run: Run, *operands: Any) -> Any:
+        """Evaluate an operation on arrays: on numbers if they are known, else on fingerprints."""
+        i = run.instruction
+        operation = i.operation
+        if not all(isinstance(x, Prints) for x in operands):
+            return self.function_of(i, operands)
+        prints = cast("tuple[Prints, ...]", operands)
+        lasting = operation.distinct and bool(operation.communicates or operation.side_effect)
+        unknown_call = operation.side_effect or operation.configured or operation.family is Family.RANDOM
+        if not lasting and not unknown_call and all(x.value is not None for x in prints):
+            value = self._numbers.apply(i, [x.value for x in prints])
+            return mapped(value, self.algebra.known)
+        if operation.elementwise and i.shape.is_array:
+            return self._shaped(i, self.algebra.elementwise(i, list(prints)))
+        match operation:
+            case Dot():
+                return dot(self.algebra, i, *prints)
+            case Reduce():
+                return self._reduce(i, prints)
+            case ReduceWindow():
+                salt = salt_of(*self._words(i))
+                return _single(accumulate(self.algebra, i, prints, i.called_computations[0], salt))
+            case Convolution():
+                salt = salt_of(*(o.shape.element_type.name for o in i.operands))
+                return _single(accumulate(self.algebra, i, prints, None, salt))
+            case GetDimensionSize():
+                size = i.operands[0].shape.dimensions[operation.dimensions[0]]
+                return self.algebra.known(np.asarray(size, i.shape.element_type.numpy_dtype))
+            case Map() if self.mappable(i.called_computations[0]):
+                return self._shaped(
+                    i, cast("Prints", self.call(i.called_computations[0], cast("Any", prints)))
+                )
+            case Sort():
+                return self._sort(i, operation, prints)
+            case Scatter() if i.shape.is_array:
+                return self._scatter(i, operation, prints)
+            case Bitcast():
+                return _moved(prints, (0,), lambda positions: _bitcast(i, positions[0]))
+            case _ if operation.family is Family.MOVEMENT:
+                return self._movement(i, prints)
+            case _:
+                return self.function_of(i, prints)
+
+    def _shaped(self, i: HloInstruction, x: Prints) -> Prints:
+        return x if x.shape else x.moved(lambda array: np.broadcast_to(array, i.shape.dimensions))
+
+    # -- movement
+
+    def _movement(self, i: HloInstruction, operands: Sequence[Prints]) -> Any:
+        """Evaluate the operation on positions of elements, and pick the elements at these positions."""
+        sources = tuple(i.operation.element_sources(len(operands)))
+        if not sources or any(x.value is None for n, x in enumerate(operands) if n not in sources):
+            return self._addressed(i, operands)
+        run: Any = _Positions(i)
+
+        def evaluate(positions: dict[int, Any]) -> Any:
+            arguments = [positions.get(n, x.value) for n, x in enumerate(operands)]
+            return i.operation.evaluate(run, *arguments)
+
+        return _moved(operands, sources, evaluate)
+
+    def _addressed(self, i: HloInstruction, operands: Sequence[Prints]) -> Any:
+        """Return elements read or updated at positions that depend on arguments."""
+        match i.operation:
+            case DynamicSlice():
+                return dynamic_slice(operands[0], operands[1:], i.shape.dimensions)
+            case Gather() as operation:
+                return gather(operation, operands[0], operands[1], i.shape.dimensions)
+            case _:
+                return self.function_of(i, operands)
+
+    def _scatter(self, i: HloInstruction, operation: Scatter, operands: Sequence[Prints]) -> Any:
+        computation = i.called_computations[0]
+        single = combining(computation)
+        kind = i.shape.element_type
+        ring = single is not None and (
+            not issubclass(single, Add | Multiply) or self.algebra.forms_ring(kind)
+        )
+        salt = salt_of("scatter", self.signature(computation), kind.name)
+        return scatter(operation, salt, not ring, *operands)
+
+    def _sort(self, i: HloInstruction, operation: Sort, operands: Sequence[Prints]) -> Any:
+        """Return each sorted line as a function of the lines."""
+        (axis,) = operation.dimensions
+        lines = [np.moveaxis(x.residues, axis, 0) for x in operands]
+        types = [o.shape.element_type.name for o in i.operands]
+        salt = salt_of("sort", self.signature(i.called_computations[0]), len(lines[0]), *types)
+        state = field.mix(salt, *(field.sequence(salt, line) for line in lines))
+        steps = np.arange(len(lines[0]), dtype=np.uint64).reshape(-1, *[1] * (lines[0].ndim - 1))
+        shape = lines[0].shape
+        return _single(
+            [
+                Prints(
+                    np.moveaxis(
+                        field.mix(salt_of(n), np.broadcast_to(state, shape), np.broadcast_to(steps, shape)),
+                        0,
+                        axis,
+                    )
+                )
+                for n in range(len(lines))
+            ]
+        )
+
+    # -- combinations
+
+    def _reduce(self, i: HloInstruction, operands: Sequence[Prints]) -> Any:
+        half = len(operands) // 2
+        front = sorted(i.operation.dimensions)  # type: ignore[attr-defined]
+        free = [d for d in range(len(operands[0].shape)) if d not in front]
+        sizes = [operands[0].shape[d] for d in free]
+        terms = [x.moved(lambda a: a.transpose(*front, *free).reshape(-1, *sizes)) for x in operands[:half]]
+        reducer = i.called_computations[0]
+        operation = combining(reducer) if half == 1 else None
+        if operation is not None:
+            kind = i.shape.element_type
+            result = combined(self.algebra, operation, kind, terms[0], operands[half])
+            if result is not None:
+                return self._shaped(i, result)
+        words = (self.signature(reducer), *(o.shape.element_type.name for o in i.operands))
+        return _single(in_order(salt_of("reduce", *words), terms, operands[half:], half))
+
+    # -- control flow
+
+    def _while(self, run: Run, init: Any) -> Any:
+        i = run.instruction
+        if self.runs_loops:
+            state = init
+            while True:
+                again = cast("Any", run.call(1, state))
+                if again.value is None:
+                    break
+                if not again.value:
+                    return state
+                state = run.call(0, state)
+        result = self.function_of(i, [init])
+        root = i.called_computations[0].root
+        if not i.shape.is_tuple or len(root.operands) != len(i.shape.tuple_shapes):
+            return result
+        return tuple([init[n] if _hands_on(o, n) else result[n] for n, o in enumerate(root.operands)])
+
+    def _conditional(self, run: Run, index: Any, *arguments: Any) -> Any:
+        if index.value is not None:
+            return run.instruction.operation.evaluate(run, index.value, *arguments)
+        results = [run.call(n, argument) for n, argument in enumerate(arguments)]
+        is_predicate = run.instruction.operands[0].shape.element_type.is_predicate
+
+        def joined(*branches: Any) -> Any:
+            if isinstance(branches[0], tuple):
+                return tuple([joined(*parts) for parts in zip(*branches, strict=True)])
+            if branches[0] is None:
+                return None
+            residues = [x.residues for x in branches]
+            if not is_predicate:
+                chosen = np.broadcast_to(index.residues, residues[0].shape)
+                return Prints(np.asarray(field.mix(salt_of("branch"), chosen, *residues)))
+            yes = field.multiply(index.residues, residues[0])
+            no = field.multiply(field.subtract(field.ONE, index.residues), residues[1])
+            same = residues[0] == residues[1]
+            return Prints(np.asarray(np.where(same, residues[0], field.add(yes, no))))
+
+        return joined(*results)
+
+    # -- functions of which nothing is known
+
+    def function_of(self, i: HloInstruction, operands: Sequence[Any]) -> Any:
+        """Return the result of an instruction as an unknown function of all elements of its operands."""
+        salt = salt_of(*self._words(i), *map(hash_of, operands))
+        return unknown(i.shape, str(salt))
+
+    def _words(self, i: HloInstruction) -> list[object]:
+        words: list[object] = [repr(i.operation), *map(self.signature, i.called_computations)]
+        constrained = (
+            isinstance(i.operation, CustomCall) and i.operation.operand_layout_constraints is not None
+        )
+        reads_layout = i.operation.reads_layout and not constrained
+        words += [o.shape.to_string(layout=reads_layout) for o in i.operands]
+        words.append(i.shape.to_string(layout=i.operation.reads_layout))
+        if i.operation.configured:
+            words += [i.backend_config, sorted((i.frontend_attributes or {}).items())]
+        if i.operation.distinct or (i.operation.family is Family.RANDOM and i.operation.side_effect):
+            words.append(len(self.effects))
+        return words
+
+    def signature(self, computation: HloComputation) -> int:
+        """Return a fingerprint of a computation as a function of its parameters."""
+        if computation not in self._signatures:
+            arguments = [unknown(p.shape, f"argument {n}") for n, p in enumerate(computation.parameters)]
+            self._signatures[computation] = hash_of(self.call(computation, arguments))
+        return self._signatures[computation]
+
+
+class _Positions:
+    """What an operation on positions is told about its instruction: elements are 64-bit integers."""
+
+    def __init__(self, i: HloInstruction) -> None:
+        self.instruction = i
+        self.shape = Shape(S64, i.shape.dimensions, i.shape.dynamic_dimensions)
+        self.dtype = np.dtype(np.int64)
+
+
+def _moved(
+    operands: Sequence[Prints], sources: Sequence[int], evaluate: Callable[[dict[int, Any]], Any]
+) -> Prints:
+    """Pick elements of some operands; position 0 stands for the number zero."""
+    positions: dict[int, Any] = {}
+    count = 1
+    for n in sources:
+        size = operands[n].residues.size
+        positions[n] = np.arange(count, count + size, dtype=np.int64).reshape(operands[n].shape)
+        count += size
+    picked = np.asarray(evaluate(positions))
+    if len(sources) == 1 and not (picked == 0).any():
+        return operands[sources[0]].moved(lambda array: array.reshape(-1)[picked - 1])
+    residues = [np.zeros(1, np.uint64), *(operands[n].residues.reshape(-1) for n in sources)]
+    values = [operands[n].value for n in sources]
+    value = None
+    if all(v is not None for v in values):
+        value = np.concatenate([np.zeros(1, values[0].dtype), *(v.reshape(-1) for v in values)])[picked]
+    formats = {operands[n].format for n in sources}
+    return Prints(
+        np.concatenate(residues)[picked], value, format=formats.pop() if len(formats) == 1 else None
+    )
+
+
+def _bitcast(i: HloInstruction, positions: Any) -> Any:
+    before, after = (
+        Shape(S64, shape.dimensions, layout=shape.layout) for shape in (i.operands[0].shape, i.shape)
+    )
+    return Literal.from_bytes(after, Literal(positions, before).to_bytes()).array
+
+
+def _hands_on(o: HloInstruction, n: int) -> bool:
+    """Return whether a result of a loop's body is the same element of its parameter."""
+    return (
+        isinstance(o.operation, GetTupleElement)
+        and o.operation.index == n
+        and o.operands[0].opcode == "parameter"
+    )
+
+
+def _single(results: list[Prints]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def unknown(shape: Shape, name: str) -> Any:
+    """Return random fingerprints, the same for the same name."""
+    if shape.is_tuple:
+        return tuple([unknown(each, f"{name}.{n}") for n, each in enumerate(shape.tuple_shapes)])
+    if not shape.is_array:
+        return None
+    if shape.is_dynamic or shape.is_unbounded or shape.element_count > MOST_ELEMENTS:
+        raise TooLarge("sizes are dynamic or too large")
+    positions = np.arange(shape.element_count, dtype=np.uint64).reshape(shape.dimensions)
+    return Prints(np.asarray(field.mix(salt_of("unknown", name), positions)))
+
+
+def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a function to the arrays of a value."""
+    if isinstance(value, tuple):
+        return tuple([mapped(part, function) for part in value])  # pyright: ignore[reportUnknownVariableType]
+    return None if value is None else function(value)
+
+
+def hash_of(value: Any) -> int:
+    """Return one number for all elements of a value."""
+    if isinstance(value, tuple):
+        return salt_of(*map(hash_of, value))  # pyright: ignore[reportUnknownArgumentType]
+    return int(value.whole(0)) if isinstance(value, Prints) else 0

@@ -1,0 +1,250 @@
+"""Fingerprints of operations that combine elements: reductions, windows, dots and convolutions.
+
+Convolutions and windows are read off the declarations by which they are also compiled
+(`Operation.accumulation`): `Grid` interprets the indices of all result elements at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from hloom.ir.affine import Index, Indices, Variable
+from hloom.ir.computation import HloComputation
+from hloom.ir.indexing import Accumulation, Indexing, Read
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.arithmetic import Add, And, Maximum, Minimum, Multiply, Or
+from hloom.operations.contraction import Dot
+from hloom.operations.convolution import Convolution
+from hloom.operations.structure import Parameter
+from hloom.proofs import field
+from hloom.proofs.algebra import Algebra, Extreme
+from hloom.proofs.field import Residues, salt_of
+from hloom.proofs.prints import Bag, Prints
+from hloom.shape.element_type import ElementType
+
+Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+MOST_STEPS: Final = 1 << 28
+"""Maximum number of terms of an operation that are combined one by one."""
+
+
+class TooLarge(Exception):
+    """A program is not run on fingerprints; the text says why."""
+
+
+def combining(computation: HloComputation) -> type[Any] | None:
+    """Return the operation of a reducer that applies one to its two parameters; None for other reducers."""
+    root = computation.root
+    if len(computation.parameters) != 2 or len(root.operands) != 2:
+        return None
+    if (
+        any(not isinstance(o.operation, Parameter) for o in root.operands)
+        or root.operands[0] is root.operands[1]
+    ):
+        return None
+    known = (Add, Multiply, Maximum, Minimum, And, Or)
+    return type(root.operation) if isinstance(root.operation, known) else None
+
+
+def combined(
+    algebra: Algebra, operation: type[Any], kind: ElementType, terms: Prints, initial: Prints
+) -> Prints | None:
+    """Return the combination of the elements along axis 0 and an initial element; None if order matters."""
+    residues = terms.residues
+    if issubclass(operation, Add | Multiply) and not kind.is_predicate:
+        if not algebra.forms_ring(kind):
+            return None
+        if issubclass(operation, Add):
+            return algebra.rounded(field.add(field.total(residues), initial.residues), kind)
+        return algebra.rounded(field.multiply(field.product(residues), initial.residues), kind)
+    if kind.is_predicate and issubclass(operation, And | Multiply | Minimum):
+        return Prints(field.multiply(field.product(residues), initial.residues))
+    if kind.is_predicate:
+        none = field.product(field.subtract(field.ONE, residues))
+        both = field.multiply(none, field.subtract(field.ONE, initial.residues))
+        return Prints(field.subtract(field.ONE, both))
+    if kind.is_complex:
+        return None
+    neutral = algebra.neutral(cast("type[Extreme]", operation), kind)
+    bag = Bag.of(operation.opcode, terms, neutral).total()
+    first = initial.moved(lambda array: np.broadcast_to(array, bag.count.shape))
+    return bag.joined(Bag.of(operation.opcode, first, neutral)).prints(neutral)
+
+
+def in_order(salt: int, terms: Sequence[Prints], initial: Sequence[Prints], count: int) -> list[Prints]:
+    """Return results of an unknown function of the sequences along axis 0 and of initial elements."""
+    state = np.zeros((), np.uint64)
+    for x in terms:
+        state = field.mix(salt, np.asarray(state), field.sequence(salt, x.residues))
+    for x in initial:
+        state = field.mix(salt, np.asarray(state), x.residues)
+    return [Prints(np.asarray(field.mix(salt_of(salt, n), np.asarray(state)))) for n in range(count)]
+
+
+# -- dots
+
+
+def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints:
+    """Return the products of two arrays."""
+    operation = i.operation
+    assert isinstance(operation, Dot)
+    kind = i.shape.element_type
+    left, right = (
+        algebra.converted(x, o.shape.element_type, kind) if o.shape.element_type.is_integer else x
+        for x, o in zip((lhs, rhs), i.operands, strict=True)
+    )
+    batch, bound = operation.lhs_batch_dims, operation.lhs_contracting_dims
+    rows = [d for d in range(i.operands[0].shape.rank) if d not in (*batch, *bound)]
+    a = left.residues.transpose(*batch, *rows, *bound)
+    batch, bound = operation.rhs_batch_dims, operation.rhs_contracting_dims
+    columns = [d for d in range(i.operands[1].shape.rank) if d not in (*batch, *bound)]
+    b = right.residues.transpose(*batch, *bound, *columns)
+    count, terms = len(batch), math.prod(i.operands[1].shape.dimensions[d] for d in bound)
+    sizes = a.shape[:count]
+    a = a.reshape(*sizes, math.prod(a.shape[count : count + len(rows)]), terms)
+    b = b.reshape(*sizes, terms, math.prod(b.shape[count + len(bound) :]))
+    if algebra.forms_ring(kind):
+        if a.size * b.shape[-1] > 64 * MOST_STEPS:
+            raise TooLarge("a product has too many terms")
+        return algebra.rounded(field.matmul(a, b).reshape(i.shape.dimensions), kind)
+    salt = salt_of("dot", operation.algorithm, *(o.shape.element_type.name for o in i.operands), kind.name)
+    row = field.sequence(salt, np.moveaxis(a, -1, 0))[..., :, None]
+    column = field.sequence(salt, np.moveaxis(b, -2, 0))[..., None, :]
+    low, high = np.minimum(row, column), np.maximum(row, column)
+    return Prints(np.asarray(field.mix(salt, low, high)).reshape(i.shape.dimensions))
+
+
+# -- windows and convolutions
+
+
+class Grid(Indexing[Mask, Residues]):
+    """Indices of all elements of an array at once: the value of a variable is an array of numbers."""
+
+    def __init__(self, dimensions: Sequence[int]) -> None:
+        super().__init__()
+        self.dimensions = tuple(dimensions)
+        rank = len(self.dimensions)
+        self.indices: Indices = tuple(
+            Index(
+                0, [(self._variable(n, np.arange(n).reshape([-1 if d == e else 1 for e in range(rank)])), 1)]
+            )
+            for d, n in enumerate(self.dimensions)
+        )
+
+    @staticmethod
+    def _variable(extent: int, value: Any) -> Variable:
+        return Variable(max(extent, 1), "g", value)
+
+    def numbers(self, index: Index) -> Any:
+        """Return the values of an index for all elements."""
+        number: Any = np.asarray(index.constant)
+        for variable, coefficient in index.terms:
+            number = number + coefficient * np.asarray(variable.value)
+        return number
+
+    def read(self, x: Prints, read: Read[Mask], outside: Residues) -> Residues:
+        """Return the operand elements at an index; another element where its condition is false."""
+        places = [
+            np.clip(self.numbers(index), 0, size - 1)
+            for index, size in zip(read.indices, x.shape, strict=True)
+        ]
+        picked = x.residues[tuple(places)] if places else x.residues
+        if read.condition is not None:
+            picked = np.where(read.condition, picked, outside)
+        return np.broadcast_to(picked, self.dimensions)
+
+    def compare(self, index: Index, size: int) -> Mask:
+        """Return where the index lies in bounds."""
+        numbers = self.numbers(index)
+        return np.asarray((numbers >= 0) & (numbers < size))
+
+    def conjunction(self, a: Mask, b: Mask) -> Mask:
+        """Return where both conditions hold."""
+        return a & b
+
+    def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
+        """Return quotient and remainder as variables."""
+        numbers = self.numbers(index)
+        parts = numbers // divisor, numbers % divisor
+        quotient, remainder = (self._variable(int(np.max(n, initial=0)) + 1, n) for n in parts)
+        return Index(0, [(quotient, 1)]), Index(0, [(remainder, 1)])
+
+    def is_dense(self, i: HloInstruction) -> bool | None:
+        """Return true: all operands are arrays in memory."""
+        return True
+
+    def position(self, element: Residues, element_type: ElementType, extent: int) -> Index:
+        """Not used: accumulations address no operand by values."""
+        raise NotImplementedError
+
+    choose = zero = literal = number = part = joined = elementwise = undeclared = position  # type: ignore[assignment]
+
+
+def accumulate(
+    algebra: Algebra,
+    i: HloInstruction,
+    operands: Sequence[Prints],
+    computation: HloComputation | None,
+    salt: int,
+) -> list[Prints]:
+    """Return the results of a convolution or of windows, whose terms the operation declares."""
+    grid = Grid((i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape).dimensions)
+    plan = i.operation.accumulation(grid, i, grid.indices)
+    assert plan is not None
+    steps = math.prod(plan.extents)
+    if steps * math.prod(grid.dimensions) > MOST_STEPS:
+        raise TooLarge("a product has too many terms")
+    by_instruction = dict(zip(i.operands, operands, strict=True))
+    positions = [tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, plan.extents))]
+    if computation is None:
+        return [_convolved(algebra, i, grid, plan, by_instruction, positions, salt)]
+    initial = [by_instruction[o] for o in plan.initial]
+    half = len(initial)
+    rows: list[list[Residues]] = [[] for _ in range(half)]
+    for position in positions:
+        for n, read in enumerate(plan.terms(position)):
+            rows[n].append(grid.read(by_instruction[read.instruction], read, initial[n].residues))
+    terms = [Prints(np.stack(row) if row else np.zeros((0, *grid.dimensions), np.uint64)) for row in rows]
+    operation = combining(computation)
+    if operation is not None:
+        result = combined(algebra, operation, i.shape.element_type, terms[0], initial[0])
+        if result is not None:
+            return [result]
+    return in_order(salt, terms, initial, half)
+
+
+def _convolved(
+    algebra: Algebra,
+    i: HloInstruction,
+    grid: Grid,
+    plan: Accumulation[Mask],
+    by_instruction: dict[HloInstruction, Prints],
+    positions: list[Indices],
+    salt: int,
+) -> Prints:
+    assert isinstance(i.operation, Convolution)
+    kind = i.shape.element_type
+    zero = field.number(0)
+    exact = algebra.forms_ring(kind)
+    total = np.zeros(grid.dimensions, np.uint64)
+    sides: list[Residues] = [total, total]
+    for step, position in enumerate(positions):
+        pair: list[Residues] = []
+        for read in plan.terms(position):
+            source = read.instruction.shape.element_type
+            x = by_instruction[read.instruction]
+            x = algebra.converted(x, source, kind) if source.is_integer else x
+            pair.append(grid.read(x, read, zero))
+        if exact:
+            total = field.add(total, field.multiply(*pair))
+        else:
+            here = np.full((), step, np.uint64)
+            sides = [field.add(s, field.mix(salt, p, here)) for s, p in zip(sides, pair, strict=True)]
+    if exact:
+        return algebra.rounded(total, kind)
+    types = [o.shape.element_type.name for o in i.operands]
+    return Prints(np.asarray(field.mix(salt_of("convolution", *types, kind.name), *sides)))

@@ -1,0 +1,204 @@
+"""Decide whether two programs compute the same function.
+
+The attempts, cheapest first: the same program; equal fingerprints over bits; equal fingerprints over the real
+numbers; inputs that tell the programs apart. What none of them decides is open.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hloom.analysis.origin import place
+from hloom.debug.agreement import Comparison, compare
+from hloom.debug.cut import inlined
+from hloom.debug.inputs import random_arguments
+from hloom.debug.tolerance import Tolerance
+from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.control_flow import While
+from hloom.operations.structure import Constant, Parameter
+from hloom.proofs.algebra import Algebra
+from hloom.proofs.programs import FingerprintEvaluator, hash_of
+from hloom.proofs.sums import TooLarge
+from hloom.text.fingerprint import fingerprint
+from hloom.text.printer import print_instruction
+
+COLLISION_BITS: Final = 40
+"""Equal fingerprints are of equal programs but for a probability of 2 to this negative power."""
+SAMPLES: Final = 4
+"""Number of arguments on which programs are compared by default."""
+
+
+class Relation(enum.Enum):
+    """What is known about two programs."""
+
+    IDENTICAL = "identical"
+    """The results have the same bits for all arguments."""
+    EQUAL_OVER_REALS = "equal over the reals"
+    """The results are equal for all arguments if f32, f64 and complex operations are exact."""
+    REFUTED = "refuted"
+    """Arguments are known for which the results differ by more than rounding errors."""
+    OPEN = "open"
+    """None of these."""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the programs are equal."""
+        return self in (Relation.IDENTICAL, Relation.EQUAL_OVER_REALS)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The relation of two programs.
+
+    Attributes:
+        relation: what is known.
+        certain: whether it needs no random numbers: the texts are equal but for names.
+        reason: why nothing is known, of open ones.
+        instruction: of the second program, the first one whose value the first program does not compute from
+            values that it computes; empty if there is none.
+        place: its operation in the framework and source line, if they are recorded.
+        inputs: how the refuting arguments were drawn: ``random 3``, ``edge values 4``.
+        arguments: the refuting arguments.
+        comparisons: of the results for these arguments; the first program's are those wanted.
+    """
+
+    relation: Relation
+    certain: bool = False
+    reason: str = ""
+    instruction: str = ""
+    place: str = ""
+    inputs: str = ""
+    arguments: Sequence[Any] = field(default=(), repr=False)
+    comparisons: Sequence[Comparison] = ()
+
+    @property
+    def error_bits(self) -> int | None:
+        """The k for which the relation is wrong with a probability below 2**-k; None if it is certain."""
+        return COLLISION_BITS if self.relation.is_proof and not self.certain else None
+
+
+def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: int = 0) -> Verdict:
+    """Decide whether two programs compute the same results from the same arguments.
+
+    Layouts, names, schedules and metadata do not matter.
+
+    Args:
+        before: the program that defines what is right.
+        after: the program that is judged.
+        samples: number of arguments tried to refute what is not proved; every second has edge values.
+        seed: of the first arguments.
+
+    Raises HloError (``prove.form``) for programs whose parameters or results have other shapes.
+    """
+    _require_form(before, after)
+    first, second = inlined(before), inlined(after)
+    if fingerprint(first) == fingerprint(second):
+        return Verdict(Relation.IDENTICAL, certain=True)
+    reason, culprit = "", None
+    for reals in (False, True):
+        for runs_loops in (False, True) if _has_loop(first) or _has_loop(second) else (True,):
+            try:
+                a = _Fingerprint(first, reals=reals, runs_loops=runs_loops)
+                b = _Fingerprint(second, reals=reals, runs_loops=runs_loops)
+            except TooLarge as error:
+                reason = str(error)
+                continue
+            except HloError as error:
+                reason = error.message
+                continue
+            if a.result == b.result:
+                return Verdict(Relation.EQUAL_OVER_REALS if reals else Relation.IDENTICAL)
+            culprit = b.first_new(a) or culprit
+    text, origin = (print_instruction(culprit).strip(), place(culprit)) if culprit else ("", "")
+    refuted = refute(before, after, samples=samples, seed=seed)
+    if refuted is not None:
+        inputs, arguments, comparisons = refuted
+        return Verdict(
+            Relation.REFUTED,
+            instruction=text,
+            place=origin,
+            inputs=inputs,
+            arguments=arguments,
+            comparisons=comparisons,
+        )
+    reason = reason or "the values of this instruction and of those after it are compared by samples only"
+    return Verdict(Relation.OPEN, reason=reason, instruction=text, place=origin)
+
+
+def refute(
+    before: HloModule,
+    after: HloModule,
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    edges: bool = True,
+    tolerance: Tolerance | None = None,
+) -> tuple[str, list[Any], list[Comparison]] | None:
+    """Return arguments for which two programs differ by more than is allowed, or None.
+
+    Args:
+        samples: number of arguments to try.
+        seed: of the first arguments.
+        edges: whether every second set of arguments has edge values.
+        tolerance: by default what rounding errors of the first program allow.
+    """
+    for number in range(seed, seed + samples):
+        has_edges = edges and bool((number - seed) % 2)
+        arguments = random_arguments(before, number, edges=has_edges)
+        try:
+            wanted = Evaluator().run(before.entry, arguments)
+        except EvaluationError:
+            continue
+        got = Evaluator().run(after.entry, arguments)
+        if all(c.agrees for c in compare(got, wanted, 0.0)):
+            continue
+        bounds = (tolerance or Tolerance()).bounds(before, arguments, wanted)
+        comparisons = compare(got, wanted, bounds)
+        if any(c.wrong for c in comparisons):
+            return f"{'edge values' if has_edges else 'random'} {number}", arguments, comparisons
+    return None
+
+
+class _Fingerprint:
+    """The fingerprints of a program's results, effects and instructions."""
+
+    def __init__(self, module: HloModule, *, reals: bool, runs_loops: bool) -> None:
+        evaluator = FingerprintEvaluator(Algebra(reals=reals), runs_loops=runs_loops)
+        self.module = module
+        self.result = hash_of(evaluator.results(module)), evaluator.effects
+        self.instructions = evaluator.prints
+
+    def first_new(self, other: _Fingerprint) -> HloInstruction | None:
+        """Return the first instruction whose value the other program does not compute."""
+        known = set(other.instructions.values())
+        for i in self.module.entry.post_order():
+            if isinstance(i.operation, Parameter | Constant) or i not in self.instructions:
+                continue
+            if self.instructions[i] not in known:
+                return i
+        return None
+
+
+def _has_loop(module: HloModule) -> bool:
+    return any(isinstance(i.operation, While) for c in module.computations for i in c.instructions)
+
+
+def _require_form(before: HloModule, after: HloModule) -> None:
+    shapes = [
+        (*(p.shape for p in module.entry.parameters), module.entry.root.shape) for module in (before, after)
+    ]
+    texts = [[shape.to_string(layout=False) for shape in each] for each in shapes]
+    if texts[0] != texts[1]:
+        *parameters, result = texts[0]
+        *others, other = texts[1]
+        message = (
+            f"the first program is ({', '.join(parameters)}) -> {result}, "
+            f"the second ({', '.join(others)}) -> {other}"
+        )
+        raise HloError(message, rule="prove.form")

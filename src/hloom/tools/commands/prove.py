@@ -1,0 +1,134 @@
+"""`hloom prove`: whether two programs, or the stages of a dump, compute the same function."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hloom.tools.commands.check import comparison_line
+from hloom.tools.console.program_argument import FILE_OR_FOLDER
+from hloom.tools.console.terminal import FILE, echo, progress, styled
+
+if TYPE_CHECKING:
+    from hloom.proofs.dumps import Step
+    from hloom.proofs.verdict import Verdict
+
+
+@click.command(short_help="Prove that two programs are equal, or refute it.")
+@click.argument("before", type=FILE_OR_FOLDER)
+@click.argument("after", type=FILE, required=False)
+@click.option("--program", default="", metavar="REGEX", help="Of a folder: the programs to judge.")
+@click.option(
+    "--samples",
+    type=click.IntRange(0),
+    default=4,
+    show_default=True,
+    help="Arguments to try where nothing is proved; every second one has edge values.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def prove(before: str, after: str | None, program: str, samples: int, as_json: bool) -> None:
+    """Decide whether two programs compute the same results from the same arguments.
+
+    Of a folder of dumps, each stage of a program is judged against the stage before it, and the first wrong
+    pass is named.
+
+    \b
+    Verdicts:
+      identical             equal bits for all arguments
+      equal over the reals  equal for all arguments, if f32, f64 and complex operations did not round
+      refuted               arguments for which the results differ by more than rounding errors
+      open                  none of these
+
+    Both programs are run on random numbers modulo 2^61 - 1 in place of their elements. Equal programs always
+    have equal results there; unequal ones have equal results with a probability below 2^-40. A verdict
+    "identical (certain)" uses no random numbers: the texts are equal but for calls and fusions.
+
+    \b
+    Examples:
+      hloom prove before.hlo after.hlo
+      hloom prove dump/ --program jit_step
+
+    \b
+    Exit status:
+      0  everything is proved
+      1  something is refuted
+      2  something is open, nothing is refuted
+    """
+    from hloom.files import load
+    from hloom.proofs.verdict import prove as decide
+
+    if after is None:
+        if not Path(before).is_dir():
+            raise click.UsageError("state a second program, or a folder of dumps")
+        sys.exit(_judge_folder(before, program, samples, as_json))
+    verdict = decide(load(before), load(after), samples=samples)
+    progress.done()
+    echo(json.dumps(_json(verdict), indent=1) if as_json else "\n".join(_lines(verdict)))
+    sys.exit(_status([verdict]))
+
+
+def _judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int:
+    """Judge the programs of a folder; return the exit status."""
+    from hloom.dumps import dumped_programs
+    from hloom.proofs.dumps import judge
+
+    steps: list[Step] = []
+    for program in dumped_programs(folder, matching):
+        for step in judge(program, samples=samples, progress=progress):
+            steps.append(step)
+            if not (as_json or step.verdict.relation.is_proof):
+                progress.done()
+                echo(styled(f"{step.program}: {step.stage.title}", "title"))
+                echo("\n".join(f"  {line}" for line in _lines(step.verdict)))
+    progress.done()
+    counts = Counter(step.verdict.relation.value for step in steps)
+    if as_json:
+        passes = [{"program": s.program, "stage": s.stage.title, **_json(s.verdict)} for s in steps]
+        echo(json.dumps({"counts": counts, "passes": passes}, indent=1))
+    else:
+        echo(f"{len(steps)} passes: " + ", ".join(f"{number} {word}" for word, number in counts.items()))
+    return _status([step.verdict for step in steps])
+
+
+def _status(verdicts: list[Verdict]) -> int:
+    from hloom.proofs.verdict import Relation
+
+    relations = {verdict.relation for verdict in verdicts}
+    return 1 if Relation.REFUTED in relations else 2 if Relation.OPEN in relations else 0
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    """Return the text of a verdict: the relation, and where the programs differ."""
+    relation = verdict.relation
+    bits = verdict.error_bits
+    note = " (certain)" if verdict.certain else f" (wrong with a probability below 2^-{bits})" if bits else ""
+    lines = [styled(relation.value, "added" if relation.is_proof else "removed") + note]
+    lines += [f"  {verdict.reason}"] if verdict.reason else []
+    if verdict.inputs:
+        lines.append(f"  the results differ for {verdict.inputs}:")
+        lines += [f"  {comparison_line(c)}" for c in verdict.comparisons if not c.agrees]
+    if verdict.instruction:
+        lines += ["  the first value that the first program does not compute:", f"    {verdict.instruction}"]
+        lines += [f"    at {verdict.place}"] if verdict.place else []
+    return lines
+
+
+def _json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "relation": verdict.relation.value,
+        "certain": verdict.certain,
+        "error_bits": verdict.error_bits,
+        "reason": verdict.reason,
+        "instruction": verdict.instruction,
+        "place": verdict.place,
+        "inputs": verdict.inputs,
+        "differences": [
+            {"result": c.name, "shape": c.shape, "elements": c.elements, "wrong": c.wrong, "index": c.index}
+            for c in verdict.comparisons
+        ],
+    }

@@ -1,0 +1,231 @@
+"""Verdicts on pairs of small programs: what must be proved, and what must be refuted."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hloom import HloError, HloModule
+from hloom.proofs import Relation, prove
+from tests.proofs.mutants import is_told_apart, mutants
+
+IDENTICAL, REALS, REFUTED = Relation.IDENTICAL, Relation.EQUAL_OVER_REALS, Relation.REFUTED
+REDUCERS = """
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+"""
+
+PAIRS: dict[str, tuple[Relation, str, str]] = {
+    "exchanged operands": (
+        IDENTICAL,
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = f32[4] add(a, b)",
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = f32[4] add(b, a)",
+    ),
+    "exchanged operands of a difference": (
+        REFUTED,
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = f32[4] subtract(a, b)",
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = f32[4] subtract(b, a)",
+    ),
+    "distributed product of integers": (
+        IDENTICAL,
+        "a = s32[4] parameter(0) b = s32[4] parameter(1) c = s32[4] add(a, b) ROOT r = s32[4] multiply(c, a)",
+        """a = s32[4] parameter(0) b = s32[4] parameter(1) c = s32[4] multiply(a, a)
+        d = s32[4] multiply(a, b) ROOT r = s32[4] add(c, d)""",
+    ),
+    "distributed product of floats": (
+        REALS,
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) c = f32[4] add(a, b) ROOT r = f32[4] multiply(c, a)",
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) c = f32[4] multiply(a, a)
+        d = f32[4] multiply(a, b) ROOT r = f32[4] add(c, d)""",
+    ),
+    "a sum in two steps": (
+        REALS,
+        """a = f32[4,6] parameter(0) z = f32[] constant(0)
+        ROOT r = f32[] reduce(a, z), dimensions={0,1}, to_apply=add""",
+        """a = f32[4,6] parameter(0) z = f32[] constant(0)
+        s = f32[4] reduce(a, z), dimensions={1}, to_apply=add
+        ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=add""",
+    ),
+    "a maximum in two steps": (
+        IDENTICAL,
+        """a = f32[4,6] parameter(0) z = f32[] constant(-inf)
+        ROOT r = f32[] reduce(a, z), dimensions={0,1}, to_apply=max""",
+        """a = f32[4,6] parameter(0) z = f32[] constant(-inf)
+        s = f32[4] reduce(a, z), dimensions={1}, to_apply=max
+        ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=max""",
+    ),
+    "a maximum of a sum": (
+        REFUTED,
+        """a = f32[4,6] parameter(0) z = f32[] constant(0)
+        s = f32[4] reduce(a, z), dimensions={1}, to_apply=add
+        ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=add""",
+        """a = f32[4,6] parameter(0) z = f32[] constant(0)
+        s = f32[4] reduce(a, z), dimensions={1}, to_apply=add
+        ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=max""",
+    ),
+    "a rounding left out": (
+        REFUTED,
+        "a = f32[4] parameter(0) c = bf16[4] convert(a) ROOT r = f32[4] convert(c)",
+        "ROOT a = f32[4] parameter(0)",
+    ),
+    "a conversion there and back": (
+        IDENTICAL,
+        "a = bf16[4] parameter(0) c = f32[4] convert(a) ROOT r = bf16[4] convert(c)",
+        "ROOT a = bf16[4] parameter(0)",
+    ),
+    "an integer conversion there and back": (
+        REFUTED,
+        "a = s32[4] parameter(0) c = s8[4] convert(a) d = s32[4] convert(c) ROOT r = s32[4] multiply(d, d)",
+        "a = s32[4] parameter(0) k = s32[] constant(300) b = s32[4] broadcast(k), dimensions={} "
+        "c = s32[4] multiply(a, b) d = s8[4] convert(c) ROOT r = s32[4] convert(d)",
+    ),
+    "a slice of a pad": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) z = f32[] constant(0) p = f32[8] pad(a, z), padding=2_2
+        ROOT r = f32[4] slice(p), slice={[2:6]}""",
+        "ROOT a = f32[4] parameter(0)",
+    ),
+    "a slice of a pad, one off": (
+        REFUTED,
+        """a = f32[4] parameter(0) z = f32[] constant(0) p = f32[8] pad(a, z), padding=2_2
+        ROOT r = f32[4] slice(p), slice={[1:5]}""",
+        "ROOT a = f32[4] parameter(0)",
+    ),
+    "a dot of transposed operands": (
+        IDENTICAL,
+        """a = f32[4,3] parameter(0) b = f32[3,5] parameter(1)
+        d = f32[4,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        ROOT r = f32[5,4] transpose(d), dimensions={1,0}""",
+        """a = f32[4,3] parameter(0) b = f32[3,5] parameter(1)
+        ROOT d = f32[5,4] dot(b, a), lhs_contracting_dims={0}, rhs_contracting_dims={1}""",
+    ),
+    "a convolution of size one": (
+        REALS,
+        """a = f32[2,4,3] parameter(0) k = f32[1,3,5] parameter(1)
+        ROOT c = f32[2,4,5] convolution(a, k), window={size=1}, dim_labels=b0f_0io->b0f""",
+        """a = f32[2,4,3] parameter(0) k = f32[1,3,5] parameter(1) q = f32[3,5] reshape(k)
+        ROOT c = f32[2,4,5] dot(a, q), lhs_contracting_dims={2}, rhs_contracting_dims={0}""",
+    ),
+    "a gather of one row": (
+        IDENTICAL,
+        """a = f32[8,3] parameter(0) i = s32[1] parameter(1)
+        ROOT g = f32[1,3] gather(a, i), offset_dims={0,1}, collapsed_slice_dims={},
+        start_index_map={0}, index_vector_dim=0, slice_sizes={1,3}""",
+        """a = f32[8,3] parameter(0) i = s32[1] parameter(1) s = s32[] reshape(i) z = s32[] constant(0)
+        ROOT g = f32[1,3] dynamic-slice(a, s, z), dynamic_slice_sizes={1,3}""",
+    ),
+    "a start that is limited in another place": (
+        REFUTED,
+        """a = f32[8] parameter(0) i = s32[] parameter(1)
+        d = f32[4] dynamic-slice(a, i), dynamic_slice_sizes={4}
+        ROOT s = f32[2] slice(d), slice={[1:3]}""",
+        """a = f32[8] parameter(0) i = s32[] parameter(1) o = s32[] constant(1) j = s32[] add(i, o)
+        ROOT d = f32[2] dynamic-slice(a, j), dynamic_slice_sizes={2}""",
+    ),
+    "a comparison turned round": (
+        IDENTICAL,
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = pred[4] compare(a, b), direction=LT",
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = pred[4] compare(b, a), direction=GT",
+    ),
+    "a comparison and its opposite": (
+        IDENTICAL,
+        "a = s32[4] parameter(0) b = s32[4] parameter(1) ROOT r = pred[4] compare(a, b), direction=LE",
+        """a = s32[4] parameter(0) b = s32[4] parameter(1) c = pred[4] compare(b, a), direction=LT
+        ROOT r = pred[4] not(c)""",
+    ),
+    "a softmax by parts": (
+        REALS,
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) q = f32[4] divide(e, b)
+        ROOT r = f32[4] add(q, q)""",
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) f = f32[4] add(e, e)
+        ROOT r = f32[4] divide(f, b)""",
+    ),
+    "a product with a reciprocal": (
+        REALS,
+        """a = f32[4] parameter(0) c = f32[] constant(3) b = f32[4] broadcast(c), dimensions={}
+        ROOT r = f32[4] divide(a, b)""",
+        """a = f32[4] parameter(0) c = f32[] constant(0.333333343) b = f32[4] broadcast(c), dimensions={}
+        ROOT r = f32[4] multiply(a, b)""",
+    ),
+}
+
+LOOP = """HloModule m
+body {{
+  s = (s32[], f32[4]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  y = f32[4] multiply(x, x)
+  ROOT t = (s32[], f32[4]) tuple(m, y)
+}}
+condition {{
+  s = (s32[], f32[4]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  k = s32[] constant({trips})
+  ROOT c = pred[] compare(n, k), direction=LT
+}}
+ENTRY e {{
+  x = f32[4] parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], f32[4]) tuple(z, x)
+  w = (s32[], f32[4]) while(t), condition=condition, body=body
+  ROOT r = f32[4] get-tuple-element(w), index=1
+}}
+"""
+
+
+def program(body: str) -> HloModule:
+    text = re.sub(r"\s+(?=(?:ROOT )?\w+ = )", "\n", f" {REDUCERS}\nENTRY e {{\n {body}\n}}")
+    return HloModule.from_text("HloModule m\n" + text.replace(" }", "\n}"))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pair(name: str) -> None:
+    relation, before, after = PAIRS[name]
+    verdict = prove(program(before), program(after))
+    assert verdict.relation is relation
+    assert (verdict.error_bits is None) is not relation.is_proof
+    if relation is REFUTED:
+        assert verdict.inputs
+        assert any(c.wrong for c in verdict.comparisons)
+
+
+def test_the_same_program_is_certain() -> None:
+    verdict = prove(program(PAIRS["a softmax by parts"][1]), program(PAIRS["a softmax by parts"][1]))
+    assert verdict.certain
+    assert verdict.error_bits is None
+
+
+def test_a_loop_equals_its_iterations() -> None:
+    unrolled = "x = f32[4] parameter(0) a = f32[4] multiply(x, x) ROOT r = f32[4] multiply(a, a)"
+    assert prove(HloModule.from_text(LOOP.format(trips=2)), program(unrolled)).relation is IDENTICAL
+    verdict = prove(HloModule.from_text(LOOP.format(trips=3)), program(unrolled))
+    assert verdict.relation is REFUTED
+
+
+def test_the_first_new_value_is_named() -> None:
+    before = "a = f32[4] parameter(0) b = f32[4] sine(a) c = f32[4] negate(b) ROOT r = f32[4] tanh(c)"
+    after = "a = f32[4] parameter(0) b = f32[4] sine(a) c = f32[4] abs(b) ROOT r = f32[4] tanh(c)"
+    assert "abs(" in prove(program(before), program(after)).instruction
+
+
+def test_other_parameters_are_refused() -> None:
+    with pytest.raises(HloError) as caught:
+        prove(program("ROOT a = f32[4] parameter(0)"), program("ROOT a = f32[5] parameter(0)"))
+    assert caught.value.rule == "prove.form"
+
+
+@pytest.mark.parametrize("name", [n for n, (relation, _, _) in PAIRS.items() if relation.is_proof])
+def test_no_mistake_is_proved(name: str) -> None:
+    """Mutants of the second program of a proved pair that the evaluator tells apart are not proved."""
+    _, before, after = PAIRS[name]
+    original = program(before)
+    for kind, mutant in list(mutants(program(after), 7))[:6]:
+        try:
+            verdict = prove(original, mutant)
+        except HloError:
+            continue
+        if verdict.relation.is_proof:
+            assert not is_told_apart(original, mutant, verdict.relation), kind
