@@ -235,11 +235,11 @@ def test_a_page_has_the_program_after_each_rewrite(room: int, monkeypatch: pytes
     stages, _ = compiled_parts(module)
     stage = next(stage for stage in stages if stage.title == "after algsimp")
     assert len(stage.states) == (len(stage.rewrites) - 1 if room else 0)
-    texts = [data["text"] for data in (*stage.states, stage.data)]
+    texts = [str(data["text"]) for data in (*stage.states, stage.data)]
     assert len(set(texts)) == len(texts)
     for text in texts:
         HloModule.from_text(text).verify()
-    parts = page_parts(stages, {})
+    parts: dict[str, Any] = page_parts(stages, {})
     number = stages.index(stage)
     assert parts["manifest"]["programs"][number]["states"] == len(stage.states)
     assert all(parts[f"program-{number}.{k}"] is data for k, data in enumerate(stage.states, 1))
