@@ -181,6 +181,10 @@ class _Planner:
         gemm, parts = self.gemm, 2 if self.gemm.kind.is_complex else 1
         free = registers(self.target) // parts
         across = -(-gemm.n // self.lanes)
+        if gemm.m == 1 and parts == 1:
+            # memory limits the product: long strips of the rows of B, an even number of them
+            strips = -(-across // (free * 3 // 4))
+            return 1, -(-across // (strips + strips % 2))
         if gemm.m <= 8:
             return gemm.m, max(1, min(8, across, (free - 2) // (gemm.m + 1)))
         if free >= 32:
