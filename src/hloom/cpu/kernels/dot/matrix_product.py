@@ -33,7 +33,6 @@ from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
-from hloom.operations.conversion import Convert
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import is_factor_view, is_view
 from hloom.plan.iteration import result_shapes
@@ -243,7 +242,7 @@ def has_kernel(i: HloInstruction) -> bool:
     gemm = product_of(dot, inside=True)
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
         return False
-    if min(gemm.m, gemm.n) >= FEW_ROWS and any(_is_converted_halfway(o, gemm) for o in dot.operands):
+    if min(gemm.m, gemm.n) >= FEW_ROWS and _converts_halfway(dot, gemm):
         return False
     parts = kernel_parts(i)
     roots, members = parts.roots, parts.members
@@ -260,9 +259,10 @@ def has_kernel(i: HloInstruction) -> bool:
     return len(real) == 1 and placed.strides[real[0]] == 1
 
 
-def _is_converted_halfway(operand: HloInstruction, gemm: Gemm) -> bool:
+def _converts_halfway(dot: HloInstruction, gemm: Gemm) -> bool:
     """Return whether a factor is converted to a type narrower than the sums, which may multiply faster."""
-    return isinstance(operand.operation, Convert) and operand.shape.element_type is not gemm.kind
+    types = zip((o.shape.element_type for o in dot.operands), (gemm.a_type, gemm.b_type), strict=True)
+    return any(wide is not narrow and wide is not gemm.kind for wide, narrow in types)
 
 
 def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
