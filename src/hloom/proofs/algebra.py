@@ -106,9 +106,9 @@ class Algebra:
         kind, source = i.shape.element_type, i.operands[0].shape.element_type
         if isinstance(i.operation, Convert):
             return self.converted(operands[0], source, kind)
-        chosen = self._chosen(i, operands)
-        if chosen is not None:
-            return chosen
+        selection = self._chosen(i, operands)
+        if selection is not None:
+            return selection
         residues = [x.residues for x in operands]
         if kind.is_predicate:
             logical = self._logical(i, source, residues)
@@ -127,10 +127,10 @@ class Algebra:
                 where, yes, no = operands
                 if where.value is not None:
                     return _either(where.value, yes, no)
-                chosen = field.multiply(where.residues, yes.residues)
+                yes_part = field.multiply(where.residues, yes.residues)
                 other = field.multiply(field.subtract(field.ONE, where.residues), no.residues)
                 same = yes.residues == no.residues
-                return Prints(np.asarray(np.where(same, yes.residues, field.add(chosen, other))))
+                return Prints(np.asarray(np.where(same, yes.residues, field.add(yes_part, other))))
             case Clamp():
                 low, x, high = operands
                 return self._extreme(Minimum, i, [self._extreme(Maximum, i, [low, x]), high])

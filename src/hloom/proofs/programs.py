@@ -267,8 +267,8 @@ class FingerprintEvaluator(Evaluator):
                 return None
             residues = [x.residues for x in branches]
             if not is_predicate:
-                chosen = np.broadcast_to(index.residues, residues[0].shape)
-                return Prints(np.asarray(field.mix(salt_of("branch"), chosen, *residues)))
+                branch = np.broadcast_to(index.residues, residues[0].shape)
+                return Prints(np.asarray(field.mix(salt_of("branch"), branch, *residues)))
             yes = field.multiply(index.residues, residues[0])
             no = field.multiply(field.subtract(field.ONE, index.residues), residues[1])
             same = residues[0] == residues[1]

@@ -46,8 +46,8 @@ def combining(computation: HloComputation) -> type[Any] | None:
         or root.operands[0] is root.operands[1]
     ):
         return None
-    known = (Add, Multiply, Maximum, Minimum, And, Or)
-    return type(root.operation) if isinstance(root.operation, known) else None
+    operations = (Add, Multiply, Maximum, Minimum, And, Or)
+    return type(root.operation) if isinstance(root.operation, operations) else None
 
 
 def combined(
@@ -93,16 +93,16 @@ def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints
     operation = i.operation
     assert isinstance(operation, Dot)
     kind = i.shape.element_type
-    left, right = (
+    lhs_terms, rhs_terms = (
         algebra.converted(x, o.shape.element_type, kind) if o.shape.element_type.is_integer else x
         for x, o in zip((lhs, rhs), i.operands, strict=True)
     )
     batch, bound = operation.lhs_batch_dims, operation.lhs_contracting_dims
     rows = [d for d in range(i.operands[0].shape.rank) if d not in (*batch, *bound)]
-    a = left.residues.transpose(*batch, *rows, *bound)
+    a = lhs_terms.residues.transpose(*batch, *rows, *bound)
     batch, bound = operation.rhs_batch_dims, operation.rhs_contracting_dims
     columns = [d for d in range(i.operands[1].shape.rank) if d not in (*batch, *bound)]
-    b = right.residues.transpose(*batch, *bound, *columns)
+    b = rhs_terms.residues.transpose(*batch, *bound, *columns)
     count, terms = len(batch), math.prod(i.operands[1].shape.dimensions[d] for d in bound)
     sizes = a.shape[:count]
     a = a.reshape(*sizes, math.prod(a.shape[count : count + len(rows)]), terms)

@@ -62,7 +62,7 @@ class Verdict:
         reason: why nothing is known, of open ones.
         instruction: of the second program, the first one whose value the first program does not compute from
             values that it computes; empty if there is none.
-        place: its operation in the framework and source line, if they are recorded.
+        origin: its operation in the framework and source line, if they are recorded.
         inputs: how the refuting arguments were drawn: ``random 3``, ``edge values 4``.
         arguments: the refuting arguments.
         comparisons: of the results for these arguments; the first program's are those wanted.
@@ -72,7 +72,7 @@ class Verdict:
     certain: bool = False
     reason: str = ""
     instruction: str = ""
-    place: str = ""
+    origin: str = ""
     inputs: str = ""
     arguments: Sequence[Any] = field(default=(), repr=False)
     comparisons: Sequence[Comparison] = ()
@@ -122,13 +122,13 @@ def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: 
         return Verdict(
             Relation.REFUTED,
             instruction=text,
-            place=origin,
+            origin=origin,
             inputs=inputs,
             arguments=arguments,
             comparisons=comparisons,
         )
     reason = reason or "the values of this instruction and of those after it are compared by samples only"
-    return Verdict(Relation.OPEN, reason=reason, instruction=text, place=origin)
+    return Verdict(Relation.OPEN, reason=reason, instruction=text, origin=origin)
 
 
 def refute(
@@ -152,14 +152,14 @@ def refute(
         has_edges = edges and bool((number - seed) % 2)
         arguments = random_arguments(before, number, edges=has_edges)
         try:
-            wanted = Evaluator().run(before.entry, arguments)
+            expected = Evaluator().run(before.entry, arguments)
         except EvaluationError:
             continue
         got = Evaluator().run(after.entry, arguments)
-        if all(c.agrees for c in compare(got, wanted, 0.0)):
+        if all(c.agrees for c in compare(got, expected, 0.0)):
             continue
-        bounds = (tolerance or Tolerance()).bounds(before, arguments, wanted)
-        comparisons = compare(got, wanted, bounds)
+        bounds = (tolerance or Tolerance()).bounds(before, arguments, expected)
+        comparisons = compare(got, expected, bounds)
         if any(c.wrong for c in comparisons):
             return f"{'edge values' if has_edges else 'random'} {number}", arguments, comparisons
     return None
@@ -176,11 +176,11 @@ class _Fingerprint:
 
     def first_new(self, other: _Fingerprint) -> HloInstruction | None:
         """Return the first instruction whose value the other program does not compute."""
-        known = set(other.instructions.values())
+        computed = set(other.instructions.values())
         for i in self.module.entry.post_order():
             if isinstance(i.operation, Parameter | Constant) or i not in self.instructions:
                 continue
-            if self.instructions[i] not in known:
+            if self.instructions[i] not in computed:
                 return i
         return None
 

@@ -114,7 +114,7 @@ def _lines(verdict: Verdict) -> list[str]:
         lines += [f"  {comparison_line(c)}" for c in verdict.comparisons if not c.agrees]
     if verdict.instruction:
         lines += ["  the first value that the first program does not compute:", f"    {verdict.instruction}"]
-        lines += [f"    at {verdict.place}"] if verdict.place else []
+        lines += [f"    at {verdict.origin}"] if verdict.origin else []
     return lines
 
 
@@ -125,7 +125,7 @@ def _json(verdict: Verdict) -> dict[str, Any]:
         "error_bits": verdict.error_bits,
         "reason": verdict.reason,
         "instruction": verdict.instruction,
-        "place": verdict.place,
+        "origin": verdict.origin,
         "inputs": verdict.inputs,
         "differences": [
             {"result": c.name, "shape": c.shape, "elements": c.elements, "wrong": c.wrong, "index": c.index}
