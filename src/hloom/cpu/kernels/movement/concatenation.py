@@ -28,6 +28,8 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     inputs, members = plan.parts.inputs, plan.parts.members
     root = members[-1]
     target = program.view(i)
+    if not target.count:
+        return
     parts = replace(plan.parts, roots=(root,))
     rows = find_rows(planned_space(inputs, parts.roots, members), parts)
     if rows is not None:

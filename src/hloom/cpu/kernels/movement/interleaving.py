@@ -81,7 +81,7 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
             break
         columns, width = columns + 1, width * trips
     arrays = [x for x in (*inputs, *members) if x.shape.is_array]
-    if not columns or not width:
+    if not columns:
         return None
     lane = space.variables[-1]
     coefficients = [dict(access.terms) for access in accesses_of(inputs, roots, space.indices).linear]
