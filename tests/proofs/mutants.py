@@ -150,6 +150,7 @@ def main() -> int:
                 if differs:
                     print(f"{word} {path.name} {kind}", flush=True)
             counts[word] += 1
+        print(dict(counts), file=sys.stderr, flush=True)
     print(dict(counts))
     return sum(n for word, n in counts.items() if word.endswith("different") and not word.startswith("open"))
 
