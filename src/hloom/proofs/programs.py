@@ -16,7 +16,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Run
+from hloom.ir.operation import Operation, Run
 from hloom.ir.traits import Family
 from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.asynchronous import CopyDone, CopyStart
@@ -69,10 +69,12 @@ class FingerprintEvaluator(Evaluator):
         self._numbers = Evaluator(self.device)
         self._signatures: dict[HloComputation, int] = {}
         self._work = 0
+        self._devices = 1
 
     def results(self, module: HloModule) -> Any:
         """Return the fingerprints of a program's result; raises TooLarge and HloError."""
         self._entry = module.entry
+        self._devices = device_count(module)
         return self.run(
             module.entry, [unknown(p.shape, str(n)) for n, p in enumerate(module.entry.parameters)]
         )
@@ -121,9 +123,7 @@ class FingerprintEvaluator(Evaluator):
         if not all(isinstance(x, Prints) for x in operands):
             return self.function_of(i, operands)
         prints = cast("tuple[Prints, ...]", operands)
-        lasting = operation.distinct and bool(operation.communicates or operation.side_effect)
-        unknown_call = operation.side_effect or operation.configured or operation.family is Family.RANDOM
-        if not lasting and not unknown_call and all(x.value is not None for x in prints):
+        if not self._depends_on_run(operation) and all(x.value is not None for x in prints):
             value = self._numbers.apply(i, [x.value for x in prints])
             return mapped(value, self.algebra.known)
         if operation.elementwise and i.shape.is_array:
@@ -156,6 +156,12 @@ class FingerprintEvaluator(Evaluator):
                 return self._movement(i, prints)
             case _:
                 return self.function_of(i, prints)
+
+    def _depends_on_run(self, operation: Operation) -> bool:
+        """Return whether the result depends on more than operands: on other devices, state, foreign code."""
+        if operation.family is Family.COLLECTIVE:
+            return operation.communicates or self._devices > 1
+        return operation.side_effect or operation.configured or operation.family is Family.RANDOM
 
     def _shaped(self, i: HloInstruction, x: Prints) -> Prints:
         return x if x.shape else x.moved(lambda array: np.broadcast_to(array, i.shape.dimensions))
@@ -356,6 +362,11 @@ def _hands_on(o: HloInstruction, n: int) -> bool:
 
 def _single(results: list[Prints]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def device_count(module: HloModule) -> int:
+    """Return the number of devices that run a program."""
+    return module.config.replica_count * module.config.num_partitions
 
 
 def unknown(shape: Shape, name: str) -> Any:

@@ -13,24 +13,24 @@ from typing import Any, Final
 
 from hloom.analysis.origin import place
 from hloom.debug.agreement import Comparison, compare
+from hloom.debug.backends import run_on
 from hloom.debug.cut import inlined
 from hloom.debug.inputs import random_arguments
 from hloom.debug.tolerance import Tolerance
 from hloom.errors import EvaluationError, HloError
-from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
-from hloom.proofs.programs import FingerprintEvaluator, hash_of
+from hloom.proofs.programs import FingerprintEvaluator, device_count, hash_of
 from hloom.proofs.sums import TooLarge
 from hloom.text.fingerprint import fingerprint
 from hloom.text.printer import print_instruction
 
 COLLISION_BITS: Final = 40
 """Equal fingerprints are of equal programs but for a probability of 2 to this negative power."""
-SAMPLES: Final = 4
+SAMPLES: Final = 16
 """Number of arguments on which programs are compared by default."""
 
 
@@ -64,7 +64,7 @@ class Verdict:
             values that it computes; empty if there is none.
         origin: its operation in the framework and source line, if they are recorded.
         inputs: how the refuting arguments were drawn: ``random 3``, ``edge values 4``.
-        arguments: the refuting arguments.
+        arguments: the refuting arguments; of several devices, a list for each.
         comparisons: of the results for these arguments; the first program's are those wanted.
     """
 
@@ -148,20 +148,25 @@ def refute(
         edges: whether every second set of arguments has edge values.
         tolerance: by default what rounding errors of the first program allow.
     """
+    devices = device_count(before)
     for number in range(seed, seed + samples):
         has_edges = edges and bool((number - seed) % 2)
-        arguments = random_arguments(before, number, edges=has_edges)
+        drawn = [random_arguments(before, number + 1000 * n, edges=has_edges) for n in range(devices)]
         try:
-            expected = Evaluator().run(before.entry, arguments)
+            expected = run_on("evaluator", before, drawn)
         except EvaluationError:
             continue
-        got = Evaluator().run(after.entry, arguments)
-        if all(c.agrees for c in compare(got, expected, 0.0)):
+        got = run_on("evaluator", after, drawn)
+        if all(c.agrees for c in compare(tuple(got), tuple(expected), 0.0)):
             continue
-        bounds = (tolerance or Tolerance()).bounds(before, arguments, expected)
-        comparisons = compare(got, expected, bounds)
+        bounds = (tolerance or Tolerance()).bounds_of_devices(before, drawn, expected)
+        comparisons = [c for triple in zip(got, expected, bounds, strict=True) for c in compare(*triple)]
         if any(c.wrong for c in comparisons):
-            return f"{'edge values' if has_edges else 'random'} {number}", arguments, comparisons
+            return (
+                f"{'edge values' if has_edges else 'random'} {number}",
+                drawn[0] if devices == 1 else drawn,
+                comparisons,
+            )
     return None
 
 

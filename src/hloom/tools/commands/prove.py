@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--samples",
     type=click.IntRange(0),
-    default=4,
+    default=16,
     show_default=True,
     help="Arguments to try where nothing is proved; every second one has edge values.",
 )
