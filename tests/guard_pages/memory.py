@@ -25,6 +25,7 @@ from hloom.codegen.llvm import module as llvm_module
 from hloom.cpu import caller, loaded_program, native
 from hloom.cpu.jit import loader
 from hloom.cpu.jit.loader import Externals, LoadedObject
+from hloom.cpu.runtime import gang
 from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, Any]
@@ -192,7 +193,7 @@ def guarded(place: str) -> Generator[None]:
     offsets = GuardedOffsets(place)
     plain = caller.Caller.run
 
-    # devices run in separate threads
+    # devices run in separate threads: a gang of them would share one arena
     current = threading.local()
 
     def run(called: caller.Caller, arguments: Sequence[Array | None], *rest: Any) -> list[Array]:
@@ -215,6 +216,7 @@ def guarded(place: str) -> Generator[None]:
         mock.patch.object(native, "configured_cache", lambda: None),
         mock.patch.object(caller.Caller, "builtin", lambda _, fallback: fallback),
         mock.patch.object(caller.Caller, "run", run),
+        mock.patch.object(gang, "gang_of", lambda *_: None),
         mock.patch.object(caller, "_allocate", lambda shape: current.memory.result(shape)),
         mock.patch.object(caller, "lent_memory", lambda size: current.memory.arena(size)),
     ):

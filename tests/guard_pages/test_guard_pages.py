@@ -86,3 +86,8 @@ def test_the_first_byte_behind_a_temporary_is_guarded() -> None:
     for buffer in buffers:
         assert buffer.offset + buffer.size in unused
         assert not unused & {buffer.offset, buffer.offset + buffer.size - 1}
+
+
+def test_devices_that_run_together_have_guarded_memory() -> None:
+    count, findings = run(["--only", "hlo/collectives/collectives.hlo:0"])
+    assert count and not findings
