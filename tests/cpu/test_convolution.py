@@ -109,12 +109,12 @@ def test_taps_are_split_where_the_kernel_is_large() -> None:
     """The plans are those for vectors of 64 bytes: panels of shorter ones may fit into the cache."""
     given = ["f32[2,4,5,256]", "f32[3,3,256,96]", SAME]
     check(*given)
-    assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).tilings[0].split is not None
+    assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).phases[0].tiling.split is not None
     given = [
         "f32[8,30,30,24]", "f32[8,30,30,40]", "window={size=30x30 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf",
     ]  # fmt: skip
     check(*given)
-    assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).tilings[0].split is not None
+    assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).phases[0].tiling.split is not None
 
 
 @pytest.mark.parametrize("positions", [2, 5])
@@ -295,4 +295,4 @@ def test_long_lines_are_cut_into_pieces(attributes: str) -> None:
         rhs = f"f32[9,{depth // groups},{outputs}]"
         window = f"window={{size=9 {attributes}}}, {labels}, feature_group_count={groups}"
         plan = check(f"f32[1,2000,{depth}]", rhs, window)
-        assert plan.tilings[0].pieces > 1
+        assert plan.phases[0].tiling.pieces > 1
