@@ -313,8 +313,7 @@ def test_the_garbage_collector_pauses_while_programs_are_compiled(monkeypatch: p
 def test_code_for_other_machines(text: str, name: tuple[str, str]) -> None:
     target = Target.named(*name)
     _, entry = compile_module(optimize(parse(text)), target)
-    code, simplified = support_code(target)
-    support = generate(code, target, simplified=simplified)
+    support = generate(support_code(target), target, promoted=True)
     image = Image([*entry.parts, support], {})
     memory = bytearray(image.size)
     symbols = image.write(memory, 0x1000_0000, lambda name: 0x2000_0000)

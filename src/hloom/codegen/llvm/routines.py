@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from hloom.codegen.llvm.attributes import ALWAYS_INLINE, SIMPLIFIED
+from hloom.codegen.llvm.attributes import ALWAYS_INLINE
 from hloom.codegen.llvm.control_flow import Unreachable
 from hloom.codegen.llvm.declarations import GlobalVariable
 from hloom.codegen.llvm.fields import Fields
@@ -88,7 +88,7 @@ class Routine:
 
     def emit(self, library: Library) -> None:
         """Emit the routine into a module."""
-        attributes = (ALWAYS_INLINE,) if self.inline else (SIMPLIFIED,)
+        attributes = (ALWAYS_INLINE,) if self.inline else ()
         f = library.function(
             self.name, self._types, self.result, attributes=attributes, internal=not self.exported
         )

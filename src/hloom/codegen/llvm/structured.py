@@ -1,6 +1,6 @@
 """Structured code: local variables, loops, early exits, if and else.
 
-Variables are allocas, which LLVM promotes to registers in functions marked `SIMPLIFIED`.
+Variables are allocas, which LLVM promotes to registers (`hloom.cpu.jit.llvm.generate`).
 """
 
 from __future__ import annotations

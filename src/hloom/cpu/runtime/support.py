@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
@@ -21,8 +21,6 @@ from hloom.lifetime import keep_for_ever
 if TYPE_CHECKING:
     from hloom.codegen.llvm.routines import Routine
 
-Code: TypeAlias = "tuple[str, list[str]]"
-"""LLVM IR, and the names of the functions to optimize."""
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
 
@@ -55,12 +53,12 @@ def begin_support() -> None:
         threading.Thread(target=support, name="hloom support").start()
 
 
-def load_code(kind: str, emit: Callable[[], Code], external: Callable[[str], int | None]) -> LoadedObject:
+def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int | None]) -> LoadedObject:
     """Load code of the run time from the cache, or compile and cache it.
 
     Args:
         kind: cache key of the code.
-        emit: returns the code to compile.
+        emit: returns the LLVM IR to compile.
         external: resolves the functions that the code declares.
     """
     cache = configured_cache()
@@ -72,8 +70,7 @@ def load_code(kind: str, emit: Callable[[], Code], external: Callable[[str], int
             pass  # compile again
     from hloom.cpu.jit.llvm import generate
 
-    text, simplified = emit()
-    code = generate(text, host(), simplified=simplified)
+    code = generate(emit(), host(), promoted=True)
     if cache is not None:
         cache.put(key, Entry({}, [code]))
     return LoadedObject([code], external)
@@ -93,7 +90,7 @@ def _load() -> LoadedObject:
     return load_code("support", lambda: support_code(host()), address_of)
 
 
-def support_code(target: Target) -> Code:
+def support_code(target: Target) -> str:
     """Return the code for a target."""
     from hloom.codegen.llvm.routines import routines_of
     from hloom.cpu.runtime.routines import (
@@ -114,18 +111,16 @@ def support_code(target: Target) -> Code:
     return emitted_code(target, [r for r in routines_of(*files) if r.exported])
 
 
-def pool_code(target: Target) -> Code:
+def pool_code(target: Target) -> str:
     """Return the code of the thread pool alone."""
     from hloom.cpu.runtime.routines.pool import hloom_parallel, hloom_pool_stop
 
     return emitted_code(target, [hloom_parallel, hloom_pool_stop])
 
 
-def emitted_code(target: Target, exported: Iterable[Routine]) -> Code:
+def emitted_code(target: Target, exported: Iterable[Routine]) -> str:
     """Return the code of routines and their callees."""
     from hloom.codegen.llvm.printer import print_module
     from hloom.codegen.llvm.routines import Library
-    from hloom.cpu.jit.llvm import simplified_names
 
-    library = Library(target).add(exported)
-    return print_module(library), simplified_names(library)
+    return print_module(Library(target).add(exported))

@@ -14,7 +14,7 @@ from hloom.codegen.target import host
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.recycled_memory import recycling_limit
 from hloom.cpu.runtime.structs import RECYCLED
-from hloom.cpu.runtime.support import Code, emitted_code, is_compiled, load_code, support
+from hloom.cpu.runtime.support import emitted_code, is_compiled, load_code, support
 from hloom.lifetime import keep_for_ever
 
 _KIND: Final = "pjrt"
@@ -75,7 +75,7 @@ def begin_native() -> bool:
     return True
 
 
-def _emit() -> Code:
+def _emit() -> str:
     """Emit the code, on a cache miss."""
     from hloom.jax.pjrt.routines import exported_routines
 

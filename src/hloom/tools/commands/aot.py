@@ -89,11 +89,12 @@ def compile_ahead(
     threaded = threads > 1 and hloom_parallel.name in program.module.declarations
     text = _object_text(program, prefix, threads, threaded)
     check_intrinsics(program.module, machine)
-    linked, linked_names = pool_code(machine) if threaded else ("", [])
+    linked = pool_code(machine) if threaded else ""
     code = generate(
         text,
         machine,
-        simplified=[*simplified_names(program.module), *linked_names],
+        simplified=simplified_names(program.module),
+        promoted=threaded,
         linked=linked,
         internal=(hloom_parallel.name, hloom_pool_stop.name) if threaded else (),
     )
