@@ -134,6 +134,18 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = s32[4] parameter(0) b = s32[4] parameter(1) c = pred[4] compare(b, a), direction=LT
         ROOT r = pred[4] not(c)""",
     ),
+    "a complex number that is NaN": (
+        REFUTED,
+        "a = c64[64] parameter(0) ROOT r = pred[64] compare(a, a), direction=EQ",
+        "a = c64[64] parameter(0) t = pred[] constant(true) ROOT r = pred[64] broadcast(t), dimensions={}",
+    ),
+    "an infinite power": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) c = f32[] constant(inf) b = f32[4] broadcast(c), dimensions={}
+        ROOT r = f32[4] power(a, b)""",
+        """a = f32[4] parameter(0) b = f32[4] constant({inf, inf, inf, inf})
+        ROOT r = f32[4] power(a, b)""",
+    ),
     "a softmax by parts": (
         REALS,
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) q = f32[4] divide(e, b)
@@ -203,6 +215,26 @@ def test_a_loop_equals_its_iterations() -> None:
     assert prove(HloModule.from_text(LOOP.format(trips=2)), program(unrolled)).relation is IDENTICAL
     verdict = prove(HloModule.from_text(LOOP.format(trips=3)), program(unrolled))
     assert verdict.relation is REFUTED
+
+
+def test_values_drawn_twice_differ() -> None:
+    draws = """z = f32[] constant(0) o = f32[] constant(1)
+    a = f32[4] rng(z, o), distribution=rng_uniform b = f32[4] rng(z, o), distribution=rng_uniform """
+    twice = program(draws + "ROOT r = f32[4] subtract(a, b)")
+    zero = program("z = f32[] constant(0) ROOT r = f32[4] broadcast(z), dimensions={}")
+    assert prove(twice, zero).relation is not REALS
+
+
+def test_fingerprints_of_a_large_degree_prove_nothing() -> None:
+    squares = "x = s32[4] parameter(0) " + " ".join(
+        f"x{n + 1} = s32[4] multiply(x{n or ''}, x{n or ''})" for n in range(40)
+    )
+    both = [program(f"{squares} ROOT r = s32[4] add(x40, x{n})") for n in (39, 40)]
+    assert prove(both[0], both[1]).relation in (REFUTED, Relation.OPEN)
+    exchanged = program(f"{squares} ROOT r = s32[4] add(x39, x40)")
+    verdict = prove(both[0], exchanged)
+    assert verdict.relation is Relation.OPEN
+    assert "degree" in verdict.reason
 
 
 def test_the_first_new_value_is_named() -> None:

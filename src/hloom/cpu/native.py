@@ -73,7 +73,7 @@ class NativeExecutable:
 
     @property
     def runs_alone(self) -> bool:
-        """Whether the program has neither host calls nor dynamic sizes."""
+        """Return whether the program makes no host call and all its sizes are static."""
         return not self.calls_host and self.module is self.source
 
 

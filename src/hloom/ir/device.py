@@ -46,7 +46,7 @@ def arrived(value: Passed) -> Any:
 
 
 class DeviceContext(Protocol):
-    """What an operation uses of the virtual device that runs it: ids, communication, host transfers."""
+    """The interface of a virtual device to operations: ids, communication, host transfers."""
 
     @property
     def id(self) -> DeviceId:

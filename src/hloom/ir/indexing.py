@@ -69,17 +69,15 @@ class Accumulation(Generic[Condition]):
     unrolled: bool = False
 
 
-class Indexing(ABC, Generic[Condition, Element]):
-    """An interpreter of element declarations.
+class Addressing(ABC, Generic[Condition]):
+    """An interpreter of indices and bounds checks.
 
     Attributes:
-        mask: the condition under which the present element is needed; None: always.
         pinned: variables whose values are used outside addresses; their loops cannot be merged with others.
         unrolls: whether each step of a reduction is written out.
     """
 
     def __init__(self) -> None:
-        self.mask: Condition | None = None
         self.pinned: set[Variable] = set()
         self.unrolls = False
 
@@ -134,6 +132,22 @@ class Indexing(ABC, Generic[Condition, Element]):
             minor.append(remainder)
         return (linear, *reversed(minor))
 
+    @abstractmethod
+    def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
+        """Return quotient and remainder as computed values; see `divide`."""
+
+
+class Indexing(Addressing[Condition], Generic[Condition, Element]):
+    """An interpreter of element declarations.
+
+    Attributes:
+        mask: the condition under which the present element is needed; None: always.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask: Condition | None = None
+
     def reshaped(self, i: HloInstruction, linear: Index) -> Indices:
         """Return the index of the element of an array at a row-major linear index."""
         sizes = i.shape.dimensions
@@ -165,10 +179,6 @@ class Indexing(ABC, Generic[Condition, Element]):
     @abstractmethod
     def is_dense(self, i: HloInstruction) -> bool | None:
         """Return whether an array in memory is dense and row-major; None for one that is computed."""
-
-    @abstractmethod
-    def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
-        """Return quotient and remainder as computed values; see `divide`."""
 
     @abstractmethod
     def position(self, element: Element, element_type: ElementType, extent: int) -> Index:
@@ -220,7 +230,7 @@ def elementwise(
 
 
 def undilated(
-    x: Indexing[Condition, Element], index: Index, dilation: int, size: int
+    x: Addressing[Condition], index: Index, dilation: int, size: int
 ) -> tuple[Index, Condition | None]:
     """Return the element of a dimension at an index after its dilation, and the condition that there is one.
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
     from hloom.ir.cursor import Cursor
     from hloom.ir.device import DeviceContext
-    from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Steps
+    from hloom.ir.indexing import Accumulation, Addressing, Condition, Element, Indexing, Steps
     from hloom.ir.instruction import HloInstruction
 
 
@@ -298,7 +298,7 @@ class Operation(Traits):
         return elementwise(x, i, indices) if self.elementwise else x.undeclared(i, indices)
 
     def accumulation(
-        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+        self, x: Addressing[Condition], i: HloInstruction, indices: Indices
     ) -> Accumulation[Condition] | None:
         """Return how the element of an instruction at an index accumulates operand elements; None: not so."""
         return None

@@ -21,7 +21,7 @@ from hloom.errors import ShapeError
 from hloom.ir.affine import Indices
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
-from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Read
+from hloom.ir.indexing import Accumulation, Addressing, Condition, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor
@@ -291,7 +291,7 @@ class Dot(_Numbered):
         return factors
 
     def accumulation(
-        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+        self, x: Addressing[Condition], i: HloInstruction, indices: Indices
     ) -> Accumulation[Condition]:
         """Loop over the contracted dimensions."""
         lhs, rhs = i.operands

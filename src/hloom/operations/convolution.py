@@ -17,7 +17,7 @@ from hloom.errors import ShapeError
 from hloom.ir.affine import Index, Indices
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
-from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Read
+from hloom.ir.indexing import Accumulation, Addressing, Condition, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.sharding_rule import Factor
@@ -117,7 +117,7 @@ class Convolution(Operation):
         return []
 
     def accumulation(
-        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+        self, x: Addressing[Condition], i: HloInstruction, indices: Indices
     ) -> Accumulation[Condition]:
         """Loop over the window and the input features; there are no products outside the base."""
         lhs, rhs = i.operands

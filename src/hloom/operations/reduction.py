@@ -20,7 +20,7 @@ from hloom.errors import ShapeError
 from hloom.ir.affine import Indices
 from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
-from hloom.ir.indexing import Accumulation, Condition, Element, Indexing, Read
+from hloom.ir.indexing import Accumulation, Addressing, Condition, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor
@@ -251,7 +251,7 @@ class Reduce(ReductionResult):
         return tuple(next(of_reduced if d in self.dimensions else of_kept) for d in range(rank))
 
     def accumulation(
-        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+        self, x: Addressing[Condition], i: HloInstruction, indices: Indices
     ) -> Accumulation[Condition]:
         """Loop over the reduced dimensions."""
         half = len(i.operands) // 2

@@ -18,7 +18,7 @@ from hloom.error_bounds.rules import no_bound
 from hloom.error_bounds.sums import growth
 from hloom.errors import ShapeError
 from hloom.ir.affine import Index, Indices
-from hloom.ir.indexing import MOST_UNROLLED, Accumulation, Condition, Element, Indexing, Read
+from hloom.ir.indexing import MOST_UNROLLED, Accumulation, Addressing, Condition, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, ErrorRun, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding_rule import Factor, with_halos
@@ -115,7 +115,7 @@ class ReduceWindow(ReductionResult):
         return with_halos(arrays[0], arrays, moved)
 
     def accumulation(
-        self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
+        self, x: Addressing[Condition], i: HloInstruction, indices: Indices
     ) -> Accumulation[Condition]:
         """Loop over the window; elements outside the base count as the initial value."""
         half = len(i.operands) // 2

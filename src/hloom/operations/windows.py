@@ -8,7 +8,7 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.affine import Index
-from hloom.ir.indexing import Condition, Element, Indexing, undilated
+from hloom.ir.indexing import Addressing, Condition, undilated
 from hloom.ir.operation import Array
 from hloom.ir.window import INT64, Window, WindowDimension, dilate
 from hloom.shape.shape import Shape
@@ -79,7 +79,7 @@ def dilated_and_padded(base: Array, window: Mapping[int, WindowDimension], fill:
 
 
 def window_element(
-    x: Indexing[Condition, Element], window: Index, position: Index, d: WindowDimension, size: int
+    x: Addressing[Condition], window: Index, position: Index, d: WindowDimension, size: int
 ) -> tuple[Index, Condition | None]:
     """Return the base index of an element of a window, and the condition that there is one.
 

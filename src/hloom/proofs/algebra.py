@@ -42,6 +42,7 @@ from hloom.operations.transcendental import (
 )
 from hloom.operations.unary import Negate, Not
 from hloom.proofs import field
+from hloom.proofs.degrees import LARGEST_POWER
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
 from hloom.shape.element_type import F32, F64, ElementType
@@ -186,7 +187,8 @@ class Algebra:
         """Return a comparison by equality or by "less", or the opposite of one."""
         direction = operation.direction
         order = operation.comparison_type or source.name
-        exact = not source.is_floating or order == "TOTALORDER" or self.reals
+        rounds = source.is_floating or source.is_complex
+        exact = not rounds or order == "TOTALORDER"  # without NaN, which equals and precedes nothing
 
         def relation(word: str, a: Residues, b: Residues) -> Residues:
             return field.mix(salt_of(word, order, source.name), a, b)
@@ -308,6 +310,7 @@ def _power(operands: list[Prints]) -> Residues | None:
     if exponents is None or not np.size(exponents):
         return None
     exponent = float(np.asarray(exponents).reshape(-1)[0])
-    if not (np.asarray(exponents) == exponent).all() or exponent != int(exponent) or abs(exponent) > 64:
+    is_small = abs(exponent) <= LARGEST_POWER and exponent == int(exponent)
+    if not is_small or not (np.asarray(exponents) == exponent).all():
         return None
     return field.power(operands[0].residues, int(exponent))

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.proofs import field
+from hloom.proofs.degrees import RANDOM, Degree
 from hloom.proofs.field import Residues
 from hloom.shape.element_type import ElementType
 
@@ -78,12 +79,14 @@ class Prints:
         value: the elements, if they depend on no argument of the program.
         bag: the operands of the operation that computed the elements, if order and grouping do not matter.
         format: a narrower type from which the elements were converted, so that it has all of them.
+        degree: the degree of every element, at most.
     """
 
     residues: Residues
     value: Any = None
     bag: Bag | None = None
     format: ElementType | None = None
+    degree: Degree = RANDOM
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,7 +97,7 @@ class Prints:
         """Return the elements that a function picks, repeats or rearranges."""
         value = None if self.value is None else np.asarray(move(self.value))
         bag = None if self.bag is None else self.bag.moved(move)
-        return Prints(np.asarray(move(self.residues)), value, bag, self.format)
+        return Prints(np.asarray(move(self.residues)), value, bag, self.format, self.degree)
 
     def whole(self, salt: int) -> Residues:
         """Return one residue for the array: its elements and their positions."""

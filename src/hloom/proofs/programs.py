@@ -8,6 +8,7 @@ loops run and slices are taken where they are in any run. Everything else is a f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -29,11 +30,12 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.reduction import Map, Reduce
 from hloom.operations.sorting import Sort
-from hloom.operations.structure import GetDimensionSize, GetTupleElement, SetDimensionSize
+from hloom.operations.structure import GetDimensionSize, GetTupleElement, Parameter, SetDimensionSize
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, gather, scatter
 from hloom.proofs.algebra import Algebra
+from hloom.proofs.degrees import degree_of, product, total
 from hloom.proofs.field import salt_of
 from hloom.proofs.prints import Prints
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, dot, in_order
@@ -56,6 +58,8 @@ class FingerprintEvaluator(Evaluator):
 
     Attributes:
         effects: the fingerprints of what the program sends and writes, in order.
+        degree: the largest degree of a fingerprint.
+        evaluations: the number of instructions evaluated, each time counted.
         prints: the fingerprint of each array that the entry computation has computed.
     """
 
@@ -64,12 +68,15 @@ class FingerprintEvaluator(Evaluator):
         self.algebra = algebra
         self.runs_loops = runs_loops
         self.effects: list[int] = []
+        self.degree = 1
+        self.evaluations = 0
         self.prints: dict[HloInstruction, int] = {}
         self._entry: HloComputation | None = None
         self._numbers = Evaluator(self.device)
         self._signatures: dict[HloComputation, int] = {}
         self._work = 0
         self._devices = 1
+        self._states = 0
 
     def results(self, module: HloModule) -> Any:
         """Return the fingerprints of a program's result; raises TooLarge and HloError."""
@@ -85,7 +92,7 @@ class FingerprintEvaluator(Evaluator):
 
         def observed(run: Run, *operands: Any) -> Any:
             self._spend(instruction.shape)
-            value = evaluate(run, *operands)
+            value = self._with_degree(instruction, evaluate(run, *operands), operands)
             if instruction.parent is self._entry and isinstance(value, Prints):
                 self.prints[instruction] = hash_of(value)
             if instruction.operation.side_effect:
@@ -93,6 +100,18 @@ class FingerprintEvaluator(Evaluator):
             return value
 
         return observed
+
+    def _with_degree(self, i: HloInstruction, value: Any, operands: Sequence[Any]) -> Any:
+        """Return the fingerprints that an instruction computes with their degree; record the largest."""
+        self.evaluations += 1
+        if not isinstance(value, Prints) or i.operation.family in (Family.CONTROL, Family.STRUCTURE):
+            return value
+        if value.value is None:
+            degrees = [x.degree for x in operands if isinstance(x, Prints)]
+            ring = self.algebra.forms_ring(i.shape.element_type)
+            value = replace(value, degree=degree_of(i, degrees, forms_ring=ring))
+        self.degree = max(self.degree, value.degree.degree)
+        return value
 
     def _spend(self, shape: Shape) -> None:
         if not shape.is_array:
@@ -278,7 +297,9 @@ class FingerprintEvaluator(Evaluator):
             yes = field.multiply(index.residues, residues[0])
             no = field.multiply(field.subtract(field.ONE, index.residues), residues[1])
             same = residues[0] == residues[1]
-            return Prints(np.asarray(np.where(same, residues[0], field.add(yes, no))))
+            degree = product([index.degree, total([x.degree for x in branches])])
+            elements = np.where(same, residues[0], field.add(yes, no))
+            return Prints(np.asarray(elements), degree=degree)
 
         return joined(*results)
 
@@ -357,6 +378,15 @@ def _hands_on(o: HloInstruction, n: int) -> bool:
         isinstance(o.operation, GetTupleElement)
         and o.operation.index == n
         and o.operands[0].opcode == "parameter"
+    )
+
+
+def _is_stateful(i: HloInstruction) -> bool:
+    """Return whether two evaluations on equal operands may differ: random state, transfers, effects."""
+    is_id = i.operation.family is Family.COLLECTIVE and not i.operation.communicates
+    state = i.operation.side_effect or i.operation.family is Family.TRANSFER or i.operation.distinct
+    return (state and not is_id and not isinstance(i.operation, Parameter)) or any(
+        _is_stateful(inner) for c in i.called_computations for inner in c.instructions
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.computation import HloComputation
-from hloom.ir.indexing import Accumulation, Indexing, Read
+from hloom.ir.indexing import Accumulation, Addressing, Read
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Add, And, Maximum, Minimum, Multiply, Or
 from hloom.operations.contraction import Dot
@@ -121,7 +121,7 @@ def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints
 # -- windows and convolutions
 
 
-class Grid(Indexing[Mask, Residues]):
+class Grid(Addressing[Mask]):
     """Indices of all elements of an array at once: the value of a variable is an array of numbers."""
 
     def __init__(self, dimensions: Sequence[int]) -> None:
@@ -172,16 +172,6 @@ class Grid(Indexing[Mask, Residues]):
         parts = numbers // divisor, numbers % divisor
         quotient, remainder = (self._variable(int(np.max(n, initial=0)) + 1, n) for n in parts)
         return Index(0, [(quotient, 1)]), Index(0, [(remainder, 1)])
-
-    def is_dense(self, i: HloInstruction) -> bool | None:
-        """Return true: all operands are arrays in memory."""
-        return True
-
-    def position(self, element: Residues, element_type: ElementType, extent: int) -> Index:
-        """Not used: accumulations address no operand by values."""
-        raise NotImplementedError
-
-    choose = zero = literal = number = part = joined = elementwise = undeclared = position  # type: ignore[assignment]
 
 
 def accumulate(

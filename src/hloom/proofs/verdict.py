@@ -23,13 +23,15 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
+from hloom.proofs.field import BITS
 from hloom.proofs.programs import FingerprintEvaluator, device_count, hash_of
 from hloom.proofs.sums import TooLarge
 from hloom.text.fingerprint import fingerprint
 from hloom.text.printer import print_instruction
 
-COLLISION_BITS: Final = 40
-"""Equal fingerprints are of equal programs but for a probability of 2 to this negative power."""
+LEAST_BITS: Final = 30
+"""Equal fingerprints are a proof if those of different programs are equal with a probability below 2 to this
+negative power."""
 SAMPLES: Final = 16
 """Number of arguments on which programs are compared by default."""
 
@@ -65,7 +67,8 @@ class Verdict:
         origin: its operation in the framework and source line, if they are recorded.
         inputs: how the refuting arguments were drawn: ``random 3``, ``edge values 4``.
         arguments: the refuting arguments; of several devices, a list for each.
-        comparisons: of the results for these arguments; the first program's are those wanted.
+        comparisons: of the results for these arguments; the first program's are those expected.
+        error_bits: a proof is wrong with a probability below 2**-error_bits; None for one that is certain.
     """
 
     relation: Relation
@@ -76,11 +79,7 @@ class Verdict:
     inputs: str = ""
     arguments: Sequence[Any] = field(default=(), repr=False)
     comparisons: Sequence[Comparison] = ()
-
-    @property
-    def error_bits(self) -> int | None:
-        """The k for which the relation is wrong with a probability below 2**-k; None if it is certain."""
-        return COLLISION_BITS if self.relation.is_proof and not self.certain else None
+    error_bits: int | None = None
 
 
 def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: int = 0) -> Verdict:
@@ -112,8 +111,12 @@ def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: 
             except HloError as error:
                 reason = error.message
                 continue
+            bits = min(a.error_bits, b.error_bits)
+            if a.result == b.result and bits >= LEAST_BITS:
+                relation = Relation.EQUAL_OVER_REALS if reals else Relation.IDENTICAL
+                return Verdict(relation, error_bits=bits)
             if a.result == b.result:
-                return Verdict(Relation.EQUAL_OVER_REALS if reals else Relation.IDENTICAL)
+                reason = "fingerprints are equal, but of so large a degree that they prove nothing"
             culprit = b.first_new(a) or culprit
     text, origin = (print_instruction(culprit).strip(), place(culprit)) if culprit else ("", "")
     refuted = refute(before, after, samples=samples, seed=seed)
@@ -178,6 +181,8 @@ class _Fingerprint:
         self.module = module
         self.result = hash_of(evaluator.results(module)), evaluator.effects
         self.instructions = evaluator.prints
+        # A collision of random functions, or a common root: each with a probability below 2 degree / PRIME.
+        self.error_bits = BITS - 1 - (evaluator.degree + evaluator.evaluations).bit_length()
 
     def first_new(self, other: _Fingerprint) -> HloInstruction | None:
         """Return the first instruction whose value the other program does not compute."""

@@ -202,5 +202,5 @@ class Block:
 
     @property
     def is_terminated(self) -> bool:
-        """Whether the last instruction is a terminator."""
+        """Return whether the block ends in a terminator."""
         return bool(self.instructions) and self.instructions[-1].opcode in TERMINATORS

@@ -242,7 +242,7 @@ class ConstantValue(Value):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all lanes have the same number."""
+        """Return whether the vector is a splat."""
         return not isinstance(self.value, tuple)
 
     def splat(self, lanes: int) -> Value:

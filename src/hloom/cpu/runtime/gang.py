@@ -101,7 +101,7 @@ class Gang:
 
     @property
     def is_answered(self) -> bool:
-        """Whether all host calls are native collectives or answered by ``host``."""
+        """Return whether native collectives or ``host`` answer every host call."""
         pairs = zip(self._natives, self._participants, strict=True)
         return all(
             n in participants or (self._host is not None and self._host.answers(call))

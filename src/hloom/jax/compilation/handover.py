@@ -1,4 +1,4 @@
-"""What JAX's compiler passes beside a module, for which PJRT's C API has no field.
+"""Pass arguments of JAX's compiler to the plug-in that have no field in PJRT's C API.
 
 A wrapper around JAX's ``backend_compile_and_load`` marks the module by an attribute: the number under which
 its Python callbacks wait here, or its identity. The identity is a digest without source locations, so that

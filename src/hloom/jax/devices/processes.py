@@ -199,7 +199,7 @@ def _end(connections: Connections) -> None:
 
 
 class ProcessRecord(NamedTuple):
-    """What a process publishes: number of devices, host name, TCP address, and MPI rank or -1."""
+    """A process in the key-value store: device count, host name, TCP address, MPI rank or -1."""
 
     devices: int
     host: str

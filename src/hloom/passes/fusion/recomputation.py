@@ -1,4 +1,4 @@
-"""Whether a loop recomputes a value for each read, or stores it. Used by `fusion`.
+"""Decide whether a fused loop recomputes a value for each read or stores it once.
 
 A step of a stencil reads its operand at several offsets. Fused with the step before, it computes that step
 once per offset; fused with all steps before, the work grows with the number of paths through the program.

@@ -1,0 +1,123 @@
+"""Degrees of fingerprints, from which the probability of a wrong proof follows.
+
+A fingerprint is a fraction of polynomials in random numbers: those of the arguments, and the results of
+random functions. Two different fractions of degree d have equal values with a probability of at most
+2 d / PRIME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
+from hloom.operations.arithmetic import (
+    Add,
+    And,
+    Divide,
+    Maximum,
+    Minimum,
+    Multiply,
+    Or,
+    Power,
+    ShiftLeft,
+    Subtract,
+    Xor,
+)
+from hloom.operations.comparison import Clamp, Select
+from hloom.operations.contraction import Dot
+from hloom.operations.conversion import Convert, Copy
+from hloom.operations.convolution import Convolution
+from hloom.operations.reduction import Reduce
+from hloom.operations.transcendental import Logistic, ReciprocalSquareRoot
+from hloom.operations.unary import Negate, Not
+from hloom.operations.window_reduction import ReduceWindow
+from hloom.shape.element_type import F32, F64
+
+LARGEST_POWER: Final = 64
+"""The largest exponent of a power that is multiplied out."""
+
+
+class Degree(NamedTuple):
+    """The degree of a fraction of polynomials: the larger of the degrees of its two parts.
+
+    Attributes:
+        degree: the bound.
+        is_fraction: whether the denominator is no constant; the sum of two fractions has the product of their
+            denominators, the sum of two polynomials has none.
+    """
+
+    degree: int = 1
+    is_fraction: bool = False
+
+
+RANDOM: Final = Degree()
+"""The degree of a random number."""
+
+
+def largest(degrees: Sequence[Degree]) -> Degree:
+    """Return the degree of an array of elements of several arrays."""
+    return Degree(max((d.degree for d in degrees), default=1), any(d.is_fraction for d in degrees))
+
+
+def product(degrees: Sequence[Degree]) -> Degree:
+    """Return the degree of a product."""
+    return Degree(max(1, sum(d.degree for d in degrees)), any(d.is_fraction for d in degrees))
+
+
+def total(degrees: Sequence[Degree], terms: int = 1) -> Degree:
+    """Return the degree of a sum of some terms from each of several arrays."""
+    bound = largest(degrees)
+    return Degree(product(degrees).degree * terms, True) if bound.is_fraction else bound
+
+
+def degree_of(i: HloInstruction, degrees: Sequence[Degree], *, forms_ring: bool) -> Degree:
+    """Return the degree of the result of an instruction.
+
+    Args:
+        i: computes an array.
+        degrees: of its operands.
+        forms_ring: whether sums and products of its element type are those of the field.
+    """
+    operation, kind = i.operation, i.shape.element_type
+    match operation:
+        case Copy() | Convert() | Maximum() | Minimum() | Clamp():
+            return largest(degrees)
+        case Select():
+            return product([degrees[0], total(degrees[1:])])
+        case _ if operation.family is Family.MOVEMENT:
+            return largest(degrees)
+        case _ if kind.is_predicate:
+            logical = isinstance(operation, And | Or | Xor | Not | Multiply | Add)
+            return product(degrees) if logical else _reduced(i, degrees)
+        case _ if not forms_ring or (kind.is_floating and kind not in (F32, F64)):
+            return RANDOM
+        case And() | Or() | ShiftLeft():
+            return largest(degrees)
+        case Add() | Subtract() | Negate():
+            return total(degrees)
+        case Multiply():
+            return product(degrees)
+        case Divide():
+            return product(degrees)._replace(is_fraction=True)
+        case Power():
+            return Degree(degrees[0].degree * LARGEST_POWER, True)
+        case Logistic() | ReciprocalSquareRoot():
+            return Degree(1, True)
+        case Dot() | Convolution():
+            terms = i.operands[1].shape.element_count
+            return total([product(degrees)], terms)
+        case _:
+            return _reduced(i, degrees)
+
+
+def _reduced(i: HloInstruction, degrees: Sequence[Degree]) -> Degree:
+    """Return the degree of a reduction, as of a product of all elements; others are random functions."""
+    if not isinstance(i.operation, Reduce | ReduceWindow):
+        return RANDOM
+    root = i.called_computations[0].root.operation
+    terms = i.operands[0].shape.element_count
+    if isinstance(root, Multiply) or i.shape.element_type.is_predicate:
+        return Degree(terms * product(degrees).degree, largest(degrees).is_fraction)
+    return total(degrees, terms) if isinstance(root, Add) else largest(degrees)
