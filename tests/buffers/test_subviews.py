@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,8 +99,9 @@ def check(module: HloModule, seed: int = 0) -> NativeExecutable:
     draw = np.random.default_rng(seed)
     arrays = [draw.standard_normal(p.shape.dimensions, np.float32) for p in module.entry.parameters[1:]]
     for trips in (0, 1, 4):
-        expected = Evaluator().run(module.entry, [np.int32(trips), *arrays])
-        for result, right in zip(executable.caller.run([np.int32(trips), *arrays]), expected, strict=True):
+        arguments: list[Any] = [np.int32(trips), *arrays]
+        expected: Any = Evaluator().run(module.entry, arguments)
+        for result, right in zip(executable.caller.run(arguments), expected, strict=True):
             agreement.same(result, right)
     return executable
 

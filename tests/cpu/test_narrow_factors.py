@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -45,7 +47,7 @@ def test_a_factor_is_converted_in_the_product(
         text = text.replace(f"[{name},", f"[{size},").replace(f",{name}]", f",{size}]")
     module = HloModule.from_text(text.replace("[N]", f"[{n}]"))
     program = compile_or_load(module)
-    arguments = random_arguments(module, seed=k)
+    arguments: list[Any] = random_arguments(module, seed=k)
     for at in (-1, 1, 9):
         arguments[2] = np.int32(at)
         agreement.computed(program.caller.run(arguments)[0], module, arguments)
