@@ -7,6 +7,7 @@ module; see `hloom.jax.compilation.handover`.
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 import weakref
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ CALLBACK_TARGETS: Final = ("xla_ffi_python_cpu_callback", TILEWISE_TARGET)
 BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
 _RECYCLED_BYTES: Final = 1 << 17
 """Size from which copies of operands use recycled memory."""
+_MOST_TABLES: Final = 8
+"""Number of tables of addresses whose views a call site caches: a loop swaps two buffers."""
 _bound: Final[dict[HloInstruction, Any]] = {}
 """The Python function of each callback's custom call."""
 
@@ -130,66 +133,63 @@ class _Site:
 
     def __init__(self, call: HloInstruction, functions: Sequence[Any]) -> None:
         self._function = _function_at(call, functions)
-        self._operands = [_memory(o.shape) for o in call.operands]
-        self._results = [_memory(shape) for shape in _leaves(call.shape)]
-        self._words = ctypes.c_uint64 * (len(self._operands) + len(self._results))
+        self._operand_count = len(call.operands)
+        self._shapes = [*(o.shape for o in call.operands), *_leaves(call.shape)]
+        self._bytes = 8 * len(self._shapes)
+        self._views: dict[bytes, tuple[list[_View | None], list[_View | None]]] = {}
 
     def run(self, pointers: int) -> None:
         """Call the function with the operands whose addresses are in a table, and write its results."""
-        addresses = self._words.from_address(pointers)
-        count = len(self._operands)
-        operands = zip(self._operands, addresses[:count], strict=True)
-        values = _sequence(self._function(*[memory and memory.copy(address) for memory, address in operands]))
-        for memory, address, value in zip(self._results, addresses[count:], values, strict=True):
-            if memory is not None:
-                memory.write(address, value)
+        table = ctypes.string_at(pointers, self._bytes)
+        operands, results = self._views.get(table) or self._views_at(table)
+        values = self._function(*[operand and operand.copy() for operand in operands])
+        for result, value in zip(results, _sequence(values), strict=True):
+            if result is not None:
+                result.write(value)
+
+    def _views_at(self, table: bytes) -> tuple[list[_View | None], list[_View | None]]:
+        """Return views of operands (None for tokens) and results; cached, as few tables recur."""
+        if len(self._views) == _MOST_TABLES:
+            self._views.clear()
+        addresses = struct.unpack(f"{len(self._shapes)}Q", table)
+        pairs = zip(self._shapes, addresses, strict=True)
+        views = [_View(shape, address) if shape.is_array else None for shape, address in pairs]
+        self._views[table] = views[: self._operand_count], views[self._operand_count :]
+        return self._views[table]
 
 
-class _Memory:
-    """The memory of an operand or result, with a cached view: its address rarely changes between calls."""
+class _View:
+    """An operand or result in the program's memory."""
 
-    def __init__(self, shape: Shape) -> None:
-        self._dimensions = shape.dimensions
-        self._dtype = np.dtype(shape.element_type.numpy_dtype)
-        self._bytes = shape.element_count * self._dtype.itemsize
-        self._type = ctypes.c_uint8 * self._bytes
-        self._last = 0, np.empty(0)
+    def __init__(self, shape: Shape, address: int) -> None:
+        kind = np.dtype(shape.element_type.numpy_dtype)
+        size = shape.element_count * kind.itemsize
+        block: Any = (ctypes.c_uint8 * size).from_address(address) if address else None
+        self._address = address
+        self._array = np.ndarray(shape.dimensions, kind, block)
+        self._recycles = size >= _RECYCLED_BYTES
 
-    def _view(self, address: int) -> np.ndarray:
-        """Return a view of the array at an address."""
-        last, view = self._last
-        if last != address or not address:
-            block: Any = self._type.from_address(address) if address else None
-            view = np.ndarray(self._dimensions, self._dtype, block)
-            self._last = address, view
-        return view
-
-    def copy(self, address: int) -> np.ndarray:
-        """Return a read-only copy of the array at an address.
+    def copy(self) -> np.ndarray:
+        """Return a read-only copy.
 
         Large copies use recycled memory: the C library returns blocks of megabytes to the system, and mapping
         them again costs more than the copy.
         """
-        memory = native().call("pjrt_take", self._bytes) if self._bytes >= _RECYCLED_BYTES else None
+        memory = native().call("pjrt_take", self._array.nbytes) if self._recycles else None
         if memory:
-            ctypes.memmove(memory, address, self._bytes)
-            block: Any = self._type.from_address(memory)
+            ctypes.memmove(memory, self._address, self._array.nbytes)
+            block: Any = (ctypes.c_uint8 * self._array.nbytes).from_address(memory)
             weakref.finalize(block, native().call, "pjrt_give", memory).atexit = False
-            array = np.ndarray(self._dimensions, self._dtype, block)
+            array = np.ndarray(self._array.shape, self._array.dtype, block)
         else:
-            array = self._view(address).copy()
-        array.flags.writeable = False
+            array = self._array.copy()
+        array.setflags(write=False)
         return array
 
-    def write(self, address: int, value: Any) -> None:
-        """Write the value of a result, reshaped, at an address."""
-        shape = self._dimensions
-        self._view(address)[...] = value if np.shape(value) == shape else np.reshape(value, shape)
-
-
-def _memory(shape: Shape) -> _Memory | None:
-    """Return the memory of an array; None for a token."""
-    return _Memory(shape) if shape.is_array else None
+    def write(self, value: Any) -> None:
+        """Write a value, reshaped."""
+        shape = self._array.shape
+        self._array[...] = value if np.shape(value) == shape else np.reshape(value, shape)
 
 
 def _leaves(shape: Shape) -> tuple[Shape, ...]:
