@@ -9,6 +9,7 @@ from hloom.cpu.kernels.convolution.convolution import can_end_in_more
 from hloom.cpu.kernels.dot.gemm import product_of
 from hloom.cpu.kernels.dot.matrix_product import has_kernel
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.collectives.collective_simplifier import CollectiveSimplifier
 from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
 from hloom.passes.expand.bitcast_expander import BitcastExpander
@@ -92,6 +93,7 @@ EXPANSION: Final = Pipeline(
         LibraryCallExpander(),
         AsyncCollectiveCustomCalls(),
         SynchronousOperations(),
+        CollectiveSimplifier(),
         TopkCustomCalls(),
         SmallTriangularSolves(),
         TopkDecomposer(),
