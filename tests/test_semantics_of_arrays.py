@@ -94,6 +94,46 @@ def test_scatter_drops_a_window_partly_out_of_bounds_in_whole() -> None:
     assert found.tolist() == [0, 0, 4, 5, 6]
 
 
+SUM_OF_DOTS = """HloModule m
+    more { s = (s32[], f32[1,1], f32[4,1,1]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        n = s32[] constant(4)
+        ROOT l = pred[] compare(i, n), direction=LT }
+    step { s = (s32[], f32[1,1], f32[4,1,1]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        a = f32[1,1] get-tuple-element(s), index=1
+        xs = f32[4,1,1] get-tuple-element(s), index=2
+        zero = s32[] constant(0)
+        one = s32[] constant(1)
+        j = s32[] add(i, one)
+        row = f32[1,1,1] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,1,1}
+        x = f32[1,1] reshape(row)
+        unit = f32[] constant(1)
+        y = f32[1,1] broadcast(unit), dimensions={}
+        z = f32[1,1] multiply(x, x)
+        d = f32[1,1] dot(x, z), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        NEXT
+        ROOT t = (s32[], f32[1,1], f32[4,1,1]) tuple(j, b, xs) }
+    ENTRY e { xs = f32[4,1,1] parameter(0)
+        zero = s32[] constant(0)
+        none = f32[1,1] constant({{0}})
+        s = (s32[], f32[1,1], f32[4,1,1]) tuple(zero, none, xs)
+        l = (s32[], f32[1,1], f32[4,1,1]) while(s), condition=more, body=step
+        ROOT r = f32[1,1] get-tuple-element(l), index=1 }"""
+
+
+def test_a_loop_sums_dots_in_any_order_and_other_terms_in_order() -> None:
+    """2^30 + 1 - 2^30 + 1 is 0, 1 or 2 by its order; with 1 after each term it is 3, else more."""
+    x = f32([1024, 1, -1024, 1]).reshape(4, 1, 1)
+    assert evaluate(SUM_OF_DOTS.replace("NEXT", "b = f32[1,1] add(a, d)"), x).tolist() in (
+        [[0]],
+        [[1]],
+        [[2]],
+    )
+    step = "c = f32[1,1] add(a, d)\n b = f32[1,1] add(c, y)"
+    assert evaluate(SUM_OF_DOTS.replace("NEXT", step), x).tolist() == [[3]]
+
+
 def test_scatter_combines_the_current_value_with_each_update_in_order() -> None:
     text = SCATTER.format(
         combine="subtract(new, old)", n=2, indices="3,1", updates="3", window="", inserted=0, dims=0, vector=1

@@ -46,6 +46,7 @@ from hloom.passes.layout.product_views import ProductViews
 from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
 from hloom.passes.loops.previous_values import PreviousValueUpdates
+from hloom.passes.loops.while_loop_dot_code_motion import WhileLoopDotCodeMotion
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
@@ -134,6 +135,7 @@ CANONICALIZATION: Final = Pipeline(
     [
         ConvolutionCanonicalization(is_product),
         DotDecomposer(is_product),
+        WhileLoopDotCodeMotion(),
         WhileLoopInvariantCodeMotion(),
     ],
     assumes=frozenset((FLAT,)),

@@ -42,7 +42,7 @@ class WhileLoopInvariantCodeMotion(Pass, name="while-loop-invariant-code-motion"
         if not movable:
             return False
         copies: dict[HloInstruction, HloInstruction] = {}
-        outside = [_copy_out(i, loop, copies) for i in movable]
+        outside = [copy_out(i, loop, copies) for i in movable]
         inside = rebuild(loop, range(loop.count), outside)
         for old, new in zip(movable, inside, strict=True):
             old.replace_all_uses_with(new)
@@ -106,7 +106,7 @@ def _sources(i: HloInstruction, loop: TupleLoop) -> Iterator[HloInstruction]:
         waiting.extend(fresh)
 
 
-def _copy_out(
+def copy_out(
     i: HloInstruction, loop: TupleLoop, copies: dict[HloInstruction, HloInstruction]
 ) -> HloInstruction:
     """Copy an invariant instruction and its operands, transitively, to before the loop."""
@@ -116,7 +116,7 @@ def _copy_out(
             return loop.initial(number)
         computation = loop.instruction.parent
         assert computation is not None and computation.module is not None
-        operands = [_copy_out(o, loop, copies) for o in i.operands]
+        operands = [copy_out(o, loop, copies) for o in i.operands]
         name = computation.module.unique_name(i.name)
         copies[i] = computation.add(i.clone(name, operands=operands))
     return copies[i]

@@ -49,7 +49,7 @@ def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) 
     return dot.replace(rhs_batch_dims=tuple(batch), rhs_contracting_dims=tuple(inner))
 
 
-def _swapped(dot: Dot) -> Dot:
+def swapped_dot(dot: Dot) -> Dot:
     """Return the dot with its operands exchanged, which transposes its rows and columns."""
     lhs = {"lhs_batch_dims": dot.rhs_batch_dims, "lhs_contracting_dims": dot.rhs_contracting_dims}
     rhs = {"rhs_batch_dims": dot.lhs_batch_dims, "rhs_contracting_dims": dot.lhs_contracting_dims}
@@ -96,7 +96,7 @@ def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloIn
     if free == straight:
         transposed = Writer(product).like(dot, *product.operands)
     else:
-        transposed = Writer(product).like(_swapped(dot), *product.operands[::-1])
+        transposed = Writer(product).like(swapped_dot(dot), *product.operands[::-1])
     return Writer(i).reshape(transposed, i.shape.dimensions)
 
 
@@ -195,7 +195,7 @@ def dot_of_vector(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     real = true_dimensions(lhs.shape.dimensions)
     if columns or not real or real[-1] not in free_of(i, dot, 0):
         return None
-    return Writer(i).reshape(Writer(i).like(_swapped(dot), rhs, lhs), i.shape.dimensions)
+    return Writer(i).reshape(Writer(i).like(swapped_dot(dot), rhs, lhs), i.shape.dimensions)
 
 
 @REPAIRS.rewrites(Dot)
