@@ -47,6 +47,45 @@ def test_heads_of_attention_are_not_copied(kind: str) -> None:
     runs(ATTENTION.format(t=kind), 2)
 
 
+GROUPED_SCORES = """
+  q = {t}[{rows},2,3,8] parameter(0)
+  k = {t}[{keys},2,8] parameter(1)
+  d = {t}[2,{keys},{rows},3] dot(k, q), lhs_batch_dims={{1}}, rhs_batch_dims={{1}},
+    lhs_contracting_dims={{2}}, rhs_contracting_dims={{3}}
+  ROOT s = {t}[2,3,{rows},{keys}] transpose(d), dimensions={{0,3,2,1}}
+"""
+GROUPED_SUMS = """
+  p = {t}[2,3,{rows},{keys}] parameter(0)
+  v = {t}[{keys},2,8] parameter(1)
+  d = {t}[2,8,3,{rows}] dot(v, p), lhs_batch_dims={{1}}, rhs_batch_dims={{0}},
+    lhs_contracting_dims={{0}}, rhs_contracting_dims={{3}}
+  ROOT y = {t}[{rows},2,3,8] transpose(d), dimensions={{3,0,2,1}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "c64", "s8"])
+@pytest.mark.parametrize("rows", [16, 21, 129])
+@pytest.mark.parametrize("keys", [5, 33])
+def test_heads_in_groups_are_not_copied(kind: str, rows: int, keys: int) -> None:
+    for body in (GROUPED_SCORES, GROUPED_SUMS):
+        runs(body.format(t=kind, rows=rows, keys=keys), 1)
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 33), (5, 33), (16, 1)])
+def test_few_rows_or_keys_in_groups(rows: int, keys: int) -> None:
+    text = program(GROUPED_SCORES.format(t="f32", rows=rows, keys=keys))
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+
+
+def test_columns_that_are_apart_in_the_result() -> None:
+    text = program("""
+      x = f32[2,20,8] parameter(0)
+      y = f32[16,2,3,8] parameter(1)
+      ROOT d = f32[2,20,16,3] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1},
+        lhs_contracting_dims={2}, rhs_contracting_dims={3}""")
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+
+
 @pytest.mark.parametrize("ranges", ["[3:40], [5:60]", "[0:74:2], [9:64]", "[7:44], [0:55]"])
 @pytest.mark.parametrize("kind", ["f32", "bf16", "s8", "c64"])
 def test_slices_of_either_operand(ranges: str, kind: str) -> None:

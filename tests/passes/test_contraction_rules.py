@@ -81,6 +81,14 @@ EXAMPLES = {
                 "rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2};"
                 "r = f32[6,2,3,4] transpose(d), dimensions={1,0,2,3}"),
     ],
+    "transpose_of_rows": [
+        Example("x: f32[6,2,5], y: f32[2,4,6]", "d = f32[2,5,4] dot(x, y), lhs_batch_dims={1}, "
+                "rhs_batch_dims={0}, lhs_contracting_dims={0}, rhs_contracting_dims={2};"
+                "r = f32[4,2,5] transpose(d), dimensions={2,0,1}"),
+        Example("x: f32[7,2,5], y: f32[4,2,3,5]", "d = f32[2,7,4,3] dot(x, y), lhs_batch_dims={1}, "
+                "rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={3};"
+                "r = f32[2,3,4,7] transpose(d), dimensions={0,3,2,1}"),
+    ],
     "dot_of_repeated_batch": [
         Example("x: f32[2,3,5], y: f32[5,4]", "b = f32[2,5,4] broadcast(y), dimensions={1,2};"
                 "r = f32[2,3,4] dot(x, b), lhs_batch_dims={0}, rhs_batch_dims={0}, "
@@ -111,6 +119,11 @@ EXAMPLES = {
     "dot_of_reshape": [
         Example("x: f32[6,5], y: f32[5,4]", "a = f32[2,3,5] reshape(x); r = f32[2,3,4] dot(a, y), "
                 "lhs_contracting_dims={2}, rhs_contracting_dims={0}")
+    ],
+    "dot_of_several_sums": [
+        Example("x: T[2,3,7,8], y: T[7,2,3,4]", "r = T[2,8,4] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={1}, lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}",
+                ("f32", "s32", "bf16"))
     ],
     "dot_in_canonical_order": [
         Example("x: f32[5,3,2], y: f32[4,5,2]", "r = f32[2,3,4] dot(x, y), lhs_batch_dims={2}, "
@@ -244,6 +257,20 @@ REFUSED = {
         Example("x: f32[2,3,5], y: f32[2,5,4]", "d = f32[2,3,4] dot(x, y), lhs_batch_dims={0}, "
                 "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}; "
                 "r = f32[3,2,4] transpose(d), dimensions={1,0,2}")
+    ],
+    "transpose_of_rows": [
+        Example("x: f32[2,3,5], y: f32[2,5,4]", "d = f32[2,3,4] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}; "
+                "r = f32[3,2,4] transpose(d), dimensions={1,0,2}"),
+        Example("x: f32[2,3,5], y: f32[2,5]", "d = f32[2,3] dot(x, y), lhs_batch_dims={0}, "
+                "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}; "
+                "r = f32[2,3] transpose(d), dimensions={0,1}"),
+    ],
+    "dot_of_several_sums": [
+        Example("x: f32[9,2,3], y: f32[3,2,9]", "r = f32[9,9] dot(x, y), lhs_contracting_dims={1,2}, "
+                "rhs_contracting_dims={1,0}"),
+        Example("x: f32[9,3], y: f32[3,2]", "r = f32[9,2] dot(x, y), lhs_contracting_dims={1}, "
+                "rhs_contracting_dims={0}"),
     ],
     "dot_of_converts": [
         Example("x: f32[3,5], y: f32[5,4]", "a = bf16[3,5] convert(x); "

@@ -13,7 +13,9 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.contraction import Dot
+from hloom.operations.conversion import Convert
 from hloom.operations.movement import Transpose
+from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
 from hloom.passes.pipeline import Pass
 from hloom.passes.rewriting import Rewrite, RuleTable, discard
@@ -60,7 +62,7 @@ class DotDecomposer(Pass, name="dot_decomposer", settles=True):
 
 
 def dot_in(i: HloInstruction) -> HloInstruction | None:
-    """Return the dot below any reshapes and transposes; None if there is none."""
-    while isinstance(i.operation, (Reshape, Transpose)):
+    """Return the dot below any reshapes, transposes, converts and sums; None if there is none."""
+    while isinstance(i.operation, (Reshape, Transpose, Convert, Reduce)):
         i = i.operands[0]
     return i if isinstance(i.operation, Dot) else None

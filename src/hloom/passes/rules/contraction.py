@@ -6,6 +6,7 @@ matrix products.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from hloom.operations.reshaping import Reshape
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensions
 from hloom.passes.writing import Writer
+from hloom.shape import element_type as et
 
 FOLDS: Final = RuleFamily("dot folds")
 """Rules for every dot, if it stays or becomes a matrix product."""
@@ -98,6 +100,25 @@ def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloIn
     else:
         transposed = Writer(product).like(swapped_dot(dot), *product.operands[::-1])
     return Writer(i).reshape(transposed, i.shape.dimensions)
+
+
+@FOLDS.rewrites(Transpose, of=Dot)
+def transpose_of_rows(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloInstruction | None:
+    """``transpose(dot(x, y))`` → ``transpose(dot(y, x))`` where rows of y become the last dimension.
+
+    The columns of the new product are contiguous in the result, so that its kernel can store them there.
+    """
+    (product,) = i.operands
+    if len(product.users) > 1 or product.is_root:
+        return None
+    batch, columns, rank = len(batch_of(dot, 0)), len(free_of(product, dot, 1)), product.shape.rank
+    minor = next((d for d in reversed(transpose.dimensions) if product.shape.dimensions[d] != 1), 0)
+    if not batch <= minor < rank - columns or not true_dimensions(product.shape.dimensions[rank - columns :]):
+        return None
+    turned = Writer(product).like(swapped_dot(dot), *product.operands[::-1])
+    swap = [*range(batch), *range(rank - columns, rank), *range(batch, rank - columns)]
+    order = tuple(swap.index(d) for d in transpose.dimensions)
+    return Writer(i).op(Transpose(dimensions=order), turned)
 
 
 @FOLDS.rewrites(Dot)
@@ -217,6 +238,31 @@ def dot_of_reshape(i: HloInstruction, dot: Dot) -> HloInstruction | None:
             Writer(i).like(renumbered(dot, side, batch, inner), *operands), i.shape.dimensions
         )
     return None
+
+
+@REPAIRS.rewrites(Dot, reorders=True)
+def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
+    """``dot(x, y)`` over several dimensions → ``sum(dot(x, y))`` over the longest, the others as batches.
+
+    Applied where these products are smaller than an operand, which would have to be transposed instead.
+    """
+    x, y = i.operands
+    pairs = sorted(
+        zip(inner_of(dot, 0), inner_of(dot, 1), strict=True), key=lambda pair: x.shape.dimensions[pair[0]]
+    )
+    *others, longest = pairs
+    count = math.prod(x.shape.dimensions[d] for d, _ in others)
+    if count == 1 or i.shape.element_count * count > max(x.shape.element_count, y.shape.element_count):
+        return None
+    for side in (0, 1):
+        batch = (*batch_of(dot, side), *(pair[side] for pair in others))
+        dot = renumbered(dot, side, batch, [longest[side]])
+    w = Writer(i)
+    kind, first = i.shape.element_type, len(batch_of(dot, 0)) - len(others)
+    products = w.like(dot, x, y)
+    if kind.is_floating and kind.bits < et.F32.bits:
+        products.shape = products.shape.with_element_type(et.F32)
+    return w.convert(w.sum(products, range(first, first + len(others))), kind)
 
 
 @REPAIRS.rewrites(Dot)

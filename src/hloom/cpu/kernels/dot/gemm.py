@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
@@ -30,6 +30,8 @@ Epilogue: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
 Lanes run along the columns, or along the rows or batches.
 """
 FEWEST_RESULTS = 16
+FEWEST_ROWS: Final = 16
+"""Minimum rows, or columns, of a factor of which other free dimensions are batches."""
 SHORT = 256
 """Sizes up to which a product is computed inline, without a kernel."""
 
@@ -59,6 +61,7 @@ class Gemm:
         a, b: the matrices A[m, k] and B[k, n].
         kind: the type in which products are summed.
         a_type, b_type: types of the operands.
+        dimensions: those of the dot's result that are batches, rows and columns; none of size 1.
     """
 
     batch: tuple[int, ...]
@@ -70,6 +73,7 @@ class Gemm:
     kind: ElementType
     a_type: ElementType
     b_type: ElementType
+    dimensions: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
     @property
     def batches(self) -> int:
@@ -84,7 +88,15 @@ class Gemm:
     def transposed(self) -> Gemm:
         """Return the product of the transposes of B and A: the transpose of C."""
         a, b = self.b.transposed, self.a.transposed
-        return replace(self, m=self.n, n=self.m, a=a, b=b, a_type=self.b_type, b_type=self.a_type)
+        dimensions = self.dimensions[0], self.dimensions[2], self.dimensions[1]
+        types = {"a_type": self.b_type, "b_type": self.a_type}
+        return replace(self, m=self.n, n=self.m, a=a, b=b, dimensions=dimensions, **types)
+
+    @property
+    def in_order(self) -> bool:
+        """Return whether batches, rows and columns are in the order of the result's dimensions."""
+        flat = [d for group in self.dimensions for d in group]
+        return flat == sorted(flat)
 
 
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
@@ -110,22 +122,37 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
             return read_through(operand)
         return Strided(operand, 0, row_major_strides(operand.shape.dimensions))
 
-    lhs_view, right = map(view, dot.operands)
-    if lhs_view is None or right is None:
+    lhs_view, rhs_view = map(view, dot.operands)
+    if lhs_view is None or rhs_view is None:
         return None
-    m = _merged(lhs.dimensions, lhs_view.strides, lhs_kept)
-    n = _merged(rhs.dimensions, right.strides, rhs_kept)
     contracting = sorted(zip(lhs_contracting, rhs_contracting, strict=True))
     a_k = _merged(lhs.dimensions, lhs_view.strides, [a for a, _ in contracting])
-    b_k = _merged(rhs.dimensions, right.strides, [b for _, b in contracting])
-    if m is None or n is None or a_k is None or b_k is None:
+    b_k = _merged(rhs.dimensions, rhs_view.strides, [b for _, b in contracting])
+    if a_k is None or b_k is None:
         return None
-    a = Matrix(tuple(lhs_view.strides[d] for d in lhs_batch), m[1], a_k[1], lhs_view.offset)
-    b = Matrix(tuple(right.strides[d] for d in rhs_batch), b_k[1], n[1], right.offset)
-    batch = tuple(lhs.dimensions[d] for d in lhs_batch)
+    rows = _lines(lhs.dimensions, lhs_view.strides, lhs_kept, a_k[1])
+    columns = _lines(rhs.dimensions, rhs_view.strides, rhs_kept, b_k[1])
+    if rows is None or columns is None:
+        return None
+    batch = [
+        (number, lhs_view.strides[d], rhs_view.strides[e])
+        for number, (d, e) in enumerate(zip(lhs_batch, rhs_batch, strict=True))
+        if lhs.dimensions[d] != 1
+    ]
+    batch += [(len(lhs_batch) + lhs_kept.index(d), lhs_view.strides[d], 0) for d in rows.others]
+    first_column = dot.shape.rank - len(rhs_kept)
+    batch += [(first_column + rhs_kept.index(d), 0, rhs_view.strides[d]) for d in columns.others]
+    a = Matrix(tuple(stride for _, stride, _ in batch), rows.stride, a_k[1], lhs_view.offset)
+    b = Matrix(tuple(stride for _, _, stride in batch), b_k[1], columns.stride, rhs_view.offset)
+    dimensions = (
+        tuple(d for d, _, _ in batch),
+        tuple(len(lhs_batch) + lhs_kept.index(d) for d in rows.dimensions),
+        tuple(first_column + rhs_kept.index(d) for d in columns.dimensions),
+    )
     kind = sum_type(dot.shape.element_type)
-    a_type, b_type = (side.source.shape.element_type for side in (lhs_view, right))
-    return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, a_type, b_type)
+    a_type, b_type = (side.source.shape.element_type for side in (lhs_view, rhs_view))
+    sizes = tuple(dot.shape.dimensions[d] for d in dimensions[0])
+    return Gemm(sizes, rows.size, columns.size, a_k[0], a, b, kind, a_type, b_type, dimensions)
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
@@ -133,6 +160,8 @@ def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
         return None
+    if gemm.n > 1 and max(d for group in gemm.dimensions for d in group) not in gemm.dimensions[2]:
+        return None  # columns are not contiguous in the result
     scattered = gemm.a.column != 1 or gemm.b.row != 1
     return None if gemm.m == gemm.n == 1 and gemm.batches > 1 and scattered else gemm
 
@@ -156,6 +185,53 @@ def _merged(
         else:
             return None
     return size, stride
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Describe the rows or columns of a factor.
+
+    Attributes:
+        dimensions: free dimensions of the factor, contiguous with each other.
+        size, stride: of all of them as one.
+        others: the remaining free dimensions, which are batches.
+    """
+
+    dimensions: tuple[int, ...]
+    size: int
+    stride: int
+    others: tuple[int, ...]
+
+
+def _lines(
+    dimensions: Sequence[int], strides: Sequence[int], free: Sequence[int], step: int
+) -> _Lines | None:
+    """Return the rows of a factor whose elements along k are ``step`` apart.
+
+    These are all free dimensions if they are contiguous with each other. Otherwise they are the longest run
+    of contiguous dimensions, or the run with unit stride if k has none, so that vectors can be loaded. None
+    if the run is short.
+    """
+    runs: list[list[int]] = []
+    for d in free:
+        if dimensions[d] == 1:
+            continue
+        last = runs[-1][-1] if runs else None
+        if last is not None and strides[last] == strides[d] * dimensions[d]:
+            runs[-1].append(d)
+        else:
+            runs.append([d])
+    if not runs:
+        return _Lines((), 1, 1, ())
+
+    def size(run: Sequence[int]) -> int:
+        return math.prod(dimensions[d] for d in run)
+
+    run = max(runs, key=lambda run: (step != 1 and strides[run[-1]] == 1, size(run)))
+    if len(runs) > 1 and size(run) < FEWEST_ROWS:
+        return None
+    others = tuple(d for d in free if d not in run and dimensions[d] != 1)
+    return _Lines(tuple(run), size(run), strides[run[-1]], others)
 
 
 def batch_base(

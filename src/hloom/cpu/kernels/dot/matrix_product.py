@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, PTR, Value
 from hloom.codegen.loops import LoopKernel, root_values
@@ -32,7 +31,6 @@ from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.contraction import Dot
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import is_factor_view, is_view
 from hloom.plan.iteration import result_shapes
@@ -54,7 +52,7 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
     if product.transposed:
         a, b = b, a
     placed = written_through(dot, roots[0]) if len(roots) == 1 else None
-    if roots == (dot,):
+    if roots == (dot,) and gemm.in_order:
         epilogue = _Epilogue(1, [program.pointer(i)], _store(gemm, dot), looped=False)
     elif placed is not None:
         epilogue = _Epilogue(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
@@ -130,7 +128,7 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
         return inner
     if gemm.m == gemm.n == 1:
         return None
-    plain = kernel_parts(i).roots == (dot,) and dot.shape.element_type is gemm.kind
+    plain = kernel_parts(i).roots == (dot,) and dot.shape.element_type is gemm.kind and gemm.in_order
     return plan_tiles(gemm, target, plain_result=plain)
 
 
@@ -229,7 +227,7 @@ def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequen
         target = View(pointers[0], kind, dot.shape.dimensions, placed.strides)
 
         def epilogue(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-            e.store(target, dot_indices(e, dot, batch, row, column), rounded(value, gemm, kind))
+            e.store(target, dot_indices(e, dot, gemm, batch, row, column), rounded(value, gemm, kind))
 
         return epilogue
 
@@ -250,13 +248,8 @@ def has_kernel(i: HloInstruction) -> bool:
     if not behind:
         return True
     placed = written_through(dot, roots[0])
-    operation = operation_of(dot, Dot)
-    summed, batch = len(operation.rhs_contracting_dims), len(operation.rhs_batch_dims)
-    free_rank = dot.operands[1].shape.rank - summed - batch
-    if placed is None or len(roots) > 1 or not free_rank:
-        return False
-    real = [d for d in range(dot.shape.rank - free_rank, dot.shape.rank) if dot.shape.dimensions[d] != 1]
-    return len(real) == 1 and placed.strides[real[0]] == 1
+    columns = gemm.dimensions[2]
+    return placed is not None and len(roots) == 1 and len(columns) == 1 and placed.strides[columns[0]] == 1
 
 
 def _converts_halfway(dot: HloInstruction, gemm: Gemm) -> bool:
@@ -286,7 +279,7 @@ def _fused(
 
         def epilogue(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
             e.views = views
-            indices = dot_indices(e, dot, batch, row, column)
+            indices = dot_indices(e, dot, gemm, batch, row, column)
             e.know(dot, indices, rounded(value, gemm, dot.shape.element_type))
             for target, made in zip(targets, root_values(e, roots, indices), strict=True):
                 e.store(target, indices, made)
@@ -296,19 +289,17 @@ def _fused(
     return with_pointers
 
 
-def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, column: Index) -> Indices:
+def dot_indices(
+    e: Elements, dot: HloInstruction, gemm: Gemm, batch: Index, row: Index, column: Index
+) -> Indices:
     """Return the index in the dot's result of an element of the matrix product."""
-    operation = operation_of(dot, Dot)
-    dimensions = dot.shape.dimensions
-    batches = len(operation.lhs_batch_dims)
-    lhs_kept = dot.operands[0].shape.rank - batches - len(operation.lhs_contracting_dims)
-    groups = dimensions[:batches], dimensions[batches : batches + lhs_kept], dimensions[batches + lhs_kept :]
-    numbers: list[Index] = []
-    for index, sizes in zip((batch, row, column), groups, strict=True):
-        real = [size for size in sizes if size != 1]
-        parts = iter((index,) if len(real) == 1 else e.divided(index, tuple(real)))
-        numbers += [Index(0) if size == 1 else next(parts) for size in sizes]
-    return tuple(numbers)
+    sizes = dot.shape.dimensions
+    places = [Index(0)] * len(sizes)
+    for index, group in zip((batch, row, column), gemm.dimensions, strict=True):
+        parts = (index,) if len(group) == 1 else e.divided(index, tuple(sizes[d] for d in group))
+        for d, part in zip(group, parts, strict=True):
+            places[d] = part
+    return tuple(places)
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
