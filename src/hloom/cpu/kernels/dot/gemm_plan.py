@@ -215,7 +215,7 @@ class _Planner:
             depth = steps
         if pack_b == "task":
             return self.made(steps, gemm.m, widest, widest, pack_a, pack_b)
-        height = self.height(depth, pack_a)
+        height = self.height(depth, group, pack_a)
         width = self.width(group, height)
         in_place = self.plain_result and not gemm.kind.is_complex
         if depth < steps and not in_place:
@@ -229,17 +229,32 @@ class _Planner:
         tile = (self.lanes, self.rows, self.vectors)
         return TilePlan(*product, *tile, depth, height, width, group, pack_a, pack_b, in_place)
 
-    def height(self, depth: int, pack_a: bool) -> int:
+    def height(self, depth: int, group: int, pack_a: bool) -> int:
         """Return the rows of a task."""
         gemm = self.gemm
-        most = MOST_ROWS
+        few = self.few_rows_of_large_b and group >= TASKS * self.panel
+        most = self.many_rows if few else MOST_ROWS
         if pack_a:
             most = min(most, STACK_BYTES // ((depth + 16) * self.factors.unit_bytes))
         if not pack_a and depth * self.factors.group >= gemm.k:
             most = max(self.rows, (1 << 18) // (gemm.k * storage_bytes(gemm.a_type)))
-        rows_wanted = -(-gemm.m * gemm.batches // TASKS)
+        rows_wanted = gemm.m if few else -(-gemm.m * gemm.batches // TASKS)
         height = max(self.rows, min(most, rows_wanted))
         return min(-(-height // self.rows) * self.rows, -(-gemm.m // self.rows) * self.rows)
+
+    @property
+    def many_rows(self) -> int:
+        """Return the number of rows from which packing a large B pays: more if its panels leave the cache."""
+        steps = -(-self.gemm.k // self.factors.group)
+        least = FEWEST_PANELS * self.panel * steps * self.factors.unit_bytes
+        return 2 * MANY_ROWS if least > GROUP_BYTES else MANY_ROWS
+
+    @property
+    def few_rows_of_large_b(self) -> bool:
+        """Return whether tasks divide the columns only, as every task of some rows reads all of B."""
+        gemm = self.gemm
+        large = 2 * gemm.k * gemm.n * storage_bytes(gemm.b_type) > SECOND_LEVEL
+        return large and gemm.batches == 1 and gemm.m <= self.many_rows
 
     def width(self, group: int, height: int) -> int:
         """Return the columns of a task."""
@@ -276,5 +291,5 @@ class _Planner:
             return ""
         uneven = gemm.b.row * size % 64 != 0 and gemm.m > 4 * self.rows
         wide = gemm.b.row * size % PAGE == 0 and gemm.k >= 64
-        large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > MANY_ROWS
+        large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > self.many_rows
         return how if uneven or wide or large else ""
