@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.analysis.scalar_computations import applies_expressions
+from hloom.cpu.kernels.attention.attention_plan import has_attention_kernel
 from hloom.cpu.kernels.convolution.convolution import can_end_in_more
 from hloom.cpu.kernels.dot.gemm import product_of
 from hloom.cpu.kernels.dot.matrix_product import has_kernel
@@ -35,6 +36,7 @@ from hloom.passes.expand.topk_custom_calls import TopkCustomCalls
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.facts import FLAT
+from hloom.passes.fusion.attention_fusion import AttentionFusion
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
@@ -162,6 +164,7 @@ CPU_PIPELINE: Final = Pipeline(
         ScatterFusion(applies_expressions),
         FusionLimiter(),
         DeadCodeElimination(),
+        AttentionFusion(has_attention_kernel),
         HloMemoryScheduler(),
         ArraySubviews(),
     ],

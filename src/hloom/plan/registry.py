@@ -15,6 +15,8 @@ Program = TypeVar("Program")
 Target = TypeVar("Target")
 ROW_FUSION: Final = "row-fusion"
 """Key of fusions of kind kCustom: row reductions and elementwise operations on the same rows."""
+ATTENTION: Final = "attention"
+"""Key of fusions of kind kCustom with dots: two dots, and a row fusion between them."""
 
 
 @dataclass(slots=True)
@@ -81,10 +83,11 @@ class Kernels(Generic[Program, Target]):
         return body.root
 
     def key(self, i: HloInstruction) -> str:
-        """Return the key of an instruction's kernel: the hero's opcode, or `ROW_FUSION`."""
+        """Return the key of an instruction's kernel: the hero's opcode, `ROW_FUSION` or `ATTENTION`."""
+        opcode = self.hero(i).opcode
         if isinstance(i.operation, Fusion) and i.operation.kind == "kCustom":
-            return ROW_FUSION
-        return self.hero(i).opcode
+            return ATTENTION if opcode == "dot" else ROW_FUSION
+        return opcode
 
     def serves(self, i: HloInstruction) -> bool:
         """Return true if a kernel is registered for an instruction."""

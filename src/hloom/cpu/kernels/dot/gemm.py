@@ -126,8 +126,8 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     if lhs_view is None or rhs_view is None:
         return None
     contracting = sorted(zip(lhs_contracting, rhs_contracting, strict=True))
-    a_k = _merged(lhs.dimensions, lhs_view.strides, [a for a, _ in contracting])
-    b_k = _merged(rhs.dimensions, rhs_view.strides, [b for _, b in contracting])
+    a_k = merged(lhs.dimensions, lhs_view.strides, [a for a, _ in contracting])
+    b_k = merged(rhs.dimensions, rhs_view.strides, [b for _, b in contracting])
     if a_k is None or b_k is None:
         return None
     rows = _lines(lhs.dimensions, lhs_view.strides, lhs_kept, a_k[1])
@@ -170,7 +170,7 @@ def _others(rank: int, *taken: Sequence[int]) -> list[int]:
     return [d for d in range(rank) if not any(d in some for some in taken)]
 
 
-def _merged(
+def merged(
     dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
 ) -> tuple[int, int] | None:
     """Return several dimensions as one (size, stride); None if they are not contiguous with each other."""
@@ -243,12 +243,20 @@ def batch_base(
     if gemm.batches == 1:
         return base
     offset = f.constant(I64, 0)
-    remainder = batch
-    for size, stride in zip(reversed(gemm.batch), reversed(matrix.batch), strict=True):
-        quotient = remainder.unsigned_divide(size)
-        offset = offset + (remainder - quotient * size) * stride
-        remainder = quotient
+    for number, stride in zip(batch_indices(gemm, batch), matrix.batch, strict=True):
+        offset = offset + number * stride
     return f.offset(base, offset * storage_bytes(kind))
+
+
+def batch_indices(gemm: Gemm, batch: Value) -> list[Value]:
+    """Return the index along each batch dimension."""
+    numbers: list[Value] = []
+    remainder = batch
+    for size in reversed(gemm.batch):
+        quotient = remainder.unsigned_divide(size)
+        numbers.append(remainder - quotient * size)
+        remainder = quotient
+    return numbers[::-1]
 
 
 def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) -> Element:

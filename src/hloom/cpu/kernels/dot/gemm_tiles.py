@@ -34,7 +34,9 @@ def emit_gemm(
     sums between blocks, it is the first extra pointer.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
-    _Product(f, plan, bind(f.parameters[3:-2]), looped=looped).emit()
+    a, b, number, *pointers, begin, end = f.parameters
+    product = TileProduct(f, plan, bind(pointers), result=pointers[0], looped=looped)
+    product.tasks(a, b, f.convert("ptrtoint", number, I64), begin, end)
     f.finish()
     gemm = plan.gemm
     trips = gemm.batches * plan.row_tasks * plan.column_tasks
@@ -42,15 +44,25 @@ def emit_gemm(
     return LoopKernel(name, trips, 1, work, str(plan))
 
 
-class _Product:
-    """Emit the tasks of a product."""
+class TileProduct:
+    """Emit the tasks of a product.
 
-    def __init__(self, f: Function, plan: TilePlan, epilogue: Epilogue, *, looped: bool) -> None:
+    Attributes:
+        result: the array that holds the sums between blocks, if the plan stores them in the result.
+    """
+
+    def __init__(
+        self,
+        f: Function,
+        plan: TilePlan,
+        epilogue: Epilogue,
+        *,
+        result: Value | None = None,
+        looped: bool = False,
+    ) -> None:
         self.f, self.plan, self.epilogue, self.looped = f, plan, epilogue, looped
-        self.a, self.b, number, *extra, self.begin, self.end = f.parameters
+        self.result = result
         gemm = plan.gemm
-        self.group = f.convert("ptrtoint", number, I64)
-        self.result = extra[0]
         self.batch = Variable(gemm.batches, "b")
         self.rows = RowPacker(f, plan) if plan.pack_a else None
         self.panels = PanelPacker(f, plan) if plan.pack_b == "task" else None
@@ -62,35 +74,32 @@ class _Product:
         if looped:
             self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
 
-    def emit(self) -> None:
-        """Emit a range of tasks."""
+    def tasks(self, a: Value, b: Value, group: Value, begin: Value, end: Value) -> None:
+        """Emit a range of tasks of a group of columns; ``b``: the matrices B, or their packed panels."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
-        first = self.group * plan.group
+        first = group * plan.group
         limit = f.intrinsic("smin", first + plan.group, f.constant(I64, gemm.n))
-        with f.loop(self.begin, self.end) as loop:
+        with f.loop(begin, end) as loop:
             batch = loop.index.unsigned_divide(of_batch) if gemm.batches > 1 else f.constant(I64, 0)
             remainder = loop.index - batch * of_batch if gemm.batches > 1 else loop.index
             line = remainder.unsigned_divide(plan.column_tasks) if plan.column_tasks > 1 else remainder
-            self.batch.value = batch
-            self.row = line * plan.height
-            self.row_end = f.intrinsic("smin", self.row + plan.height, f.constant(I64, gemm.m))
-            self.first = first
-            self.column, self.column_end = first, limit
+            row = line * plan.height
+            column, column_end = first, limit
             if plan.column_tasks > 1:
-                self.column = first + (remainder - line * plan.column_tasks) * plan.width
-                self.column_end = f.intrinsic("smin", self.column + plan.width, limit)
-            self.a_base = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
-            self.b_base = self.b_matrix(batch)
-            self.task()
+                column = first + (remainder - line * plan.column_tasks) * plan.width
+                column_end = f.intrinsic("smin", column + plan.width, limit)
+            a_base = batch_base(f, gemm, gemm.a, batch, a, gemm.a_type)
+            b_base = self.b_matrix(b, batch)
+            self.task(batch, row, (first, column, column_end), a_base, b_base)
 
-    def b_matrix(self, batch: Value) -> Value:
+    def b_matrix(self, b: Value, batch: Value) -> Value:
         """Return the address of the matrix B, or of the group's packed panels."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b == "group":
             size = plan.panels * plan.panel_bytes
-            return f.offset(self.b, batch * size) if gemm.batches > 1 else self.b
-        base = batch_base(f, gemm, gemm.b, batch, self.b, gemm.b_type)
+            return f.offset(b, batch * size) if gemm.batches > 1 else b
+        base = batch_base(f, gemm, gemm.b, batch, b, gemm.b_type)
         if self.panels is None:
             return base
         zero = f.constant(I64, 0)
@@ -99,9 +108,16 @@ class _Product:
             self.panels.heads(self.packed, zero, f.constant(I64, plan.panels))
         return self.packed
 
-    def task(self) -> None:
-        """Emit all blocks along k of one task."""
+    def task(
+        self, batch: Value, row: Value, columns: tuple[Value, Value, Value], a_base: Value, b_base: Value
+    ) -> None:
+        """Emit all blocks along k of the rows of a task, of the columns (first of the group, first, end)."""
         f, plan = self.f, self.plan
+        self.batch.value = batch
+        self.row = row
+        self.row_end = f.intrinsic("smin", row + plan.height, f.constant(I64, plan.gemm.m))
+        self.first, self.column, self.column_end = columns
+        self.a_base, self.b_base = a_base, b_base
         if plan.blocks == 1:
             self.block(f.constant(I64, 0), f.constant(I64, plan.steps))
             return
@@ -198,7 +214,7 @@ class _Product:
             offset = (row - self.row) * plan.width + (column - self.column)
             return f.offset(self.sums, offset * self.unit)
         batch = self.batch.value
-        assert isinstance(batch, Value)
+        assert isinstance(batch, Value) and self.result is not None
         line = row + batch * gemm.m if gemm.batches > 1 else row
         return f.offset(self.result, (line * gemm.n + column) * self.unit)
 

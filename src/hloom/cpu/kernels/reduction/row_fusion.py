@@ -64,11 +64,12 @@ def _narrow_rows(parts: KernelParts) -> Rows | None:
 
 
 @dataclass(slots=True)
-class _Plan:
+class RowPlan:
     """Describe a row kernel: sizes, loops, reductions in order.
 
     Attributes:
         local: operands of reductions of which each row reads only elements of its own.
+        accesses: those of one row.
     """
 
     rows: tuple[int, ...]
@@ -77,27 +78,35 @@ class _Plan:
     lane: Variable
     reductions: list[HloInstruction]
     local: set[HloInstruction]
+    accesses: Accesses
 
 
-def _planned(parts: KernelParts) -> _Plan:
+def _planned(parts: KernelParts) -> RowPlan:
     inputs, members = parts.inputs, parts.members
     reductions = [m for m in members if m.opcode == "reduce"]
     *rows, length = reductions[0].operands[0].shape.dimensions
-    space = split_space(rows, [m.shape.dimensions for m in (*members, *inputs) if m.shape.is_array])
+    shapes = [m.shape.dimensions for m in (*members, *inputs) if m.shape.is_array]
+    plan = plan_rows(parts, reductions, split_space(rows, shapes))
+    indices = (*plan.space.indices, Index.of(plan.lane))
+    places = linearize(plan.space.indices, rows), linearize(indices, [*rows, length])
+    plan.space = merge_loops(plan.space, [*plan.accesses.linear, *places], plan.accesses.pinned)
+    return plan
+
+
+def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space) -> RowPlan:
+    """Plan a row kernel with the rows at the indices of a space."""
+    *rows, length = reductions[0].operands[0].shape.dimensions
     lane = Variable(length)
     row_accesses = partial(_row_accesses, roots=parts.roots, reductions=reductions, space=space, lane=lane)
-    accesses = row_accesses(inputs)
     first = linearize((*space.indices, Index(0)), (*rows, length))
 
     def is_local(array: HloInstruction) -> bool:
-        distances = [linear - first for linear in row_accesses([*inputs, array]).reads.get(array, ())]
+        distances = [linear - first for linear in row_accesses([*parts.inputs, array]).reads.get(array, ())]
         return all(d.minimum() >= 0 and d.maximum() < length for d in distances)
 
-    local = {r.operands[0] for r in reductions if r.operands[0] not in inputs and is_local(r.operands[0])}
-    indices = (*space.indices, Index.of(lane))
-    linear = [*accesses.linear, linearize(space.indices, rows), linearize(indices, [*rows, length])]
-    merged = merge_loops(space, linear, accesses.pinned)
-    return _Plan(tuple(rows), length, merged, lane, reductions, local)
+    operands = {r.operands[0] for r in reductions if r.operands[0] not in parts.inputs}
+    local = set(filter(is_local, operands))
+    return RowPlan(tuple(rows), length, space, lane, reductions, local, row_accesses(parts.inputs))
 
 
 def _row_accesses(
@@ -137,7 +146,7 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
     plan, inputs, roots = _planned(parts), parts.inputs, parts.roots
     function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, *roots)])
     lanes = row_lanes([*parts.members, *inputs], plan)
-    rows = _Rows(function, plan, lanes, dict(zip(inputs, arrays, strict=False)))
+    rows = RowEmitter(function, plan, lanes, dict(zip(inputs, arrays, strict=False)))
     with outer_loops(function, plan.space.variables, begin, end):
         rows.row(roots, arrays[len(inputs) :])
     function.finish()
@@ -146,7 +155,7 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
     return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows")
 
 
-def row_lanes(instructions: Sequence[HloInstruction], plan: _Plan) -> int:
+def row_lanes(instructions: Sequence[HloInstruction], plan: RowPlan) -> int:
     """Return the lanes for rows: one masked vector for a short row, if its reductions allow it."""
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
@@ -159,11 +168,11 @@ def _has_neutral(reduction: HloInstruction) -> bool:
     return neutral_element(reduction.called_computations[0], element_type) is not None
 
 
-class _Rows:
+class RowEmitter:
     """Emit the code of one row."""
 
     def __init__(
-        self, function: Function, plan: _Plan, lanes: int, views: dict[HloInstruction, View]
+        self, function: Function, plan: RowPlan, lanes: int, views: dict[HloInstruction, View]
     ) -> None:
         self.function, self.plan = function, plan
         self.scalars = Elements(function, 0, views)

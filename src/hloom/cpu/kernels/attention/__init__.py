@@ -1,0 +1,1 @@
+"""Attention: two products with row operations between them, by blocks of rows."""

@@ -1,0 +1,289 @@
+"""Plan of an attention fusion: scores, weights computed from the scores of each row, and sums of values.
+
+The scores are a product of queries and keys, the result is a product of the weights and values. Rows of
+scores are independent of each other: a kernel computes a block of rows from the first product to the last
+one, while the block is in the second-level cache. Every array is described by its strides along the
+dimensions of the weights, so that heads stay where they are, and groups of heads share keys and values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from hloom.analysis.instructions import operation_of
+from hloom.codegen.target import Target
+from hloom.codegen.types import storage_bytes
+from hloom.cpu.kernels.dot.gemm import Gemm, Matrix, merged, sum_type
+from hloom.cpu.kernels.dot.gemm_plan import TASKS, TilePlan, plan_tiles
+from hloom.cpu.kernels.dot.strided import Strided, read_through, written_through
+from hloom.cpu.kernels.reduction.row_fusion import RowPlan, plan_rows
+from hloom.ir.affine import Index, Variable, linearize, row_major_strides
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.contraction import Dot
+from hloom.operations.structure import Parameter
+from hloom.passes.layout.product_views import is_view
+from hloom.passes.rules.contraction import batch_of, free_of, inner_of
+from hloom.plan.kernel import KernelParts, kernel_parts
+from hloom.plan.space import Space
+
+BLOCK_BYTES: Final = 1 << 19
+"""Bytes of a block of scores, on the stack."""
+MOST_ROWS: Final = 64
+"""Maximum rows of a block."""
+FEWEST: Final = 16
+"""Minimum rows, and minimum length of a row, for which blocks pay."""
+FEW_ROWS: Final = 128
+"""Rows up to which a block consists of all rows, if there are enough batches."""
+LEAST_BLOCK: Final = 8
+"""Minimum rows of a block."""
+DEEPEST: Final = 256
+"""Maximum products of a score: one block of a panel of keys."""
+
+Axes: TypeAlias = Mapping[int, int]
+"""Strides of an array by the dimensions of the weights; none where the array is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Describe an attention fusion.
+
+    Attributes:
+        scores: the result of the first dot, in the dimensions of the weights.
+        weights: the left factor of the second dot, which contracts the last dimension.
+        parts: the row operations from the scores to the weights.
+        rows: their plan.
+        variables: the index of a row, for each dimension of the weights but the last.
+        row: the dimension of the weights that is divided into blocks.
+        batch: the other dimensions but the last, without those of size 1.
+        products: scores and sums.
+        arrays: those that hold queries, keys and values.
+        result: strides of the result.
+    """
+
+    scores: HloInstruction
+    weights: HloInstruction
+    parts: KernelParts
+    rows: RowPlan
+    variables: tuple[Variable, ...]
+    row: int
+    batch: tuple[int, ...]
+    products: tuple[Gemm, Gemm]
+    arrays: tuple[HloInstruction, HloInstruction, HloInstruction]
+    result: Matrix
+
+
+def attention_of(fusion: HloInstruction) -> Attention | None:
+    """Return the description of a fusion of two dots; None if no kernel computes it by blocks of rows."""
+    parts = kernel_parts(fusion)
+    dots = [m for m in parts.members if isinstance(m.operation, Dot)]
+    if len(dots) != 2 or len(parts.roots) != 1:
+        return None
+    first, second = dots
+    weights, scores = second.operands[0], first
+    while is_view(weights):
+        (weights,) = weights.operands
+    while len(scores.users) == 1 and is_view(user := next(iter(scores.users))):
+        scores = user
+    sizes = weights.shape.dimensions
+    if scores is weights or scores.shape.dimensions != sizes or len(sizes) < 2 or sizes[-1] < FEWEST:
+        return None
+    if not all(m.shape.element_type.is_floating for m in (first, second, weights)):
+        return None
+    return _Description(first, second, scores, weights).attention(parts)
+
+
+class _Description:
+    """Strides of all arrays along the dimensions of the weights."""
+
+    def __init__(
+        self, first: HloInstruction, second: HloInstruction, scores: HloInstruction, weights: HloInstruction
+    ) -> None:
+        self.first, self.second, self.scores, self.weights = first, second, scores, weights
+        self.sizes, self.last = weights.shape.dimensions, weights.shape.rank - 1
+
+    def attention(self, parts: KernelParts) -> Attention | None:
+        """Return the attention; None if an array has no strides, or rows have keys or values of their own."""
+        first, second = self.first, self.second
+        views = [read_through(o) for o in (*first.operands, *second.operands)]
+        placed, stored = written_through(first, self.scores), written_through(second, parts.roots[0])
+        if placed is None or stored is None:
+            return None
+        queries, keys, inner, values = views
+        if queries is None or keys is None or inner is None or values is None:
+            return None
+        arrays = queries.source, keys.source, values.source
+        if inner.source is not self.weights or any(not isinstance(a.operation, Parameter) for a in arrays):
+            return None
+        of_first = self.dimensions(placed, first.shape.dimensions)
+        of_inner = self.dimensions(inner, second.operands[0].shape.dimensions)
+        if of_first is None or of_inner is None:
+            return None
+        of_second = {r: of_inner[d] for d, r in _results(second, 0).items() if d in of_inner}
+        summed = [of_inner[d] for d in inner_of(operation_of(second, Dot), 0) if d in of_inner]
+        axes = [_axes(first, 0, queries, of_first), _axes(first, 1, keys, of_first)]
+        axes += [_axes(second, 1, values, of_second), {p: stored.strides[r] for r, p in of_second.items()}]
+        blocked = [
+            p for p in range(self.last) if p not in axes[1] and p not in axes[2] and self.sizes[p] >= FEWEST
+        ]
+        if summed != [self.last] or self.last in axes[0] or self.last not in axes[1] or not blocked:
+            return None
+        row = max(blocked, key=self.sizes.__getitem__)
+        batch = tuple(p for p in range(self.last) if p != row and self.sizes[p] != 1)
+        products = self.products(row, batch, (queries, keys, values, stored), axes)
+        rows = self.rows(parts)
+        if products is None or rows is None:
+            return None
+        return Attention(self.scores, self.weights, *rows, row, batch, products[:2], arrays, products[2])
+
+    def dimensions(self, view: Strided, dimensions: Sequence[int]) -> dict[int, int] | None:
+        """Return the dimension of the weights that each dimension of a view of them is; None if not one."""
+        places = {stride: p for p, stride in enumerate(row_major_strides(self.sizes)) if self.sizes[p] != 1}
+        mapped = {d: places.get(view.strides[d], -1) for d, size in enumerate(dimensions) if size != 1}
+        fits = all(p >= 0 and self.sizes[p] == dimensions[d] for d, p in mapped.items())
+        return mapped if fits and len(set(mapped.values())) == len(places) == len(mapped) else None
+
+    def products(
+        self, row: int, batch: tuple[int, ...], views: Sequence[Strided], axes: Sequence[Axes]
+    ) -> tuple[Gemm, Gemm, Matrix] | None:
+        """Return the products and the strides of the result."""
+        queries, keys, values, stored = views
+        of_queries, of_keys, of_values, of_result = axes
+        first, second = self.first, self.second
+        one, two = operation_of(first, Dot), operation_of(second, Dot)
+        pairs = sorted(zip(inner_of(one, 0), inner_of(one, 1), strict=True))
+        depth = merged(first.operands[0].shape.dimensions, queries.strides, [a for a, _ in pairs])
+        key_depth = merged(first.operands[1].shape.dimensions, keys.strides, [b for _, b in pairs])
+        free = free_of(second, two, 1)
+        columns = merged(second.operands[1].shape.dimensions, values.strides, free)
+        rank = second.shape.rank
+        result_columns = merged(second.shape.dimensions, stored.strides, range(rank - len(free), rank))
+        if depth is None or key_depth is None or columns is None or result_columns is None:
+            return None
+        if depth[0] > DEEPEST or result_columns[1] != 1 or columns[0] < 2:
+            return None
+
+        def along(strides: Axes) -> tuple[int, ...]:
+            return tuple(strides.get(p, 0) for p in batch)
+
+        n, m, count = self.sizes[self.last], self.sizes[row], tuple(self.sizes[p] for p in batch)
+        (value_row,) = (
+            values.strides[d] for d in inner_of(two, 1) if second.operands[1].shape.dimensions[d] != 1
+        )
+        kinds = [v.source.shape.element_type for v in (queries, keys, values)]
+        weight_type = self.weights.shape.element_type
+        scores = Gemm(
+            count,
+            m,
+            n,
+            depth[0],
+            Matrix(along(of_queries), of_queries.get(row, 0), depth[1], queries.offset),
+            Matrix(along(of_keys), key_depth[1], of_keys[self.last], keys.offset),
+            sum_type(first.shape.element_type),
+            kinds[0],
+            kinds[1],
+            ((), (), ()),
+        )
+        sums = Gemm(
+            count,
+            m,
+            columns[0],
+            n,
+            Matrix((0,) * len(batch), row_bytes(self.scores) // storage_bytes(weight_type), 1),
+            Matrix(along(of_values), value_row, columns[1], values.offset),
+            sum_type(second.shape.element_type),
+            weight_type,
+            kinds[2],
+            ((), (), ()),
+        )
+        return scores, sums, Matrix(along(of_result), of_result.get(row, 0), 1, stored.offset)
+
+    def rows(self, parts: KernelParts) -> tuple[KernelParts, RowPlan, tuple[Variable, ...]] | None:
+        """Return the row operations, their plan, and a variable for each dimension of the rows."""
+        members: dict[HloInstruction, None] = {}
+        inputs: dict[HloInstruction, None] = {self.scores: None}
+        waiting = [self.weights]
+        while waiting:
+            i = waiting.pop()
+            if i in members or i in inputs:
+                continue
+            if isinstance(i.operation, Dot):
+                return None
+            (inputs if isinstance(i.operation, Parameter) else members)[i] = None
+            waiting += i.operands
+        ordered = tuple(m for m in parts.members if m in members)
+        reductions = [m for m in ordered if m.opcode == "reduce"]
+        if not reductions or any(r.operands[0].shape.dimensions != self.sizes for r in reductions):
+            return None
+        part = KernelParts(tuple(inputs), (self.weights,), ordered)
+        variables = tuple(Variable(size, "r") for size in self.sizes[:-1])
+        indices = tuple(map(Index.of, variables))
+        plan = plan_rows(part, reductions, Space((), indices))
+        place = linearize((*indices, Index.of(plan.lane)), self.sizes)
+        if any(read != place for read in plan.accesses.reads.get(self.scores, ())):
+            return None
+        return part, plan, variables
+
+
+def _results(dot: HloInstruction, side: int) -> dict[int, int]:
+    """Return the dimension of a dot's result for each batch or free dimension of an operand."""
+    operation = operation_of(dot, Dot)
+    batch, free = batch_of(operation, side), free_of(dot, operation, side)
+    first = len(batch) if side == 0 else dot.shape.rank - len(free)
+    return {d: n for n, d in enumerate(batch)} | {d: first + n for n, d in enumerate(free)}
+
+
+def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:
+    """Return the strides of a factor by the dimensions of the weights, given those of the dot's result."""
+    return {dimensions[r]: view.strides[d] for d, r in _results(dot, side).items() if r in dimensions}
+
+
+def row_bytes(scores: HloInstruction) -> int:
+    """Return the bytes between rows of scores; no multiple of a page."""
+    size = scores.shape.dimensions[-1] * storage_bytes(scores.shape.element_type)
+    return -(-size // 64) * 64 + 64
+
+
+def has_attention_kernel(fusion: HloInstruction) -> bool:
+    """Return whether a fusion of two dots is computed by blocks of rows."""
+    attention = attention_of(fusion)
+    if attention is None:
+        return False
+    narrower = storage_bytes(attention.weights.shape.element_type) <= storage_bytes(
+        attention.scores.shape.element_type
+    )  # weights are stored over the scores
+    return narrower and LEAST_BLOCK * row_bytes(attention.scores) <= BLOCK_BYTES
+
+
+def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TilePlan]:
+    """Plan both products for blocks of the same rows.
+
+    A block of all rows packs its keys and values itself; several blocks share what is packed before them.
+    """
+    plans = [plan_tiles(gemm, target, plain_result=False) for gemm in attention.products]
+    step = math.lcm(*(plan.rows for plan in plans))
+    gemm = attention.products[0]
+    fitting = BLOCK_BYTES // row_bytes(attention.scores)
+    single = gemm.batches >= TASKS // 4 and gemm.m <= min(fitting, FEW_ROWS)
+    height = gemm.m if single else min(MOST_ROWS, fitting, max(step, gemm.m * gemm.batches // TASKS))
+    blocks = -(-gemm.m // max(step, height // step * step))
+    height = -(-gemm.m // (blocks * step)) * step
+    first, second = (_of_blocks(plan, height, single) for plan in plans)
+    return first, second
+
+
+def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
+    """Return the plan of a product by blocks of rows."""
+    width = -(-plan.gemm.n // plan.panel) * plan.panel
+    pack_b = plan.pack_b if single or not plan.pack_b else "group"
+    return replace(plan, height=height, width=width, group=width, pack_b=pack_b)
+
+
+def packed(plan: TilePlan) -> TilePlan:
+    """Return the plan of packing: without the batches that share a factor."""
+    gemm = plan.gemm
+    real = [n for n, stride in enumerate(gemm.b.batch) if stride]
+    a, b = (Matrix(tuple(m.batch[n] for n in real), m.row, m.column, m.offset) for m in (gemm.a, gemm.b))
+    return replace(plan, gemm=replace(gemm, batch=tuple(gemm.batch[n] for n in real), a=a, b=b))
