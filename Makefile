@@ -5,7 +5,8 @@
 #   make aarch64   run tests on an emulated aarch64 processor, on Debian (AARCH64="conformance --count 60")
 #   make check     check format, lint, types and layering
 #   make format    rewrite the sources with ruff
-#   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg")
+#   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg"), then
+#                  whole models and JAX's own client (MODELS="--peers --plot": PyTorch too)
 #   make mutation  change single lines of the sources and check that tests fail (N=300 SEED=1; some hours)
 #   make jax-tests run JAX's tests on hloom and on JAX's client (DIR=jax COUNT=300 SEED=1)
 #   make docs      rewrite docs/operations/ from the declarations
@@ -73,6 +74,7 @@ format: $(VENV)/.develop
 
 bench: $(VENV)/.develop
 	@$(BIN)/python -m benchmarks $(BENCH)
+	@$(BIN)/python -m benchmarks.models $(MODELS)
 
 N ?= 300
 SEED ?= 1

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.jax_programs.sides import Row, measured
+from benchmarks.jax_programs.row import Row, measured_row
 from benchmarks.machine import this_machine
 from benchmarks.plots import MARGIN, WIDTH, draw_ratios
 from benchmarks.row import geometric_mean
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(machine, HEADING, sep="\n")
     rows: list[Row] = []
     for name in options.names or NAMES:
-        rows.append(measured(name, options.seconds, "cpu" if options.cpu_time else "wall"))
+        rows.append(measured_row(name, options.seconds, "cpu" if options.cpu_time else "wall"))
         print(line(rows[-1]), flush=True)
     print(last_line(rows))
     if options.json:

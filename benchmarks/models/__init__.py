@@ -1,0 +1,1 @@
+"""Whole models, with random weights of published sizes: `python -m benchmarks.models`."""
