@@ -2,13 +2,12 @@
 
 A kernel that only copies a slice of an array, or permutes the dimensions of a product, is unnecessary if the
 product's kernel can load or store its elements there directly. A factor of a narrower type, such as weights
-of 8 bits, is converted in registers if the wide type holds all its values.
+of 4 or 8 bits, is converted in registers if the wide type holds all its values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
@@ -24,9 +23,6 @@ from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.pipeline import Pass
 
-_NARROWEST: Final = 8
-"""Bits of the narrowest elements that are converted in registers."""
-
 
 def is_view(i: HloInstruction) -> bool:
     """Return whether an instruction only maps indices of its operand, by strides."""
@@ -39,7 +35,7 @@ def is_factor_view(i: HloInstruction) -> bool:
         return is_view(i)
     wide, narrow = i.shape.element_type, i.operands[0].shape.element_type
     real = not (wide.is_complex or narrow.is_predicate)
-    return real and narrow.bits >= _NARROWEST and holds(wide, narrow)
+    return real and holds(wide, narrow)
 
 
 class ProductViews(Pass, name="product-views"):
