@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
     "debug": BACK | {"cpu", "runtime", "jaxlib", "error_bounds"},
-    "proofs": BACK | {"debug", "error_bounds"},
+    "proofs": BACK | {"debug", "error_bounds", "sharding"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug", "proofs"},
 }
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction as HloInstruction
     from hloom.ir.module import HloModule as HloModule
     from hloom.ir.print_options import PrintOptions as PrintOptions
+    from hloom.proofs.partitioned import prove_partitioned as prove_partitioned
     from hloom.proofs.verdict import prove as prove
     from hloom.runtime.custom_call import register_custom_call as register_custom_call
     from hloom.runtime.executable import Executable as Executable
@@ -58,6 +59,7 @@ _HOMES: Final = {
     "ir.computation": ("HloComputation",),
     "ir.instruction": ("HloInstruction",),
     "ir.module": ("HloModule",),
+    "proofs.partitioned": ("prove_partitioned",),
     "proofs.verdict": ("prove",),
     "runtime.custom_call": ("register_custom_call",),
     "runtime.executable": ("Executable", "compile"),

@@ -381,12 +381,12 @@ def _hands_on(o: HloInstruction, n: int) -> bool:
     )
 
 
-def _is_stateful(i: HloInstruction) -> bool:
+def is_stateful(i: HloInstruction) -> bool:
     """Return whether two evaluations on equal operands may differ: random state, transfers, effects."""
     is_id = i.operation.family is Family.COLLECTIVE and not i.operation.communicates
     state = i.operation.side_effect or i.operation.family is Family.TRANSFER or i.operation.distinct
     return (state and not is_id and not isinstance(i.operation, Parameter)) or any(
-        _is_stateful(inner) for c in i.called_computations for inner in c.instructions
+        is_stateful(inner) for c in i.called_computations for inner in c.instructions
     )
 
 

@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="Arguments to try where nothing is proved; every second one has edge values.",
 )
+@click.option(
+    "--partitioned",
+    is_flag=True,
+    help="AFTER is the program of one device, sharded as the annotations of BEFORE state.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def prove(before: str, after: str | None, program: str, samples: int, as_json: bool) -> None:
+def prove(
+    before: str, after: str | None, program: str, samples: int, partitioned: bool, as_json: bool
+) -> None:
     """Decide whether two programs compute the same results from the same arguments.
 
     Of a folder of dumps, each stage of a program is judged against the stage before it, and the first wrong
@@ -52,6 +59,7 @@ def prove(before: str, after: str | None, program: str, samples: int, as_json: b
     Examples:
       hloom prove before.hlo after.hlo
       hloom prove dump/ --program jit_step
+      hloom prove --partitioned global.hlo local.hlo
 
     \b
     Exit status:
@@ -66,7 +74,15 @@ def prove(before: str, after: str | None, program: str, samples: int, as_json: b
         if not Path(before).is_dir():
             raise click.UsageError("state a second program, or a folder of dumps")
         sys.exit(_judge_folder(before, program, samples, as_json))
-    verdict = decide(load(before), load(after), samples=samples)
+    if partitioned:
+        from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
+        from hloom.proofs.programs import device_count
+
+        whole, local = load(before), load(after)
+        parameters, results = annotated_tilings(whole, device_count(local))
+        verdict = prove_partitioned(whole, local, parameters, results, samples=samples)
+    else:
+        verdict = decide(load(before), load(after), samples=samples)
     progress.done()
     echo(json.dumps(_json(verdict), indent=1) if as_json else "\n".join(_lines(verdict)))
     sys.exit(_status([verdict]))

@@ -1,0 +1,208 @@
+"""Decide whether the program of each device computes its tiles of what a program on global arrays computes.
+
+All devices run on fingerprints. Elements of a tile beyond the border of its array are unknown, and differ
+between devices, so that no result of an equal program depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.debug.agreement import Comparison, compare
+from hloom.debug.backends import run_on
+from hloom.debug.cut import inlined
+from hloom.debug.inputs import random_arguments
+from hloom.debug.tolerance import Tolerance
+from hloom.errors import EvaluationError, HloError
+from hloom.ir.module import HloModule
+from hloom.ir.traits import Family
+from hloom.proofs.algebra import Algebra
+from hloom.proofs.devices import DeviceEvaluator, results_of_devices
+from hloom.proofs.field import BITS
+from hloom.proofs.prints import Prints
+from hloom.proofs.programs import MOST_ELEMENTS, device_count, unknown
+from hloom.proofs.sums import TooLarge
+from hloom.proofs.verdict import LEAST_BITS, SAMPLES, Relation, Verdict
+from hloom.shape.shape import Shape
+from hloom.sharding.storing.tiles import flat, nested, tile_of
+from hloom.sharding.tiling.tiling import Tiling
+
+MOST_DEVICES: Final = 64
+"""Programs for more devices are open."""
+
+
+def prove_partitioned(
+    whole: HloModule,
+    local: HloModule,
+    parameters: Sequence[Tiling],
+    results: Sequence[Tiling],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> Verdict:
+    """Decide whether the program of each device computes the tiles of a global program's results.
+
+    Args:
+        whole: the program on global arrays.
+        local: the program of one device.
+        parameters, results: the tilings of the leaves of the global program's parameters and result.
+        samples: number of arguments tried to refute what is not proved; every second has edge values.
+        seed: of the first arguments.
+
+    Raises HloError (``prove.tiles``) for a local program whose parameters or results are no such tiles.
+    """
+    _require_tiles(whole, local, parameters, results)
+    before, reason = inlined(whole), ""
+    before.config.num_partitions = before.config.replica_count = 1
+    if any(i.operation.family is Family.COLLECTIVE for i in before.instructions()):
+        return Verdict(Relation.OPEN, reason="the global program has collectives or device ids")
+    if device_count(local) > MOST_DEVICES or any(t.unreduced for t in (*parameters, *results)):
+        return Verdict(Relation.OPEN, reason=f"more than {MOST_DEVICES} devices, or unreduced values")
+    for reals in (False, True):
+        try:
+            bits = _error_bits(before, inlined(local), parameters, results, Algebra(reals=reals))
+        except TooLarge as error:
+            reason = str(error)
+            continue
+        except HloError as error:
+            reason = error.message
+            continue
+        if bits >= LEAST_BITS:
+            relation = Relation.EQUAL_OVER_REALS if reals else Relation.IDENTICAL
+            return Verdict(relation, error_bits=bits)
+    shapes = [leaf for i in before.instructions() for _, leaf in i.shape.leaves() if leaf.is_array]
+    if any(shape.element_count > MOST_ELEMENTS for shape in shapes):
+        return Verdict(Relation.OPEN, reason=reason or "the arrays are too large")
+    refuted = _refute(before, local, parameters, results, range(seed, seed + samples))
+    return refuted or Verdict(Relation.OPEN, reason=reason or "the results are compared by samples only")
+
+
+def annotated_tilings(module: HloModule, devices: int) -> tuple[list[Tiling], list[Tiling]]:
+    """Return the tilings of parameters and result that a program states; what states none is replicated."""
+
+    def tilings(shape: Shape, sharding: Any) -> Iterator[Tiling]:
+        leaves = [leaf for _, leaf in shape.leaves()]
+        elements = sharding.elements if sharding and sharding.kind == "tuple" else [sharding] * len(leaves)
+        for leaf, each in zip(leaves, elements, strict=True):
+            yield Tiling.of(each, leaf.rank if leaf.is_array else 0, devices)
+
+    entry = module.entry
+    parameters = [t for p in entry.parameters for t in tilings(p.shape, p.sharding)]
+    return parameters, list(tilings(entry.root.shape, entry.root.sharding))
+
+
+def _error_bits(
+    whole: HloModule,
+    local: HloModule,
+    parameters: Sequence[Tiling],
+    results: Sequence[Tiling],
+    algebra: Algebra,
+) -> int:
+    """Return -log2 of the probability that different programs have these equal results; 0 for others."""
+    evaluator = DeviceEvaluator(algebra)
+    arguments = [unknown(p.shape, str(n)) for n, p in enumerate(whole.entry.parameters)]
+    expected = evaluator.run(whole.entry, arguments)
+    devices = range(device_count(local))
+    padding = [
+        [unknown(p.shape, f"padding {n} of device {d}") for n, p in enumerate(local.entry.parameters)]
+        for d in devices
+    ]
+    tiles = [_tiles(local, arguments, parameters, d, padding[d]) for d in devices]
+    values, work = results_of_devices(local, algebra, tiles)
+    for device, value in enumerate(values):
+        for x, y, tiling in zip(flat(value), flat(expected), results, strict=True):
+            if x is None:
+                continue
+            differs = x.residues != tile_of(y.residues, tiling, device)
+            if np.any(differs & _inside(y.shape, tiling, device)):
+                return 0
+    return BITS - 1 - (work + evaluator.degree + evaluator.evaluations).bit_length()
+
+
+def _inside(dimensions: Sequence[int], tiling: Tiling, device: int) -> Any:
+    """Return which elements of a device's tile are those of the array."""
+    return tile_of(np.broadcast_to(np.True_, tuple(dimensions)), tiling, device)
+
+
+def _tiles(
+    local: HloModule, arguments: Sequence[Any], tilings: Sequence[Tiling], device: int, padding: Any
+) -> list[Any]:
+    """Return a device's tiles of arguments, numbers or fingerprints; beyond the borders those of others."""
+
+    def tile(x: Any, tiling: Tiling, outside: Any) -> Any:
+        if x is None:
+            return None
+        mask = _inside(x.shape, tiling, device)
+        if isinstance(x, Prints):
+            return Prints(np.where(mask, tile_of(x.residues, tiling, device), outside.residues))
+        return np.where(mask, tile_of(x, tiling, device), outside)
+
+    triples = zip(flat(tuple(arguments)), tilings, flat(tuple(padding)), strict=True)
+    leaves = iter([tile(*triple) for triple in triples])
+    return [nested(p.shape, leaves) for p in local.entry.parameters]
+
+
+def _refute(
+    whole: HloModule,
+    local: HloModule,
+    parameters: Sequence[Tiling],
+    results: Sequence[Tiling],
+    numbers: range,
+) -> Verdict | None:
+    """Return the refutation by the first arguments that show a difference; None if none do."""
+    devices = range(device_count(local))
+    for number in numbers:
+        edges = bool((number - numbers.start) % 2)
+        drawn = random_arguments(whole, number, edges=edges)
+        padding = [random_arguments(local, number + 1000 * (d + 1)) for d in devices]
+        tiles = [_tiles(local, drawn, parameters, d, padding[d]) for d in devices]
+        try:
+            (expected,) = run_on("evaluator", whole, [drawn])
+            got = run_on("evaluator", local, tiles)
+            (bounds,) = Tolerance().bounds_of_devices(whole, [drawn], [expected])
+        except EvaluationError:
+            continue
+        comparisons = [c for d in devices for c in _compared(got[d], expected, bounds, results, d)]
+        if any(c.wrong for c in comparisons):
+            inputs = f"{'edge values' if edges else 'random'} {number}"
+            return Verdict(Relation.REFUTED, inputs=inputs, arguments=drawn, comparisons=comparisons)
+    return None
+
+
+def _compared(
+    got: Any, expected: Any, bounds: Any, tilings: Sequence[Tiling], device: int
+) -> Iterator[Comparison]:
+    allowed = list(flat(bounds))
+    leaves = list(flat(expected))
+    allowed = allowed if len(allowed) == len(leaves) else allowed * len(leaves)
+    for n, (x, y, bound, tiling) in enumerate(zip(flat(got), leaves, allowed, tilings, strict=True)):
+        if y is None:
+            continue
+        tile = tile_of(y, tiling, device)
+        tile_bound = tile_of(np.broadcast_to(bound, np.shape(y)), tiling, device)
+        own = np.where(_inside(np.shape(y), tiling, device), x, tile)
+        yield from compare(own, tile, tile_bound, f"result {n} of device {device}")
+
+
+def _require_tiles(
+    whole: HloModule, local: HloModule, parameters: Sequence[Tiling], results: Sequence[Tiling]
+) -> None:
+    for side, tilings in ((_parameters, parameters), (_results, results)):
+        pairs = zip(side(whole), side(local), tilings, strict=False)
+        shapes = [(a.dimensions, b.dimensions, t) for a, b, t in pairs if a.is_array]
+        counts = len(side(whole)), len(side(local)), len(tilings)
+        wrong = next((s for s in shapes if s[2].local(s[0]) != tuple(s[1])), None)
+        if wrong is not None or len(set(counts)) != 1:
+            detail = f"{list(wrong[1])} is no tile of {list(wrong[0])}" if wrong else f"{counts} arrays"
+            raise HloError(f"the local program does not fit the shardings: {detail}", rule="prove.tiles")
+
+
+def _parameters(module: HloModule) -> list[Shape]:
+    return [leaf for p in module.entry.parameters for _, leaf in p.shape.leaves()]
+
+
+def _results(module: HloModule) -> list[Shape]:
+    return [leaf for _, leaf in module.entry.root.shape.leaves()]

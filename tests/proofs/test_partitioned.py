@@ -1,0 +1,124 @@
+"""Verdicts on programs of several devices: right partitionings are proved, wrong ones are refuted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hloom import HloError, HloModule
+from hloom.proofs import Relation, Verdict
+from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
+from hloom.sharding import partitioned_program
+from hloom.tools.cli import main
+
+REDUCERS = """
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+"""
+UNEVEN = """
+a = f32[6,8] parameter(0), sharding={devices=[4,1]<=[4]}
+b = f32[8,6] parameter(1), sharding={devices=[4,1]<=[4]}
+d = f32[6,6] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+ROOT r = f32[6,6] exponential(d), sharding={devices=[1,4]<=[4]}"""
+CONTRACTED = """
+a = f32[6,8] parameter(0), sharding={devices=[1,4]<=[4]}
+b = f32[8,6] parameter(1), sharding={devices=[4,1]<=[4]}
+ROOT d = f32[6,6] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={replicated}"""
+LARGEST = """
+a = f32[7,3] parameter(0), sharding={devices=[4,1]<=[4]}
+low = f32[] constant(-inf)
+ROOT m = f32[3] reduce(a, low), dimensions={0}, to_apply=max, sharding={replicated}"""
+EVEN_LARGEST = LARGEST.replace("[7,3]", "[8,3]")
+SLICED = """
+a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+s = s32[] parameter(1)
+ROOT d = f32[2] dynamic-slice(a, s), dynamic_slice_sizes={2}, sharding={replicated}"""
+
+
+def program(body: str) -> HloModule:
+    """Return a program for four devices."""
+    return HloModule.from_text(f"HloModule m, num_partitions=4\n{REDUCERS}\nENTRY e {{{body}\n}}")
+
+
+def verdict(whole: str, local: str) -> Verdict:
+    """Return the verdict on the program of a device, for the annotated tiles."""
+    module = program(whole)
+    return prove_partitioned(module, program(local), *annotated_tilings(module, 4), samples=4)
+
+
+@pytest.mark.parametrize(
+    ("body", "relation"),
+    [
+        (UNEVEN, Relation.IDENTICAL),
+        (CONTRACTED, Relation.EQUAL_OVER_REALS),
+        (LARGEST, Relation.IDENTICAL),
+    ],
+)
+def test_the_partitioner_is_proved(body: str, relation: Relation) -> None:
+    module = program(body)
+    partitioned = partitioned_program(module, 4)
+    found = prove_partitioned(module, partitioned.module, partitioned.parameters, partitioned.results)
+    assert found.relation is relation
+
+
+def largest(collective: str) -> str:
+    """Return a device's maximum over rows, with a collective that combines the maxima of the devices."""
+    return f"""
+    a = f32[2,3] parameter(0) low = f32[] constant(-inf)
+    m = f32[3] reduce(a, low), dimensions={{0}}, to_apply=max
+    ROOT r = f32[3] {collective}"""
+
+
+EVERY = "channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true"
+WRONG = {
+    "maxima of shards are added": (EVEN_LARGEST, largest(f"all-reduce(m), to_apply=add, {EVERY}")),
+    "an all-reduce is lost": (EVEN_LARGEST, largest("copy(m)")),
+    "groups of an all-reduce are too small": (
+        EVEN_LARGEST,
+        largest(f"all-reduce(m), to_apply=max, {EVERY}".replace("0,1,2,3", "0,1},{2,3")),
+    ),
+    "padding is reduced": (LARGEST, largest(f"all-reduce(m), to_apply=max, {EVERY}")),
+    "each shard clamps a slice": (
+        SLICED,
+        """
+        a = f32[2] parameter(0) s = s32[] parameter(1) two = s32[] constant(2)
+        p = u32[] partition-id() n = s32[] convert(p) o = s32[] multiply(n, two) t = s32[] subtract(s, o)
+        ROOT d = f32[2] dynamic-slice(a, t), dynamic_slice_sizes={2}""",
+    ),
+}
+
+
+def test_maxima_of_shards_are_proved() -> None:
+    local = largest(f"all-reduce(m), to_apply=max, {EVERY}")
+    assert verdict(EVEN_LARGEST, local).relation is Relation.IDENTICAL
+
+
+@pytest.mark.parametrize(("whole", "local"), WRONG.values(), ids=WRONG)
+def test_wrong_programs_are_refuted(whole: str, local: str) -> None:
+    found = verdict(whole, local)
+    assert found.relation is Relation.REFUTED
+    assert any("of device" in c.name for c in found.comparisons if c.wrong)
+
+
+def test_tiles_of_another_size_are_refused() -> None:
+    with pytest.raises(HloError) as error:
+        verdict(EVEN_LARGEST, "a = f32[3,3] parameter(0) ROOT r = f32[3] constant({1,2,3})")
+    assert error.value.rule == "prove.tiles"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    texts = [
+        EVEN_LARGEST,
+        *WRONG["an all-reduce is lost"][1:],
+        largest(f"all-reduce(m), to_apply=max, {EVERY}"),
+    ]
+    paths = [tmp_path / f"{n}.hlo" for n in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(program(text).to_text())
+    statuses = [
+        CliRunner().invoke(main, ["prove", "--partitioned", str(paths[0]), str(path)]).exit_code
+        for path in paths[1:]
+    ]
+    assert statuses == [1, 0]
