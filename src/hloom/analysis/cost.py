@@ -18,7 +18,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes, shape_elements
 from hloom.operations.control_flow import Conditional, Fusion, While
-from hloom.operations.custom_call import CustomCall
+from hloom.operations.custom_call import CustomCall, is_allocation
 
 _FLOPS: Final = 10
 """Flops in the time of a byte of memory traffic, or of a transcendental function."""
@@ -152,7 +152,8 @@ class Breakdown:
             case operation if operation.calls_program:
                 self.add(called[0], times, fused)
             case operation:
-                self.unknown_calls += isinstance(operation, CustomCall) and library_flops(i) is None
+                is_counted = is_allocation(i) or library_flops(i) is not None
+                self.unknown_calls += isinstance(operation, CustomCall) and not is_counted
                 cost = instruction_cost(i)
         if fused:
             cost = Cost(cost.flops, cost.transcendentals)

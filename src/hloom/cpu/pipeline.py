@@ -48,6 +48,7 @@ from hloom.passes.layout.product_views import ProductViews
 from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
 from hloom.passes.loops.previous_values import PreviousValueUpdates
+from hloom.passes.loops.stack_allocation import StackAllocation
 from hloom.passes.loops.while_loop_dot_code_motion import WhileLoopDotCodeMotion
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -157,6 +158,7 @@ CPU_PIPELINE: Final = Pipeline(
         CommonSubexpressionElimination(),
         WhileLoopTripCountAnnotator(),
         ElementwiseLoopFusion(),
+        StackAllocation(),
         ConvolutionLayout(),
         TreeReductionRewriter(),
         InstructionFusion(products=ends_in_more),

@@ -74,6 +74,8 @@ TO_GLOBAL: Final = "xla.sdy.LocalToGlobalShape"
 """The targets of calls that enter and leave a manual region of Shardy."""
 ROTATE_RIGHT: Final = "_SPMDInternalOp_RotateRight"
 """The target of calls by which XLA's partitioner rotates an array along a dimension."""
+ALLOCATION: Final = "AllocateBuffer"
+"""The target of calls that return an array whose elements are not defined; the evaluator's are 0."""
 CONTROL_DEPENDENCY: Final = "control_dep"
 """The target of calls that order the second operand after the first one (`jax.experimental.control_deps`)."""
 
@@ -108,6 +110,21 @@ def is_constraint(instruction: HloInstruction) -> bool:
         return False
     is_named = operation.custom_call_target in _CONSTRAINTS
     return is_named and instruction.shape.is_array and len(instruction.operands) == 1
+
+
+def is_allocation(instruction: HloInstruction) -> bool:
+    """Return whether a custom call returns an array whose elements are not defined."""
+    operation = instruction.operation
+    if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
+        return False
+    return operation.custom_call_target == ALLOCATION and instruction.shape.is_array
+
+
+def _zeros(call: HloInstruction, operands: Sequence[Value]) -> Array:
+    return np.zeros(call.shape.dimensions, call.shape.element_type.numpy_dtype)
+
+
+KNOWN[ALLOCATION] = _zeros
 
 
 def is_statement(instruction: HloInstruction) -> bool:

@@ -18,6 +18,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
+from hloom.operations.custom_call import is_allocation
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple, parameter_number
 from hloom.plan.evaluations import recomputation
@@ -36,7 +37,7 @@ class KernelKind(enum.Enum):
     """The way in which an instruction runs."""
 
     NONE = "no code"
-    """An alias or a subview of operands, an argument or a constant."""
+    """An alias or a subview of operands, an argument, a constant or memory."""
     CONTROL = "control flow"
     """A native loop, branch or call around the kernels of other computations."""
     SCALAR = "scalar code"
@@ -194,7 +195,7 @@ def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> Kernel
     """Plan one instruction."""
     parts = kernel_parts(i)
     structure = isinstance(i.operation, Parameter | Constant | Tuple | GetTupleElement | AfterAll)
-    if is_alias(i) or structure or i.annotation(Subview) is not None:
+    if is_alias(i) or structure or is_allocation(i) or i.annotation(Subview) is not None:
         return KernelPlan(i, KernelKind.NONE, i, parts)
     if _runs_inside(i):
         return KernelPlan(i, KernelKind.CONTROL, i, parts)
