@@ -122,3 +122,13 @@ def test_the_command(tmp_path: Path) -> None:
         for path in paths[1:]
     ]
     assert statuses == [1, 0]
+
+
+def test_a_region_of_manual_partitioning_is_open() -> None:
+    body = """
+    a = f32[4] parameter(0), sharding={replicated}
+    t = f32[4] custom-call(a), custom_call_target="SPMDFullToShardShape"
+    ROOT r = f32[4] custom-call(t), custom_call_target="SPMDShardToFullShape", sharding={replicated}"""
+    found = verdict(body, body)
+    assert found.relation is Relation.OPEN
+    assert "manual" in found.reason

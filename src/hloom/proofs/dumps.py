@@ -40,11 +40,12 @@ def judge(
         after = load(stage.path)
         progress(f"{program.name}: {stage.title}")
         if before is not None:
-            yield Step(program.name, stage, _judged(before, after, samples))
+            yield Step(program.name, stage, judged(before, after, samples))
         before = after
 
 
-def _judged(before: HloModule, after: HloModule, samples: int) -> Verdict:
+def judged(before: HloModule, after: HloModule, samples: int) -> Verdict:
+    """Return the verdict on two stages; open if it cannot be decided for an error."""
     try:
         return prove(before, after, samples=samples)
     except HloError as error:

@@ -17,8 +17,10 @@ from hloom.debug.cut import inlined
 from hloom.debug.inputs import random_arguments
 from hloom.debug.tolerance import Tolerance
 from hloom.errors import EvaluationError, HloError
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
+from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.devices import DeviceEvaluator, results_of_devices
 from hloom.proofs.field import BITS
@@ -27,6 +29,7 @@ from hloom.proofs.programs import MOST_ELEMENTS, device_count, unknown
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.verdict import LEAST_BITS, SAMPLES, Relation, Verdict
 from hloom.shape.shape import Shape
+from hloom.sharding.partitioning.manual_regions import TO_FULL, TO_SHARD
 from hloom.sharding.storing.tiles import flat, nested, tile_of
 from hloom.sharding.tiling.tiling import Tiling
 
@@ -59,6 +62,8 @@ def prove_partitioned(
     before.config.num_partitions = before.config.replica_count = 1
     if any(i.operation.family is Family.COLLECTIVE for i in before.instructions()):
         return Verdict(Relation.OPEN, reason="the global program has collectives or device ids")
+    if any(_is_border(i) for module in (before, local) for i in module.instructions()):
+        return Verdict(Relation.OPEN, reason="a program has regions of manual partitioning")
     if device_count(local) > MOST_DEVICES or any(t.unreduced for t in (*parameters, *results)):
         return Verdict(Relation.OPEN, reason=f"more than {MOST_DEVICES} devices, or unreduced values")
     for reals in (False, True):
@@ -92,6 +97,11 @@ def annotated_tilings(module: HloModule, devices: int) -> tuple[list[Tiling], li
     entry = module.entry
     parameters = [t for p in entry.parameters for t in tilings(p.shape, p.sharding)]
     return parameters, list(tilings(entry.root.shape, entry.root.sharding))
+
+
+def _is_border(i: HloInstruction) -> bool:
+    """Return whether an instruction enters or leaves a region of manual partitioning."""
+    return getattr(i.operation, "custom_call_target", "") in (TO_FULL, TO_GLOBAL, TO_LOCAL, TO_SHARD)
 
 
 def _error_bits(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--program", default="", metavar="REGEX", help="Of a folder of dumps: only programs of matching names."
 )
+@click.option("--prove", "proves", is_flag=True, help="Judge passes by proofs in place of results.")
 @INPUTS
 @SEED
 @TOLERANCE
@@ -43,9 +44,13 @@ def bisect(file: str, **options: Any) -> None:
     Or FILE is a folder of dumps that XLA wrote after each of its passes, for any of its backends: the pass
     of XLA is named after which hloom's evaluator gets another result.
 
+    With --prove no inputs are needed: the first pass is named that is refuted, or open if none is (see "hloom
+    prove").
+
     \b
     Examples:
       hloom bisect model.hlo
+      hloom bisect model.hlo --prove
       hloom bisect model.hlo --input arguments.npz --tolerance rtol=1e-4
       XLA_FLAGS='--xla_dump_to=dumps --xla_dump_hlo_pass_re=.* --xla_dump_large_constants' python train.py
       hloom bisect dumps --program jit_step
@@ -58,6 +63,10 @@ def bisect(file: str, **options: Any) -> None:
     """
     from hloom.debug.tolerance import Tolerance
 
+    if options["proves"]:
+        with exit_2_if_undecided(file):
+            status = _prove(file, options)
+        sys.exit(status)
     with exit_2_if_undecided(file):
         tolerance = Tolerance.parse(options["tolerance"])
         search = _dumps if Path(file).is_dir() else _program
@@ -104,6 +113,34 @@ def _dumps(folder: str, tolerance: Tolerance, options: dict[str, Any]) -> dict[s
 def _note_unread(reason: str) -> None:
     progress.done()
     echo(f"note: not run: {reason}", err=True)
+
+
+def _prove(file: str, options: dict[str, Any]) -> int:
+    """Print the first pass that is refuted, else the first that is open; return the exit status."""
+    if Path(file).is_dir():
+        from hloom.proofs.verdict import SAMPLES
+        from hloom.tools.commands.prove import judge_folder
+
+        return judge_folder(file, options["program"], SAMPLES, options["as_json"])
+    from hloom.files import load_snapshot
+    from hloom.proofs.pipelines import judge_passes
+    from hloom.tools.commands.prove import status_of, verdict_json, verdict_lines
+    from hloom.tools.reports.diff_text import diff_text
+
+    module = load_snapshot(file).module
+    steps = list(judge_passes(module, backend=options["backend"], progress=progress))
+    progress.done()
+    status = status_of([step.verdict for step in steps])
+    wrong = next((step for step in steps if status_of([step.verdict]) == status), None) if status else None
+    if options["as_json"]:
+        content = None if wrong is None else {"pass": wrong.pass_name, **verdict_json(wrong.verdict)}
+        echo(json.dumps({module.name: content}, indent=1))
+    elif wrong is None:
+        echo(f"{styled('agrees ', 'added')} {module.name}: {len(steps)} passes are proved")
+    else:
+        lines = [f"{styled(wrong.pass_name, 'title')} of {module.name}:", *verdict_lines(wrong.verdict)]
+        echo("\n".join([*lines, "", diff_text(wrong.before, wrong.after, styled).rstrip()]))
+    return status
 
 
 # -- output

@@ -11,12 +11,13 @@ import click
 from hloom.tools.console.completion import PASSES
 from hloom.tools.console.options import XLA_VERSION
 from hloom.tools.console.program_argument import FILE_OR_FOLDER, load_program, program_file, program_option
-from hloom.tools.console.terminal import echo, styled
+from hloom.tools.console.terminal import echo, progress, styled
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
     from hloom.ir.xla_version import XlaVersion
     from hloom.passes.pipeline import Pass
+    from hloom.proofs.verdict import Verdict
 
 
 @click.command(short_help="Run passes by name.")
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     help="The backend whose pipeline states the passes and their options.",
 )
 @click.option("--print-after-all", is_flag=True, help="Print the program after every pass that changed it.")
+@click.option(
+    "--prove", "proves", is_flag=True, help="Judge every pass that changed the program, without inputs."
+)
 @click.option("--diff", "as_diff", is_flag=True, help="Print what changed instead of the program.")
 @click.option("--list", "as_list", is_flag=True, help="List the pipeline and all passes.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the program to a file.")
@@ -48,6 +52,7 @@ def opt(
     names: str,
     pipeline: str,
     print_after_all: bool,
+    proves: bool,
     as_diff: bool,
     as_list: bool,
     output: str | None,
@@ -57,11 +62,15 @@ def opt(
 
     Passes have XLA's names (algsimp) or those of their classes (algebraic-simplifier).
 
+    With --prove it prints the verdict of each pass instead of the program (see "hloom prove"), and the exit
+    status is 1 if a pass is refuted, 2 if one is open.
+
     \b
     Examples:
       hloom opt model.hlo --passes=cse,algsimp,dce
       hloom opt model.hlo --passes=expansion,simplification --diff
       hloom opt model.hlo --diff --print-after-all
+      hloom opt model.hlo --prove
       hloom opt --list
     """
     from hloom.debug.optimization import listing, optimized
@@ -74,6 +83,8 @@ def opt(
         echo(listing(pipeline))
         return
     module = load_program(program_file(file, program))
+    if proves:
+        sys.exit(_judge(module, names, pipeline))
     form = PrintOptions.dump(xla_version)
     last = module
 
@@ -91,6 +102,20 @@ def opt(
     elif not print_after_all:
         sys.stdout.flush()
         echo(_changes(module, result) if as_diff else result.to_text(form), nl=False)
+
+
+def _judge(module: HloModule, names: str, pipeline: str) -> int:
+    """Print the verdict of each pass; return the exit status."""
+    from hloom.proofs.pipelines import judge_passes
+    from hloom.tools.commands.prove import status_of, verdict_lines
+
+    verdicts: list[Verdict] = []
+    for step in judge_passes(module, names, backend=pipeline, progress=progress):
+        progress.done()
+        first, *details = verdict_lines(step.verdict)
+        echo("\n".join([f"{step.pass_name:36} {first}", *details]))
+        verdicts.append(step.verdict)
+    return status_of(verdicts)
 
 
 def _changes(before: HloModule, after: HloModule) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def prove(
     if after is None:
         if not Path(before).is_dir():
             raise click.UsageError("state a second program, or a folder of dumps")
-        sys.exit(_judge_folder(before, program, samples, as_json))
+        sys.exit(judge_folder(before, program, samples, as_json))
     if partitioned:
         from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
         from hloom.proofs.programs import device_count
@@ -84,11 +85,11 @@ def prove(
     else:
         verdict = decide(load(before), load(after), samples=samples)
     progress.done()
-    echo(json.dumps(_json(verdict), indent=1) if as_json else "\n".join(_lines(verdict)))
-    sys.exit(_status([verdict]))
+    echo(json.dumps(verdict_json(verdict), indent=1) if as_json else "\n".join(verdict_lines(verdict)))
+    sys.exit(status_of([verdict]))
 
 
-def _judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int:
+def judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int:
     """Judge the programs of a folder; return the exit status."""
     from hloom.dumps import dumped_programs
     from hloom.proofs.dumps import judge
@@ -100,25 +101,26 @@ def _judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> in
             if not (as_json or step.verdict.relation.is_proof):
                 progress.done()
                 echo(styled(f"{step.program}: {step.stage.title}", "title"))
-                echo("\n".join(f"  {line}" for line in _lines(step.verdict)))
+                echo("\n".join(f"  {line}" for line in verdict_lines(step.verdict)))
     progress.done()
     counts = Counter(step.verdict.relation.value for step in steps)
     if as_json:
-        passes = [{"program": s.program, "stage": s.stage.title, **_json(s.verdict)} for s in steps]
+        passes = [{"program": s.program, "stage": s.stage.title, **verdict_json(s.verdict)} for s in steps]
         echo(json.dumps({"counts": counts, "passes": passes}, indent=1))
     else:
         echo(f"{len(steps)} passes: " + ", ".join(f"{number} {word}" for word, number in counts.items()))
-    return _status([step.verdict for step in steps])
+    return status_of([step.verdict for step in steps])
 
 
-def _status(verdicts: list[Verdict]) -> int:
+def status_of(verdicts: Sequence[Verdict]) -> int:
+    """Return the exit status for some verdicts: 1 if one is refuted, 2 if one is open, else 0."""
     from hloom.proofs.verdict import Relation
 
     relations = {verdict.relation for verdict in verdicts}
     return 1 if Relation.REFUTED in relations else 2 if Relation.OPEN in relations else 0
 
 
-def _lines(verdict: Verdict) -> list[str]:
+def verdict_lines(verdict: Verdict) -> list[str]:
     """Return the text of a verdict: the relation, and where the programs differ."""
     relation = verdict.relation
     bits = verdict.error_bits
@@ -134,7 +136,8 @@ def _lines(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as JSON values."""
     return {
         "relation": verdict.relation.value,
         "certain": verdict.certain,
