@@ -23,7 +23,7 @@ _DEEPEST: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StackRow:
     """The row of a stack that an iteration reads or writes.
 
     Attributes:
@@ -49,7 +49,7 @@ class Stacks:
         self.loop = loop
         self.count = count
 
-    def row_read(self, i: HloInstruction) -> Row | None:
+    def row_read(self, i: HloInstruction) -> StackRow | None:
         """Return the row of a loop-invariant stack that a value is; None for other values."""
         part = i.operands[0] if isinstance(i.operation, Reshape) else i
         if not isinstance(part.operation, DynamicSlice):
@@ -59,7 +59,7 @@ class Stacks:
             return None
         return self._row(element, part.operands[0].shape, i.shape, part.operands[1])
 
-    def row_written(self, element: int) -> tuple[HloInstruction, Row] | None:
+    def row_written(self, element: int) -> tuple[HloInstruction, StackRow] | None:
         """Return the value that an iteration writes into a row of an element, and the row.
 
         The body may use the element for nothing else, nor the condition for anything.
@@ -83,11 +83,11 @@ class Stacks:
         tested = any(pick.users or pick.is_root for pick in picks(self.loop.tested, element))
         return inside[0] if len(inside) == 1 and len(inside[0].users) == 1 and not tested else None
 
-    def _row(self, element: int, stack: Shape, row: Shape, index: HloInstruction) -> Row | None:
+    def _row(self, element: int, stack: Shape, row: Shape, index: HloInstruction) -> StackRow | None:
         if not stack.is_static or stack.dimensions != (self.count.iterations, *row.dimensions):
             return None
         step = self._step(index)
-        return None if step is None else Row(element, index, step)
+        return None if step is None else StackRow(element, index, step)
 
     def _step(self, index: HloInstruction) -> int | None:
         """Return the step of an index that takes the values from 0 to the trip count, or back to 0."""

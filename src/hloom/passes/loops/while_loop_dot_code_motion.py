@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import TupleLoop, picks
-from hloom.analysis.stacks import Row, Stacks
+from hloom.analysis.stacks import StackRow, Stacks
 from hloom.analysis.trip_count import TripCount, trip_count
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -171,7 +171,7 @@ class _Motion:
                 changed = True
         return changed
 
-    def hoist(self, product: MatrixProduct, row: Row) -> None:
+    def hoist(self, product: MatrixProduct, row: StackRow) -> None:
         """Replace a dot by a row of the dot of the stack."""
         w = Writer(self.loop.instruction)
         stack = product.of_stack(w, self.loop.initial(row.element), self.matrix_outside(product))
@@ -241,13 +241,13 @@ class _Motion:
 
     # -- stacks
 
-    def row_of_counter(self) -> Row:
+    def row_of_counter(self) -> StackRow:
         """Add the index of a row for each iteration, in order."""
         w = Writer(self.loop.body.root)
         counter = w.op(GetTupleElement(index=self.count.element), self.loop.state)
         first = w.scalar(self.count.initial, counter.shape.element_type)
         difference = (counter, first) if self.count.step == 1 else (first, counter)
-        return Row(self.count.element, w.op(Subtract(), *difference), 1)
+        return StackRow(self.count.element, w.op(Subtract(), *difference), 1)
 
     def is_stacked(self, value: HloInstruction, step: int) -> bool:
         """Return whether the loop carries the stack of a value."""
@@ -263,7 +263,7 @@ class _Motion:
         self.room -= size
         return True
 
-    def stack(self, value: HloInstruction, order: Row) -> int:
+    def stack(self, value: HloInstruction, order: StackRow) -> int:
         """Return the number of the element that stacks a value, in the order of a row."""
         row = self.stacks.row_read(value)
         if row is not None and row.step == order.step:
