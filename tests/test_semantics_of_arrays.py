@@ -122,7 +122,7 @@ SUM_OF_DOTS = """HloModule m
         ROOT r = f32[1,1] get-tuple-element(l), index=1 }"""
 
 
-def test_a_loop_sums_dots_in_any_order_and_other_terms_in_order() -> None:
+def test_a_loop_sums_dots_in_any_order() -> None:
     """2^30 + 1 - 2^30 + 1 is 0, 1 or 2 by its order; with 1 after each term it is 3, else more."""
     x = f32([1024, 1, -1024, 1]).reshape(4, 1, 1)
     assert evaluate(SUM_OF_DOTS.replace("NEXT", "b = f32[1,1] add(a, d)"), x).tolist() in (

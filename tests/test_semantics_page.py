@@ -63,6 +63,7 @@ LINES = {
         "test_operands_of_static_size_count_up_to_the_actual_size"
     ),
     "a dynamic size stated as static": "test_dynamic_sizes_are_not_stated_as_static",
+    "dots that a loop adds to an array, and nothing else": "test_a_loop_sums_dots_in_any_order",
     "cholesky, triangular-solve": "test_the_other_triangle_is_never_read",
 }
 """For every case of the page's tables the test that runs it."""

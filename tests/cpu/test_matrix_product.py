@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,22 @@ def test_types_in_several_blocks(einsum: str, types: str) -> None:
     exact(einsum, types, m=70, k=1100, n=90)
 
 
+@pytest.mark.parametrize("types", [
+    "f32,f32,f32", "f64,f64,f64", "bf16,bf16,bf16", "bf16,bf16,f32", "f16,f16,f16", "f32,bf16,f32",
+    "s8,s8,s32", "s8,s8,f32", "s32,s32,s32", "c64,c64,c64",
+])  # fmt: skip
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_few_rows_of_a_large_matrix(einsum: str, types: str) -> None:
+    exact(einsum, types, m=37, k=301, n=1061)
+
+
+@pytest.mark.parametrize("sizes", [(128, 513, 576), (9, 640, 517), (127, 130, 2111), (16, 2000, 512)])
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_blocks_of_few_rows(einsum: str, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    exact(einsum, m=m, k=k, n=n)
+
+
 def test_many_contracted_and_kept_dimensions() -> None:
     exact("abkl,klcd->abcd", a=3, b=4, k=5, l=6, c=7, d=2)
     exact("akbl,klc->abc", a=3, b=4, k=5, l=6, c=7)
@@ -227,8 +244,7 @@ def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
 def test_lesser_processors(name: str, types: str) -> None:
     if not runs_here(name):
         pytest.skip(f"this machine is no {name}")
-    sizes = {"m": 70, "k": 130, "n": 75}
-    for einsum in ARRANGED:
+    for einsum, sizes in product(ARRANGED, ({"m": 70, "k": 130, "n": 75}, {"m": 37, "k": 300, "n": 1061})):
         module = parse(dot_text(einsum, sizes, types))
         given = factors(einsum, sizes, types)
         agreement.equal(Native(module, PROCESSORS[name])(*given), Evaluator().run(module.entry, given))

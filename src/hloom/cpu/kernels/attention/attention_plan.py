@@ -277,7 +277,8 @@ def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TileP
 def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
     """Return the plan of a product by blocks of rows."""
     width = -(-plan.gemm.n // plan.panel) * plan.panel
-    pack_b = plan.pack_b if single or not plan.pack_b else "group"
+    packs_here = single and plan.pack_b != "block"
+    pack_b = plan.pack_b if packs_here or not plan.pack_b else "group"
     return replace(plan, height=height, width=width, group=width, pack_b=pack_b)
 
 

@@ -60,13 +60,34 @@ class PanelPacker:
     def run(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
         """Pack a range of chunks of the columns from ``first`` on."""
         f, plan = self.f, self.plan
+        steps = f.constant(I64, plan.steps)
         with f.loop(low, high) as loop, self.e.scope():
             if self.by_columns:
-                self.columns(base, panels, first, loop.index)
+                self.columns(base, panels, first, loop.index, f.constant(I64, 0), steps)
             else:
                 start = loop.index * CHUNK
-                end = f.intrinsic("smin", start + CHUNK, f.constant(I64, plan.steps))
-                self.rows(base, panels, first, start, end)
+                self.rows(base, panels, first, start, f.intrinsic("smin", start + CHUNK, steps))
+
+    def block(self, base: Value, panels: Value, first: Value, end: Value, low: Value, high: Value) -> None:
+        """Pack the steps [low, high) of the columns [first, end): whole rows of the block after each other.
+
+        ``panels`` is the address that the panels would have if they began with the first step of all.
+        """
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if self.by_columns:
+            vectors = (end - first + plan.lanes - 1).unsigned_divide(plan.lanes)
+            with f.loop(0, vectors) as loop:
+                self.columns(base, panels, first, loop.index, low, high)
+            return
+        full_panels = (end - first).unsigned_divide(plan.panel)
+        with f.loop(low, high) as step:
+            with f.loop(0, full_panels) as panel:
+                for vector in range(plan.vectors):
+                    self.vector(base, panels, first, panel.index, step.index, vector, masked=False)
+            if gemm.n % plan.panel:
+                with f.when(end.compare("eq", gemm.n)):
+                    for vector in range(-(-(gemm.n % plan.panel) // plan.lanes)):
+                        self.vector(base, panels, first, full_panels, step.index, vector, masked=True)
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
         """Return the address of a packed vector."""
@@ -119,8 +140,13 @@ class PanelPacker:
                     values.append(load_at(self.e, base, index, self.kind))
             plan.factors.pack(values, gemm.b_type, self.place(panels, panel, step, vector))
 
-    def columns(self, base: Value, panels: Value, first: Value, number: Value) -> None:
-        """Pack all steps of one vector of contiguous columns: square tiles, transposed."""
+    def columns(
+        self, base: Value, panels: Value, first: Value, number: Value, low: Value, high: Value
+    ) -> None:
+        """Pack the steps [low, high) of one vector of contiguous columns: square tiles, transposed.
+
+        ``low`` is a multiple of the lanes, and so is ``high`` unless it is the number of steps.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes = plan.lanes
         panel = number.unsigned_divide(plan.vectors)
@@ -134,14 +160,13 @@ class PanelPacker:
         first_vector = self.place(panels, panel, f.constant(I64, 0), 0)
         target = f.offset(first_vector, vector * (lanes * plan.factors.unit_bytes))
         wide = lanes * plan.factors.group
-        full_steps = gemm.k // wide
+        full_end = f.constant(I64, gemm.k // wide * lanes)
         with f.when(start.compare("slt", gemm.n)):
-            with f.loop(0, full_steps * lanes, lanes) as loop:
+            with f.loop(low, f.intrinsic("smin", high, full_end), lanes) as loop:
                 self.square(columns, loop.index, target, lanes)
             if gemm.k % wide:
-                self.square(
-                    columns, f.constant(I64, full_steps * lanes), target, plan.steps - full_steps * lanes
-                )
+                with f.when(high.compare("sgt", full_end)):
+                    self.square(columns, full_end, target, plan.steps - gemm.k // wide * lanes)
 
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
         """Pack some steps of a vector of columns."""

@@ -34,6 +34,10 @@ TASKS: Final = 16
 """Number of tasks needed to balance the load of the threads."""
 MOST_ROWS: Final = 64
 """Rows of a task."""
+BLOCK_ROWS: Final = 128
+"""Most rows of a product whose tasks pack a large B block by block."""
+BLOCK_COLUMNS: Final = 64
+"""Most columns of such a task."""
 SHALLOW: Final = 32
 """Number of products up to which the stores of results, contiguous along rows, limit a product."""
 PAGE: Final = 4096
@@ -55,8 +59,8 @@ class TilePlan:
         height, width: rows and columns of a task.
         group: columns that are packed at a time.
         pack_a: each task packs its rows of A.
-        pack_b: packing of B into panels: none (``""``), by each task (``"task"``), or of a group before
-            its tasks (``"group"``).
+        pack_b: packing of B into panels: none (``""``), by each task (``"task"``) or by each block of a task
+            (``"block"``), or of a group before its tasks (``"group"``).
         in_place: the result holds the sums between blocks.
     """
 
@@ -119,7 +123,7 @@ class TilePlan:
 
     @property
     def panel_bytes(self) -> int:
-        return self.head_bytes + self.steps * self.step_bytes
+        return self.head_bytes + (self.depth if self.pack_b == "block" else self.steps) * self.step_bytes
 
     def __str__(self) -> str:
         words = [
@@ -213,6 +217,8 @@ class _Planner:
             depth = min(steps, -(-depth // 8) * 8)
         else:
             depth = steps
+        if pack_b == "block":
+            return self.blocks(steps, pack_a)
         if pack_b == "task":
             return self.made(steps, gemm.m, widest, widest, pack_a, pack_b)
         height = self.height(depth, group, pack_a)
@@ -222,6 +228,16 @@ class _Planner:
             while height * width * storage_bytes(gemm.kind) > STACK_BYTES and width > self.panel:
                 width = -(-width // (2 * self.panel)) * self.panel
         return self.made(depth, height, width, group, pack_a, pack_b)
+
+    def blocks(self, steps: int, pack_a: bool) -> TilePlan:
+        """Plan tasks of all rows, which pack their columns block by block."""
+        gemm = self.gemm
+        widest = -(-gemm.n // self.panel) * self.panel
+        width = max(self.panel, min(BLOCK_COLUMNS, widest // TASKS) // self.panel * self.panel)
+        count = -(-steps // max(16, PANEL_BYTES // (width * self.factors.unit_bytes)))
+        depth = min(steps, -(-steps // (count * 16)) * 16)
+        height = -(-gemm.m // self.rows) * self.rows
+        return self.made(depth, height, width, widest, pack_a, "block")
 
     def made(self, depth: int, height: int, width: int, group: int, pack_a: bool, pack_b: str) -> TilePlan:
         in_place = self.plain_result and not self.gemm.kind.is_complex
@@ -276,10 +292,20 @@ class _Planner:
         small = gemm.m * gemm.k * size <= 1 << 18
         return gemm.a.row != 1 or not small or gemm.a.column * size % PAGE == 0
 
+    @property
+    def packs_blocks(self) -> bool:
+        """Return whether tasks pack a B that leaves the cache block by block, each for all rows at once."""
+        gemm = self.gemm
+        is_large = gemm.k * gemm.n * storage_bytes(gemm.kind) >= SECOND_LEVEL and gemm.n >= TASKS * 32
+        is_plain = not (self.factors.headed or gemm.kind.is_complex or gemm.kind is et.PRED)
+        return is_large and is_plain and gemm.batches == 1 and self.rows < gemm.m <= BLOCK_ROWS
+
     def packs_b(self, steps: int) -> str:
         gemm = self.gemm
         size = storage_bytes(gemm.kind)
         fits = -(-gemm.n // self.panel) * self.panel * steps * self.factors.unit_bytes <= STACK_BYTES
+        if self.packs_blocks:
+            return "block"
         how = "task" if gemm.batches >= TASKS // 4 and fits else "group"
         if self.factors.group > 1 or gemm.b.column != 1:
             return how

@@ -65,12 +65,13 @@ class TileProduct:
         gemm = plan.gemm
         self.batch = Variable(gemm.batches, "b")
         self.rows = RowPacker(f, plan) if plan.pack_a else None
-        self.panels = PanelPacker(f, plan) if plan.pack_b == "task" else None
+        self.panels = PanelPacker(f, plan) if plan.pack_b in ("task", "block") else None
         self.unit = storage_bytes(gemm.kind)
         if plan.blocks > 1 and not plan.in_place:
             self.sums = f.allocate(I8, plan.height * plan.width * self.unit)
         if self.panels is not None:
-            self.packed = f.allocate(I8, plan.panels * plan.panel_bytes)
+            columns = plan.width if plan.pack_b == "block" else plan.group
+            self.packed = f.allocate(I8, columns // plan.panel * plan.panel_bytes)
         if looped:
             self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
 
@@ -91,7 +92,8 @@ class TileProduct:
                 column_end = f.intrinsic("smin", column + plan.width, limit)
             a_base = batch_base(f, gemm, gemm.a, batch, a, gemm.a_type)
             b_base = self.b_matrix(b, batch)
-            self.task(batch, row, (first, column, column_end), a_base, b_base)
+            origin = column if plan.pack_b == "block" else first
+            self.task(batch, row, (origin, column, column_end), a_base, b_base)
 
     def b_matrix(self, b: Value, batch: Value) -> Value:
         """Return the address of the matrix B, or of the group's packed panels."""
@@ -100,7 +102,7 @@ class TileProduct:
             size = plan.panels * plan.panel_bytes
             return f.offset(b, batch * size) if gemm.batches > 1 else b
         base = batch_base(f, gemm, gemm.b, batch, b, gemm.b_type)
-        if self.panels is None:
+        if self.panels is None or plan.pack_b == "block":
             return base
         zero = f.constant(I64, 0)
         self.panels.run(base, self.packed, zero, zero, f.constant(I64, self.panels.chunks))
@@ -129,6 +131,12 @@ class TileProduct:
         """Emit one block along k of all tiles of a task."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         self.step, self.count = step, count
+        self.panel_base = self.b_base
+        if plan.pack_b == "block":
+            assert self.panels is not None
+            self.panel_base = f.offset(self.packed, step * -plan.step_bytes)
+            columns = self.column, self.column_end
+            self.panels.block(self.b_base, self.panel_base, *columns, step, step + count)
         if self.rows is not None:
             self.rows.run(self.a_base, self.row, self.row_end, step, count)
         remainder = gemm.m % plan.rows
@@ -310,7 +318,7 @@ class TileProduct:
         else:
             size = storage_bytes(gemm.b_type)
             offset, step = column * (gemm.b.column * size), gemm.b.row * size
-        return f.offset(self.b_base, offset + self.step * step), step
+        return f.offset(self.panel_base, offset + self.step * step), step
 
     def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
         """Load a vector of a row of B."""
