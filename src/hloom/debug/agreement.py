@@ -100,8 +100,7 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
     with np.errstate(all="ignore"):
         allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
         equal = np.broadcast_to(same_bits(got, wanted), got.shape)
-        near = agrees(got, wanted, allowed) & ((allowed > 0) | (got.dtype.kind not in "biu"))
-        good = equal | near if np.any(allowed) else equal
+        good = within(got, wanted, allowed)
         unjudged = ~equal & (allowed == np.inf)
         distance = np.abs(wide(got) - wide(wanted))
         finite = np.where(np.isfinite(distance), distance, 0.0)
@@ -122,6 +121,15 @@ def _measure(array: Array) -> Any:
 
 
 # -- elements
+
+
+def within(got: Array, wanted: Array, bound: Bounds) -> Array:
+    """Return a mask of the elements that lie within their bounds; without any bound, bits must be equal."""
+    with np.errstate(all="ignore"):
+        allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
+        equal = np.broadcast_to(same_bits(got, wanted), got.shape)
+        near = agrees(got, wanted, allowed) & ((allowed > 0) | (got.dtype.kind not in "biu"))
+    return equal | near if np.any(allowed) else equal
 
 
 def agrees(got: Array, wanted: Array, bound: Bounds) -> Array:

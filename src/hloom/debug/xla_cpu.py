@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -52,3 +52,51 @@ def run_on_xla(text: str, arguments: Sequence[Value]) -> list[Array]:
     """Run a program on XLA:CPU and return the leaves of its result."""
     executable = compile_on_xla(text)
     return [np.asarray(out) for out in executable.execute([on_device(a) for a in arguments])]
+
+
+def run_devices_on_xla(
+    text: str, arguments: Sequence[Sequence[Value]], partitions: int = 1
+) -> list[list[Array]]:
+    """Run a program on several devices of XLA:CPU; return the leaves of the result of each.
+
+    Args:
+        arguments: of each device; all of a device's own, also where arrays are partitioned inside.
+        partitions: the number of devices that share the program's arrays; all others are replicas.
+    """
+    if len(arguments) < 2:
+        return [run_on_xla(text, each) for each in arguments]
+    devices = client().local_devices()[: len(arguments)]
+    options = private.CompileOptions()()
+    build = options.executable_build_options
+    replicas = len(devices) // partitions
+    options.num_replicas = build.num_replicas = replicas
+    options.num_partitions = build.num_partitions = partitions
+    build.use_spmd_partitioning = partitions > 1
+    ids = np.array([d.id for d in devices]).reshape(replicas, partitions)
+    options.device_assignment = build.device_assignment = private.DeviceAssignment().create(ids)
+    executable = client().compile_and_load(stablehlo(text), private.DeviceList()(tuple(devices)), options)
+    with jax.enable_x64(True):
+        inputs = [_on_devices(column, devices) for column in zip(*arguments, strict=True)]
+    leaves = executable.execute_sharded(inputs).disassemble_into_single_device_arrays()
+    return [[np.asarray(leaf) for leaf in of_device] for of_device in zip(*leaves, strict=True)]
+
+
+def _on_devices(arrays: Sequence[Any], devices: Sequence[Any]) -> Any:
+    """Copy an array to each device; XLA assumes that all of them are equal, which has no effect here."""
+    mesh = jax.sharding.Mesh(np.array(devices), ("device",))
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    shards = [jax.device_put(np.asarray(a), d) for a, d in zip(arrays, devices, strict=True)]
+    return jax.make_array_from_single_device_arrays(shards[0].shape, everywhere, shards)
+
+
+PRESETS: Final = ("canonical", "short_parsable", "fingerprint")
+"""XLA's print options that have a name."""
+
+
+def prints(text: str, proto: bytes) -> dict[str, str]:
+    """Return XLA's prints of a program's text and of hloom's proto of it, and with other print options."""
+    module = private.hlo_module_from_text()(text)
+    from_proto = private.HloModule().from_serialized_hlo_module_proto(proto)
+    options = private.HloPrintOptions()
+    named = {preset: module.to_string(getattr(options, preset)()) for preset in PRESETS}
+    return {"text": module.to_string(), "proto": from_proto.to_string(), **named}

@@ -8,36 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
+from hloom.fuzzing.generators.draw import Array, Draw
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
+from hloom.operations.structure import Constant, Tuple
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
+from hloom.text.printer import print_computation, print_instruction
 
-from .draw import Array, Draw
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """The tolerance of a result against XLA's: the sum of all three.
-
-    Parts of complex numbers are measured by the size of the number.
-
-    Attributes:
-        ulps: units in the last place of the result.
-        terms: the length of a sum; each of its roundings may cost a unit in the last place of the sum of
-            magnitudes, which comes from running the program on the magnitudes of the arguments.
-        analysed: the bounds of `error_analysis` for the program and its arguments.
-    """
-
-    ulps: float = 0.0
-    terms: float = 0.0
-    analysed: bool = False
-
-
-EXACT = Tolerance()
+_OPTIONS: Final = PrintOptions(print_large_constants=True, print_metadata=False)
+_SIGNED_ZERO: Final = re.compile(r"-0(?![\w.])")
 
 
 @dataclass(frozen=True)
@@ -52,11 +38,11 @@ class Case:
         lines: instructions without those of the parameters, which are ``@p0``, ``@p1`` ...
         roots: names of the results.
         computations: called computations, in text.
-        tolerance: of the results.
         dynamic: results have dynamic dimensions. XLA returns arrays of the bound's size, with the actual
             elements first.
-        folded: arguments are constants in the program, which XLA folds while it compiles.
-        replicas: number of devices; the arguments are those of all, one after the other.
+        folded: the arguments are constants in the program, which XLA folds while it compiles.
+        replicas: number of replicas; the arguments are those of all, one after the other.
+        partitions: number of devices of a replica; each has all arguments and all results.
     """
 
     name: str
@@ -66,13 +52,45 @@ class Case:
     lines: tuple[str, ...]
     roots: tuple[str, ...]
     computations: tuple[str, ...] = ()
-    tolerance: Tolerance = EXACT
     dynamic: bool = False
     replicas: int = 1
+    partitions: int = 1
     folded: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} ({self.operation})"
+
+    @property
+    def family(self) -> str:
+        """The family of the generator."""
+        return self.name.split("/")[0]
+
+    @property
+    def module(self) -> HloModule:
+        """The case as a module of its own."""
+        return HloModule.from_text(program([self]))
+
+    @property
+    def devices(self) -> int:
+        """The number of devices."""
+        return self.replicas * self.partitions
+
+    @property
+    def unfolded(self) -> Case:
+        """The case with parameters in place of constants."""
+        return replace(self, folded=False)
+
+    @property
+    def single_partition(self) -> Case:
+        """The case on one device per replica."""
+        return replace(self, partitions=1)
+
+    @property
+    def arguments_of_devices(self) -> list[list[Array]]:
+        """The arguments of each device."""
+        count = len(self.parameters)
+        rows = [list(self.arguments[r * count : (r + 1) * count]) for r in range(self.replicas)]
+        return [row for row in rows for _ in range(self.partitions)]
 
 
 @dataclass
@@ -116,14 +134,11 @@ class Body:
         """Add the elements of a tuple."""
         return [self.let(f"get-tuple-element({value}), index={i}") for i in range(count)]
 
-    def case(
-        self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False,
-        replicas: int = 1,
-    ) -> Case:  # fmt: skip
+    def case(self, operation: str, *roots: str, dynamic: bool = False, replicas: int = 1) -> Case:
         """Return the case with these results."""
         return Case(
             "", operation, tuple(self.shapes), tuple(self.arguments), tuple(self.lines), roots,
-            tuple(self.computations), tolerance, dynamic, replicas,
+            tuple(self.computations), dynamic, replicas,
         )  # fmt: skip
 
 
@@ -132,7 +147,7 @@ Generator = Callable[[Draw], Case]
 
 def constant_text(array: Array, shape: str) -> str:
     """Return an array as HLO text. XLA prints -0 for the float but parses -0 as an integer."""
-    return re.sub(r"-0(?![\w.])", "-0.0", Literal(array, Shape.parse(shape)).to_text())
+    return _SIGNED_ZERO.sub("-0.0", Literal(array, Shape.parse(shape)).to_text())
 
 
 def program(cases: Sequence[Case]) -> str:
@@ -142,7 +157,7 @@ def program(cases: Sequence[Case]) -> str:
     roots: list[str] = []
     count = 0
     for number, case in enumerate(cases):
-        prefix = f"c{number}_"
+        prefix = f"%c{number}_" if len(cases) > 1 else "%"
         computations += [text.replace("@", prefix) for text in case.computations]
         for own, shape in enumerate(case.parameters):
             if case.folded:
@@ -155,3 +170,42 @@ def program(cases: Sequence[Case]) -> str:
         roots += [root.replace("@", prefix) for root in case.roots]
     lines.append(f"  ROOT results = tuple({', '.join(roots)})")
     return "HloModule cases\n\n" + "".join(computations) + "ENTRY entry {\n" + "\n".join(lines) + "\n}\n"
+
+
+def as_case(module: HloModule, arguments: Sequence[Array], like: Case) -> Case:
+    """Return a module as a case of the name, the operation and the devices of another.
+
+    The results are the elements of the entry's tuple, or its root. Of a folded case the parameters stand for
+    constants.
+    """
+    entry, called = module.entry, [c for c in module.post_order() if c is not module.entry]
+    parameters = [p.name for p in entry.parameters]
+    places = {p: f"@p{number}" for number, p in enumerate(parameters)}
+    lines = {i.name: _marked(_text(i), places) for i in entry.post_order()}
+    root = entry.root
+    roots = [o.name for o in root.operands] if isinstance(root.operation, Tuple) else [root.name]
+    dropped = {*parameters, *([root.name] if isinstance(root.operation, Tuple) else [])}
+    return replace(
+        like,
+        parameters=tuple(p.shape.to_string() for p in entry.parameters),
+        arguments=tuple(np.asarray(a) for a in arguments),
+        lines=tuple(line for name, line in lines.items() if name not in dropped),
+        roots=tuple(_marked(f"%{name}", places) for name in roots),
+        computations=tuple(_marked(print_computation(c, _OPTIONS), {}) + "\n" for c in called),
+    )
+
+
+def _text(instruction: HloInstruction) -> str:
+    text = print_instruction(instruction, _OPTIONS).strip().removeprefix("ROOT ")
+    return _SIGNED_ZERO.sub("-0.0", text) if isinstance(instruction.operation, Constant) else text
+
+
+def _marked(text: str, places: dict[str, str]) -> str:
+    """Mark the names in a text; those of parameters are their numbers."""
+
+    def mark(match: re.Match[str]) -> str:
+        name = match[1]
+        plain = re.sub(r"\W", "_", name)
+        return places.get(name) or ("@x" if re.match(r"p\d", plain) else "@") + plain
+
+    return re.sub(r"%([\w.-]+)", mark, text)

@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
+from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.draw import FLOATS, INTEGERS, Draw
+from hloom.fuzzing.generators.movement import braces, plain_shape
 from hloom.shape.element_type import ElementType
-
-from .case import Body, Case, Generator
-from .draw import FLOATS, INTEGERS, Draw
-from .movement import braces, plain_shape
 
 REAL = tuple(t for t in (*INTEGERS, *FLOATS) if ElementType.parse(t).bits >= 8)
 """Key types. XLA refuses to sort narrower ones with others; its process ends for them alone."""
@@ -29,7 +28,7 @@ def sort(draw: Draw) -> Case:
     axis = draw.integer(0, len(sizes) - 1)
     stable, indexed = draw.chance(0.6), draw.chance(0.5)
     count = draw.integer(1, 2)
-    keys = [draw.one(REAL) for _ in range(count)]
+    keys = [draw.one(REAL if draw.restricted else (*INTEGERS, *FLOATS)) for _ in range(count)]
     operands = [body.parameter(a, plain_shape(a)) for a in (draw.values(t, sizes) for t in keys)]
     kinds = list(keys)
     if indexed or not stable:

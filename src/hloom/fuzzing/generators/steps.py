@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .movement import braces, factors
-from .reduction import neutral
-from .scope import FLOATS, INTEGERS, Known, Scope, roundoff, shape_of
+from hloom.fuzzing.generators.movement import braces, factors
+from hloom.fuzzing.generators.reduction import neutral
+from hloom.fuzzing.generators.scope import FLOATS, INTEGERS, ArrayValue, Scope, roundoff, shape_of
 
 ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
 BITS = ("and", "or", "xor", "shift-left", "shift-right-logical", "shift-right-arithmetic")
 
 
-def _numeric(v: Known) -> bool:
+def _numeric(v: ArrayValue) -> bool:
     return v.element_type in FLOATS or v.element_type in INTEGERS
 
 
-def _exact(v: Known) -> bool:
+def _exact(v: ArrayValue) -> bool:
     return v.exact
 
 
-def _real(v: Known) -> bool:
+def _real(v: ArrayValue) -> bool:
     return v.exact and _numeric(v)
 
 
@@ -193,7 +193,7 @@ def joining(s: Scope) -> None:
         return
     axis = s.draw.integer(0, len(x.sizes) - 1)
 
-    def fits(v: Known) -> bool:
+    def fits(v: ArrayValue) -> bool:
         same = len(v.sizes) == len(x.sizes) and v.element_type == x.element_type
         return same and all(
             a == b or d == axis for d, (a, b) in enumerate(zip(v.sizes, x.sizes, strict=True))
@@ -230,7 +230,7 @@ def updating(s: Scope) -> None:
     if x is None:
         return
 
-    def fits(v: Known) -> bool:
+    def fits(v: ArrayValue) -> bool:
         same = v.element_type == x.element_type and len(v.sizes) == len(x.sizes) and v.exact
         return same and all(a <= b for a, b in zip(v.sizes, x.sizes, strict=True))
 
@@ -268,7 +268,7 @@ def scattering(s: Scope) -> None:
     rows = s.any(lambda v: v.element_type in ("s32", "s64", "u8") and len(v.sizes) == 1 and v.exact)
     if rows is None or rows.count * x.count > s.writer.most * 4:
         rows = s.add("iota(), iota_dimension=0", "s32", [s.draw.integer(1, 5)])
-    wanted = Known("", x.element_type, (*rows.sizes, *x.sizes[1:]))
+    wanted = ArrayValue("", x.element_type, (*rows.sizes, *x.sizes[1:]))
     updates = s.like(wanted)
     opcode = s.draw.one(["add", "maximum", "minimum", "multiply", "last"])
     if opcode in ("add", "multiply") and x.is_float:
@@ -288,7 +288,7 @@ def scattering(s: Scope) -> None:
 def laying_out(s: Scope) -> None:
     x = s.some()
     name = s.line(s.draw.shape(x.element_type, x.sizes), f"copy({x.name})")
-    s.values.append(Known(name, x.element_type, x.sizes, x.limit, x.error))
+    s.values.append(ArrayValue(name, x.element_type, x.sizes, x.limit, x.error))
 
 
 # -- reductions and products

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from hloom.error_bounds.bounded import exact
+from hloom.debug.agreement import within
+from hloom.error_bounds.bounded import exact, parts_of
 from hloom.error_bounds.floating import eps, same_bits, ulp, wide
 from hloom.evaluate.evaluator import Evaluator
+from hloom.fuzzing.flushing import FlushingEvaluator, flushed, smallest_normal
+from hloom.fuzzing.generators.case import Case, program
+from hloom.fuzzing.generators.draw import Array
+from hloom.fuzzing.rounding import RoundingAnalysis
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
-
-from .case import Case, program
-from .comparison import differs
-from .draw import Array
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Difference:
         ours, theirs: the result by hloom and by XLA.
         where: the elements that differ.
         again: hloom's value of this result for other arguments.
-        bound: the rounding error of each element, where it is analysed.
+        bound: the possible rounding error of each element.
         output: which of the case's results it is.
     """
 
@@ -40,7 +41,7 @@ class Difference:
     theirs: Array
     where: Array
     again: Callable[[Sequence[Array]], Array]
-    bound: Array | None = None
+    bound: Array
     output: int = 0
 
 
@@ -49,36 +50,37 @@ def everywhere(difference: Difference) -> Array:
     return difference.where
 
 
-def smallest_normal(array: Array) -> float:
-    """Return the smallest normal number of the type in which XLA:CPU computes: f32 for narrower floats."""
-    kind = ElementType.from_dtype(array.dtype).component
-    return float(np.finfo(np.float64 if kind.bits == 64 else np.float32).tiny)
-
-
-def flushed(array: Array) -> Array:
-    """Zero, with its sign, for every subnormal number."""
-    kind = ElementType.from_dtype(array.dtype)
-    if kind.is_complex:
-        result = array.copy()
-        result.real, result.imag = flushed(array.real), flushed(array.imag)
-        return result
-    if not kind.is_floating:
-        return array
-    with np.errstate(all="ignore"):
-        value = wide(array)
-        small = (value != 0) & (np.abs(value) < smallest_normal(array))
-        return np.where(small, np.copysign(0.0, value), value).astype(array.dtype)
-
-
 def flushes(difference: Difference) -> Array:
-    """Select elements that agree if subnormal arguments and results are zero."""
-    ours = flushed(difference.again([flushed(a) for a in difference.case.arguments]))
-    if ours.shape != difference.theirs.shape:
-        return np.zeros_like(difference.where)
+    """Select elements that agree if subnormal numbers are zero, everywhere or in arguments and results."""
+    case = difference.case
     theirs = flushed(difference.theirs)
-    small = any(bool((flushed(a) != a).any()) for a in difference.case.arguments if a.dtype.kind != "b")
-    zeros = (ours == 0) & (theirs == 0) & (small | (difference.ours != 0) | (difference.theirs != 0))
-    return ~differs(ours, theirs, difference.case.tolerance, bound=difference.bound) | zeros
+    small = any(bool((flushed(a) != a).any()) for a in case.arguments if a.dtype.kind != "b")
+    agreeing = np.zeros_like(difference.where)
+    for ours in (flushed(difference.again([flushed(a) for a in case.arguments])), _flushing(difference)):
+        if ours is None or ours.shape != theirs.shape:
+            continue
+        zeros = (ours == 0) & (theirs == 0) & (small | (difference.ours != 0) | (difference.theirs != 0))
+        agreeing |= within(theirs, ours, difference.bound) | zeros
+    return agreeing
+
+
+def _flushing(difference: Difference) -> Array | None:
+    """Return the result of a program whose every operation flushes; None for several devices."""
+    case = difference.case.unfolded
+    if case.devices > 1:
+        return None
+    results: Any = FlushingEvaluator().run(case.module.entry, case.arguments)
+    return flushed(np.asarray(results[difference.output]))
+
+
+def rounded_once_more(difference: Difference) -> Array:
+    """Select elements within the bounds of fused and reordered operations; zeros keep their signs."""
+    case = difference.case.unfolded
+    if case.devices > 1:
+        return np.zeros_like(difference.where)
+    _, bounds = RoundingAnalysis(case.module).run(case.arguments)
+    bound = parts_of(bounds)[difference.output]
+    return within(difference.theirs, difference.ours, bound) & (difference.ours != difference.theirs)
 
 
 def subnormal_keys_in_f16(difference: Difference) -> Array:
@@ -246,30 +248,6 @@ def rounded_at_every_step(difference: Difference) -> Array:
     return np.zeros_like(difference.where)
 
 
-def signs_of_sums(difference: Difference) -> Array:
-    """Select elements of a program that change with the signs of sums that are zero."""
-    positive, negative = (with_zero_sums(difference, zero) for zero in ("copy(@{0}z)", "negate(@{0}z)"))
-    return ~same_bits(positive, negative)
-
-
-def with_zero_sums(difference: Difference, zero: str) -> Array:
-    """Return hloom's result if each sum that is zero has the sign of an expression of +0."""
-    case, lines = difference.case, list[str]()
-    adding = {t.split()[0] for t in case.computations if " add(" in t}
-    for line in case.lines:
-        name, expression = line.split(" = ", 1)
-        lines.append(line)
-        called = re.findall(r"to_apply=(@\w+)", expression)
-        if re.search(r"\bdot\(|\bconvolution\(", expression) or set(called) & adding:
-            lines[-1] = f"{name}s = {expression}"
-            lines += [f"{name}z = subtract({name}s, {name}s)", f"{name}n = {zero.format(name[1:])}"]
-            lines.append(f"{name}e = compare({name}s, {name}z), direction=EQ")
-            lines.append(f"{name} = select({name}e, {name}n, {name}s)")
-    text = program([dataclasses.replace(case, lines=tuple(lines))])
-    values: Any = Evaluator().run(HloModule.from_text(text).entry, case.arguments)
-    return values[difference.output]
-
-
 # -- how far off XLA's values may be
 
 
@@ -422,7 +400,7 @@ def infinity_for_no_number(difference: Difference) -> Array:
         (difference.ours.imag, difference.theirs.imag),
     ):
         fused = np.isnan(ours) & np.isinf(theirs)
-        found &= fused | ~differs(ours, theirs, difference.case.tolerance)
+        found &= fused | within(ours, theirs, np.max(difference.bound, initial=0.0))
     return found
 
 

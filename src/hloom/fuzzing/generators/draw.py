@@ -33,9 +33,15 @@ INDEX_TYPES = ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")
 
 
 class Draw:
-    """The random choices of one case."""
+    """The random choices of one case.
 
-    def __init__(self, *key: object) -> None:
+    Args:
+        key: what determines them.
+        restricted: avoid what XLA is known to fail at.
+    """
+
+    def __init__(self, *key: object, restricted: bool = True) -> None:
+        self.restricted = restricted
         self._choose = random.Random(":".join(map(str, key)))
         self.numbers = np.random.default_rng(self._choose.getrandbits(64))
 

@@ -12,11 +12,7 @@ from fnmatch import fnmatch
 import numpy as np
 
 from hloom.error_bounds.floating import wide
-from hloom.ir.xla_version import V0_12, XlaVersion
-
-from .case import Case
-from .draw import Array
-from .explanations import (
+from hloom.fuzzing.explanations import (
     Difference,
     among_the_arguments,
     as_infinity,
@@ -46,9 +42,9 @@ from .explanations import (
     overflowing_hyperbolic_functions,
     overflowing_products,
     rounded_at_every_step,
+    rounded_once_more,
     same_total,
     saturated,
-    signs_of_sums,
     six_bit_power,
     six_bits_of_the_exponent,
     squares_out_of_range,
@@ -63,6 +59,9 @@ from .explanations import (
     zero_or_not_finite,
     zeros,
 )
+from hloom.fuzzing.generators.case import Case
+from hloom.fuzzing.generators.draw import Array
+from hloom.ir.xla_version import V0_12, XlaVersion
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,8 @@ class KnownDifference:
         limit: selects values of XLA that are within the reach of the cause; none if ``explains`` tests XLA's
             values.
         until: the version of XLA that does not have the difference any more.
+        defect: whether XLA contradicts its own documentation or its own other results, so that the difference
+            is worth a report; all others are choices.
     """
 
     name: str
@@ -85,6 +86,7 @@ class KnownDifference:
     explains: Callable[[Difference], Array]
     limit: Callable[[Difference], Array] | None = None
     until: XlaVersion | None = None
+    defect: bool = False
 
     def is_of(self, version: XlaVersion) -> bool:
         """Return whether a version of XLA has the difference."""
@@ -108,6 +110,12 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         flushes,
     ),
     KnownDifference(
+        "fused and reordered roundings",
+        ("module", "expression"),
+        "XLA fuses a product with a sum, multiplies by the inverse of a constant, and combines constants.",
+        rounded_once_more,
+    ),
+    KnownDifference(
         "subnormals of f16",
         ("sort f8e5m2fnuz*",),
         "XLA:CPU compares these numbers in f16, and takes those that are subnormal there for equal.",
@@ -128,6 +136,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         everywhere,
         of_one_update,
         until=V0_12,
+        defect=True,
     ),
     KnownDifference(
         "slices of what is not there",
@@ -143,13 +152,6 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         zeros,
     ),
     KnownDifference(
-        "signs of sums in programs",
-        ("program",),
-        "A sum of negative zeros has any sign, see above, and other elements have it from the sum.",
-        signs_of_sums,
-        zeros,
-    ),
-    KnownDifference(
         "signs of complex products that are zero",
         ("reduce* multiply c*",),
         "A part of a product is a sum of products. If these are zero, its sign depends on the order.",
@@ -161,6 +163,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants takes zeros for equal; hloom has +0 above -0, as compiled code has.",
         of_constants,
         zeros,
+        defect=True,
     ),
     KnownDifference(
         "zeros in place of NaN",
@@ -175,6 +178,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA:CPU reads six bits of the exponent and takes -1 to a negative power for 0; hloom wraps exactly.",
         six_bits_of_the_exponent,
         six_bit_power,
+        defect=True,
     ),
     KnownDifference(
         "bits of narrow integers",
@@ -182,6 +186,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA:CPU counts the bits of the byte that holds the number, copies of the sign included.",
         everywhere,
         bits_of_the_byte,
+        defect=True,
     ),
     KnownDifference(
         "the largest f4e2m1fn as an integer",
@@ -189,6 +194,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA:CPU takes 6, the largest number, for infinite.",
         largest_number,
         as_infinity,
+        defect=True,
     ),
     KnownDifference(
         "negative numbers as f8e8m0fnu",
@@ -196,6 +202,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "The type has no sign. XLA:CPU drops it; ml_dtypes and hloom give NaN.",
         below_zero,
         without_sign,
+        defect=True,
     ),
     KnownDifference(
         "total order of constants",
@@ -203,6 +210,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants orders NaN of 8-bit floats otherwise than the code it compiles.",
         of_constants,
         with_nan,
+        defect=True,
     ),
     KnownDifference(
         "leading zeros of constants",
@@ -211,6 +219,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         of_constants,
         in_a_wider_type,
         until=V0_12,
+        defect=True,
     ),
     KnownDifference(
         "rounding of constants in f8e3m4",
@@ -218,6 +227,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants rounds finite numbers of this type to NaN, unlike the code it compiles.",
         of_constants,
         not_a_number,
+        defect=True,
     ),
     KnownDifference(
         "integer convolutions of constants",
@@ -225,6 +235,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants saturates; hloom wraps, as compiled code does.",
         of_constants,
         saturated,
+        defect=True,
     ),
     KnownDifference(
         "unsigned indices that are constants",
@@ -232,6 +243,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants takes large unsigned indices for negative ones.",
         of_constants,
         among_the_arguments,
+        defect=True,
     ),
     KnownDifference(
         "subnormal constants of reduced precision",
@@ -239,6 +251,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants makes subnormal numbers 0, also where no exponent bit is taken away.",
         of_constants,
         vanished,
+        defect=True,
     ),
     KnownDifference(
         "NaN without mantissa",
@@ -246,6 +259,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA's folding of constants makes NaN infinite where no mantissa bit is left; the page retains NaN.",
         of_constants,
         lambda difference: np.isnan(wide(difference.ours)) & np.isinf(wide(difference.theirs)),
+        defect=True,
     ),
     KnownDifference(
         "variance",
@@ -266,6 +280,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         ("batch-norm-* f16", "batch-norm-* bf16"),
         "XLA:CPU rounds every step to the operands' own type; hloom rounds the results.",
         rounded_at_every_step,
+        rounded_once_more,
     ),
     KnownDifference(
         "condition of complex powers",

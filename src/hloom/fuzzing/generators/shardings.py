@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from hloom.fuzzing.generators.case import Case, as_case
+from hloom.fuzzing.generators.draw import Draw
 from hloom.ir.cloning import clone_module
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -16,6 +18,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding.tiling.coordinates import coordinate_along
 from hloom.sharding.tiling.tiling import Tiling
 
+MESHES = ((4,), (2, 2), (1, 4), (2,))
 KEPT = 0.3
 """The share of mesh axes that cut no dimension of an array, among those that may."""
 
@@ -34,6 +37,20 @@ def retargeted(module: HloModule, mesh: Sequence[int], seed: int, added: float =
         if i.sharding is not None or (_may_state(i) and random.random() < added):
             i.sharding = _random(i.shape, mesh, random)
     return copy
+
+
+def sharded(case: Case, seed: int) -> Case:
+    """Return a case with random shardings inside, on four devices that have all arguments and results."""
+    draw = Draw(seed, "sharding", case.name)
+    mesh = draw.one(MESHES)
+    module = retargeted(case.module, mesh, draw.integer(0, 1 << 30), draw.one([0.1, 0.3, 0.6]))
+    entry = module.entry
+    for i in (*entry.parameters, entry.root):
+        i.sharding = None
+    for result in entry.root.operands:
+        if result.shape.is_array:
+            result.sharding = Sharding.replicated()
+    return replace(as_case(module, case.arguments, case), partitions=math.prod(mesh), folded=False)
 
 
 def _may_state(i: HloInstruction) -> bool:

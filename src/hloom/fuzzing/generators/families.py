@@ -1,4 +1,4 @@
-"""Generators of cases, by family: functions from a `Draw` to a `Case`."""
+"""Generators of cases, by family: functions from a `Draw` to a `Case`, and whole modules."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.shape.element_type import ElementType
-
-from . import (
+from hloom.fuzzing.generators import (
     collectives,
     contraction,
     control,
     conversion,
     elementwise,
+    expressions,
     gather_scatter,
     linear_algebra,
     movement,
-    programs,
     reduction,
     sorting,
 )
-from .case import Case, Generator
-from .draw import Draw
+from hloom.fuzzing.generators.case import Case, Generator
+from hloom.fuzzing.generators.draw import Draw
+from hloom.fuzzing.generators.modules import draw_module
+from hloom.shape.element_type import ElementType
 
 FAMILIES: dict[str, Generator] = {
     **elementwise.FAMILIES,
@@ -37,14 +37,27 @@ FAMILIES: dict[str, Generator] = {
     **linear_algebra.FAMILIES,
     **control.FAMILIES,
     **collectives.FAMILIES,
-    **programs.FAMILIES,
+    **expressions.FAMILIES,
 }
 
+MODULES = "modules"
+CORNERS = "corners"
+"""The family of programs that XLA is known to fail at."""
+FAMILY_NAMES = (*sorted(FAMILIES), MODULES, CORNERS)
+"""All families: of single operations, of whole modules, and the corners."""
+PROGRAMS = ("expressions", MODULES)
+"""Families whose cases have several operations."""
+CORNERED = (
+    "convert", "convolution", "dot", "scatter", "concatenate", "dynamic-slice", "dynamic-update-slice",
+    "sort", "calls", "dynamic", "rng-bit-generator", "binary", "unary",
+)  # fmt: skip
+"""Families with such programs."""
 EXCLUDED = ("bitcast", "divide", "remainder", "convert c")
 FOLDED = 0.12
 """Fraction of the cases that have constants as arguments."""
-WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "programs": 4, "gather": 2, "scatter": 2,
-           "dot": 2, "convolution": 3, "reduce": 2, "reduce-window": 2, "sort": 2}  # fmt: skip
+WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "modules": 6, "gather": 2, "scatter": 2,
+           "dot": 2, "convolution": 3, "reduce": 2, "reduce-window": 2, "sort": 2, "corners": 4,
+           "expressions": 10}  # fmt: skip
 """Number of cases of a family per round, if not one."""
 
 
@@ -60,15 +73,19 @@ def round_robin(families: Sequence[str], count: int, first: int = 0) -> list[tup
     return chosen[first:]
 
 
-def draw_case(family: str, number: int, seed: int) -> Case:
-    """Draw the case of a number in a family."""
-    draw = Draw(seed, family, number)
+def draw_case(family: str, number: int, seed: int, *, fusions: bool = True) -> Case:
+    """Draw the case of a number in a family; modules with fusions or without."""
+    if family == MODULES:
+        return draw_module(number, seed, fusions=fusions)
+    draw = Draw(seed, family, number, restricted=family != CORNERS)
+    generator = FAMILIES[draw.one(CORNERED) if family == CORNERS else family]
     with np.errstate(all="ignore"):
-        case = FAMILIES[family](draw)
-    return dataclasses.replace(case, name=f"{family}/{number}", folded=draw.chance(FOLDED) and foldable(case))
+        case = generator(draw)
+    folded = draw.chance(0.4 if family == CORNERS else FOLDED) and foldable(case, draw)
+    return dataclasses.replace(case, name=f"{family}/{number}", folded=folded)
 
 
-def foldable(case: Case) -> bool:
+def foldable(case: Case, draw: Draw) -> bool:
     """Return whether arguments may be constants.
 
     Text does not keep all bits of NaN. XLA parses a complex number with a NaN part as NaN in both and refuses
@@ -76,7 +93,7 @@ def foldable(case: Case) -> bool:
     differently from compiled code; its process ends when it divides constants narrower than a byte, and when
     it converts complex ones.
     """
-    if case.replicas > 1 or case.dynamic or case.operation.startswith(EXCLUDED):
+    if case.replicas > 1 or case.dynamic or (draw.restricted and case.operation.startswith(EXCLUDED)):
         return False
     if any(ElementType.from_dtype(a.dtype).name == "f8e8m0fnu" for a in case.arguments):
         return False

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hloom.fuzzing.generators.conversion import shape_of
+from hloom.fuzzing.generators.draw import Array, Draw
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
-
-from .conversion import shape_of
-from .draw import Array, Draw
 
 FLOATS = ("f32", "f64", "bf16", "f16")
 INTEGERS = ("s32", "s8", "u8", "s16", "u16", "u32", "s64", "u64")
@@ -24,7 +23,7 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 64, 65, 100, 127, 130)
 
 
 @dataclass(frozen=True)
-class Known:
+class ArrayValue:
     """A value.
 
     Attributes:
@@ -74,6 +73,7 @@ class Writer:
         shared: computations that may be called from several places.
         sizes: the sizes of dimensions, except those that operations compute.
         order: draws control dependencies; None for a module without any.
+        fusions: write fusions, or calls of the same computations.
     """
 
     draw: Draw
@@ -83,6 +83,7 @@ class Writer:
     count: int = 0
     shared: dict[tuple[str, str], str] = field(default_factory=dict)
     order: Draw | None = None
+    fusions: bool = True
 
     def ordered(self, lines: Sequence[str]) -> list[str]:
         """Return the lines of a computation, some of them with control dependencies on earlier ones."""
@@ -113,7 +114,7 @@ class Scope:
     def __init__(self, writer: Writer, depth: int = 0) -> None:
         self.writer, self.draw, self.depth = writer, writer.draw, depth
         self.lines: list[str] = []
-        self.values: list[Known] = []
+        self.values: list[ArrayValue] = []
 
     # -- writing
 
@@ -124,16 +125,16 @@ class Scope:
         return name
 
     def add(
-        self, expression: str, element_type: str, sizes: Sequence[int], of: Sequence[Known] = (),
+        self, expression: str, element_type: str, sizes: Sequence[int], of: Sequence[ArrayValue] = (),
         limit: float | None = None, error: float | None = None,
-    ) -> Known:  # fmt: skip
+    ) -> ArrayValue:  # fmt: skip
         """Add a value; as inexact as its operands, unless stated otherwise."""
         name = self.line(shape_of(element_type, tuple(sizes)), expression)
         if error is None:
             error = max((v.error for v in of), default=0.0)
         if limit is None:
             limit = max((v.limit for v in of), default=math.inf) if error else math.inf
-        value = Known(name, element_type, tuple(sizes), limit, error)
+        value = ArrayValue(name, element_type, tuple(sizes), limit, error)
         self.values.append(value)
         return value
 
@@ -173,7 +174,7 @@ class Scope:
 
     # -- choosing
 
-    def any(self, fits: Callable[[Known], bool] = lambda v: True) -> Known | None:
+    def any(self, fits: Callable[[ArrayValue], bool] = lambda v: True) -> ArrayValue | None:
         """Return one of the values that fit, newer ones more often; None if there is none."""
         fitting = [v for v in self.values if fits(v)]
         if not fitting:
@@ -182,16 +183,16 @@ class Scope:
             fitting = [v for v in fitting if v.count >= 8] or fitting
         return self.draw.one(fitting[-6:] if self.draw.chance(0.6) else fitting)
 
-    def some(self) -> Known:
+    def some(self) -> ArrayValue:
         """Return one of the values."""
         found = self.any()
         assert found is not None
         return found
 
-    def like(self, value: Known) -> Known:
+    def like(self, value: ArrayValue) -> ArrayValue:
         """Return an exact value of the same type and sizes, made if necessary."""
 
-        def fits(v: Known) -> bool:
+        def fits(v: ArrayValue) -> bool:
             return (v.element_type, v.sizes, v.exact) == (value.element_type, value.sizes, True)
 
         found = self.any(fits)
@@ -212,13 +213,13 @@ class Scope:
         elif value.element_type == "c64":
             number = f"({number}, {self.draw.integer(-2, 2)})"
         name = self.full(value.element_type, value.sizes, str(number))
-        made = Known(name, value.element_type, value.sizes)
+        made = ArrayValue(name, value.element_type, value.sizes)
         self.values.append(made)
         return made
 
     # -- values of small size
 
-    def tamed(self, value: Known) -> Known:
+    def tamed(self, value: ArrayValue) -> ArrayValue:
         """Map an exact float to whole numbers in [-4, 4] without -0, whose sums and products are exact."""
         element_type, sizes = value.element_type, value.sizes
         finite = self.line(shape_of("pred", sizes), f"is-finite({value.name})")
@@ -229,20 +230,21 @@ class Scope:
         near = self.line(value.shape, f"clamp({low}, {whole}, {high})")
         return self.settled(near, element_type, sizes)
 
-    def settled(self, name: str, element_type: str, sizes: Sequence[int]) -> Known:
+    def settled(self, name: str, element_type: str, sizes: Sequence[int]) -> ArrayValue:
         """Return the value with +0 for every zero: the sign of a sum of zeros depends on the order."""
         zero = self.full(element_type, sizes, 0)
-        return self.add(f"add({name}, {zero})", element_type, sizes)
+        is_zero = self.line(shape_of("pred", tuple(sizes)), f"compare({name}, {zero}), direction=EQ")
+        return self.add(f"select({is_zero}, {zero}, {name})", element_type, sizes)
 
-    def smooth(self, fits: Callable[[Known], bool] = lambda v: True) -> Known | None:
+    def smooth(self, fits: Callable[[ArrayValue], bool] = lambda v: True) -> ArrayValue | None:
         """Return a bounded float: an inexact one, or an exact one with limited values."""
         found = self.any(lambda v: v.is_float and fits(v))
         if found is None or not found.exact:
             return found
         made = self.tamed(found)
-        return Known(made.name, made.element_type, made.sizes, 4.0, roundoff(made.element_type))
+        return ArrayValue(made.name, made.element_type, made.sizes, 4.0, roundoff(made.element_type))
 
-    def bounded(self, value: Known) -> Known:
+    def bounded(self, value: ArrayValue) -> ArrayValue:
         """Return the value itself, or its hyperbolic tangent if it may be large."""
         if value.limit <= 16:
             return value

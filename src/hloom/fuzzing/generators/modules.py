@@ -6,60 +6,29 @@ each. Run ``python -m tests.differential.module_runs``.
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
-from .case import Case
-from .draw import Array, Draw
-from .scope import FLOATS, INTEGERS, SIZES, Known, Scope, Writer
-from .steps import STEPS, updating
+from hloom.fuzzing.generators.case import Case
+from hloom.fuzzing.generators.draw import Array, Draw
+from hloom.fuzzing.generators.scope import FLOATS, INTEGERS, SIZES, ArrayValue, Scope, Writer
+from hloom.fuzzing.generators.steps import STEPS, updating
 
 NAMES = (*FLOATS, *INTEGERS, "pred", "f32", "f32", "s32", "s32", "c64")
 DEEPEST = 2
 
 
-@dataclass(frozen=True)
-class Module:
-    """A module with the tolerances of its results.
+def draw_module(number: int, seed: int, *, fusions: bool = True) -> Case:
+    """Draw the module of a number: steps in nested control flow, and the last values as results.
 
-    Attributes:
-        case: parameters, arguments and text.
-        results: a value for each root.
+    Args:
+        fusions: write fusions too; XLA's passes before its own fusion expect none.
     """
-
-    case: Case
-    results: tuple[Known, ...]
-
-    def wrong(self, number: int, ours: Array, theirs: Array) -> Array:
-        """Return a mask of the elements in which a result disagrees with the reference."""
-        value = self.results[number]
-        if value.exact:
-            return ~same(ours, theirs)
-        with np.errstate(all="ignore"):
-            distance = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
-        return ~(distance <= value.error) & ~same(ours, theirs)
-
-
-def same(ours: Array, theirs: Array) -> Array:
-    """Return a mask of the elements with equal bits, or NaN in both."""
-    if ours.dtype.kind == "c":
-        return same(ours.real, theirs.real) & same(ours.imag, theirs.imag)
-    if ours.dtype.kind in "biu":
-        return np.asarray(ours == theirs)
-    with np.errstate(all="ignore"):
-        a, b = ours.astype(np.float64), theirs.astype(np.float64)
-    return np.asarray(((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b)))
-
-
-def draw_module(number: int, seed: int) -> Module:
-    """Draw the module of a number."""
     draw = Draw(seed, "module", number)
     large = draw.chance(0.08)
     sizes = tuple(draw.subset(SIZES, 3)) + ((draw.one([256, 500, 1025]), 130) if large else ())
-    writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000, 20_000]), sizes)
+    writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000, 20_000]), sizes, fusions=fusions)
     order = Draw(seed, "order", number)
     writer.order = order if order.chance(0.3) else None
     entry = Scope(writer)
@@ -68,7 +37,7 @@ def draw_module(number: int, seed: int) -> Module:
     for _ in range(draw.integer(2, 5)):
         kind, dimensions = draw.one(NAMES), entry.sizes(low=0 if draw.chance(0.2) else 1)
         arguments.append(entry.argument(kind, dimensions))
-        value = Known(f"@p{len(shapes)}", kind, dimensions)
+        value = ArrayValue(f"@p{len(shapes)}", kind, dimensions)
         shapes.append(draw.shape(kind, dimensions) if draw.chance(0.3) else value.shape)
         entry.values.append(value)
     with np.errstate(all="ignore"):
@@ -78,11 +47,10 @@ def draw_module(number: int, seed: int) -> Module:
     idle = [v for v in entry.values if v.name not in used][-12:]
     chosen = [*idle, *(entry.some() for _ in range(draw.integer(0, 2)))]
     results = tuple({v.name: v for v in chosen}.values())
-    case = Case(
+    return Case(
         f"modules/{number}", "module", tuple(shapes), tuple(arguments), tuple(entry.lines),
         tuple(v.name for v in results), tuple(writer.computations),
     )  # fmt: skip
-    return Module(case, results)
 
 
 def take_steps(s: Scope, count: int) -> None:
@@ -97,7 +65,7 @@ def take_steps(s: Scope, count: int) -> None:
 # -- control flow
 
 
-def inside(s: Scope, values: list[Known], first: int = 0) -> tuple[Scope, str]:
+def inside(s: Scope, values: list[ArrayValue], first: int = 0) -> tuple[Scope, str]:
     """Enter a computation of the tuple of some values, with the elements from ``first`` on as values."""
     scope = Scope(s.writer, s.depth + 1)
     state = f"({', '.join(v.shape for v in values)})"
@@ -105,17 +73,17 @@ def inside(s: Scope, values: list[Known], first: int = 0) -> tuple[Scope, str]:
     for n, v in enumerate(values):
         name = scope.line(v.shape, f"get-tuple-element({whole}), index={n}")
         if n >= first:
-            scope.values.append(Known(name, v.element_type, v.sizes))
+            scope.values.append(ArrayValue(name, v.element_type, v.sizes))
     return scope, state
 
 
-def some_exact(s: Scope, most: int) -> list[Known]:
+def some_exact(s: Scope, most: int) -> list[ArrayValue]:
     """Return a few exact values, some perhaps repeated."""
     found = [v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None]
-    return found or [s.like(Known("", "s32", (3,)))]
+    return found or [s.like(ArrayValue("", "s32", (3,)))]
 
 
-def returned(s: Scope, wanted: list[Known]) -> str:
+def returned(s: Scope, wanted: list[ArrayValue]) -> str:
     """Return the tuple of values of these types and sizes from a nested computation; its name."""
     names: list[str] = []
     for v in wanted:
@@ -129,7 +97,7 @@ def returned(s: Scope, wanted: list[Known]) -> str:
     return s.line(f"({', '.join(v.shape for v in wanted)})", f"tuple({', '.join(names)})")
 
 
-def taken(s: Scope, whole: str, values: list[Known], first: int = 0) -> None:
+def taken(s: Scope, whole: str, values: list[ArrayValue], first: int = 0) -> None:
     """Add the elements of a result for further use."""
     for n, v in enumerate(values):
         if n >= first:
@@ -139,7 +107,7 @@ def taken(s: Scope, whole: str, values: list[Known], first: int = 0) -> None:
 def loop(s: Scope) -> None:
     """Add a loop over a counter whose body updates in place, permutes, passes on, and nests loops."""
     counter = s.draw.one(["s32", "s32", "u8", "s64", "u32"])
-    index = Known(s.constant(counter, s.draw.integer(0, 2)), counter, ())
+    index = ArrayValue(s.constant(counter, s.draw.integer(0, 2)), counter, ())
     values = [index, *some_exact(s, 4)]
     state = f"({', '.join(v.shape for v in values)})"
     ending = s.writer.shared.get(("condition", state)) or _condition(s, values, state)
@@ -147,7 +115,7 @@ def loop(s: Scope) -> None:
     body, _ = inside(s, values, first=1)
     number = body.lines[1].split(" = ")[0]
     if counter == "s32":
-        body.values.append(Known(number, counter, ()))
+        body.values.append(ArrayValue(number, counter, ()))
     take_steps(body, s.draw.integer(1, 8))
     if s.draw.chance(0.5):
         updating(body)
@@ -163,7 +131,7 @@ def loop(s: Scope) -> None:
     taken(s, made, values)
 
 
-def _condition(s: Scope, values: list[Known], state: str) -> str:
+def _condition(s: Scope, values: list[ArrayValue], state: str) -> str:
     """Emit the condition that the counter, the first value, is below a limit, perhaps with a predicate."""
     condition = Scope(s.writer, s.depth + 1)
     whole = condition.line(state, "parameter(0)")
@@ -224,7 +192,9 @@ def fuse(s: Scope) -> None:
     y = s.like(x)
     lines = (f"m = {s.draw.one(['add', 'multiply', 'subtract'])}(a, b)", "n = negate(m)", "r = maximum(n, a)")
     name = s.function([x.shape, x.shape], *lines)
-    s.add(f"fusion({x.name}, {y.name}), kind=kLoop, calls={name}", x.element_type, x.sizes)
+    how = f"kind=kLoop, calls={name}" if s.writer.fusions else f"to_apply={name}"
+    opcode = "fusion" if s.writer.fusions else "call"
+    s.add(f"{opcode}({x.name}, {y.name}), {how}", x.element_type, x.sizes)
 
 
 def hold(s: Scope) -> None:
@@ -236,8 +206,3 @@ def hold(s: Scope) -> None:
     held = s.line(f"({shape}, {values[0].shape})", f"opt-barrier({outer})")
     again = s.line(shape, f"get-tuple-element({held}), index=0")
     taken(s, again, values)
-
-
-def largest(module: Module) -> int:
-    """Return the elements of its largest result."""
-    return max((math.prod(v.sizes) for v in module.results), default=0)

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.conversion import shape_of
+from hloom.fuzzing.generators.draw import EVERY, INDEX_TYPES, Array, Draw
 from hloom.shape.shape import Shape
-
-from .case import Body, Case, Generator
-from .conversion import shape_of
-from .draw import EVERY, INDEX_TYPES, Array, Draw
 
 
 def braces(numbers: Sequence[int]) -> str:
@@ -118,7 +117,8 @@ def pad(draw: Draw) -> Case:
 def concatenate(draw: Draw) -> Case:
     """Draw one to five operands, empty ones too. XLA's process ends for integers narrower than a byte."""
     body = Body(draw)
-    element_type = draw.one([t for t in EVERY if t not in ("s2", "s4", "u2", "u4", "f4e2m1fn")])
+    narrow = ("s2", "s4", "u2", "u4", "f4e2m1fn") if draw.restricted else ()
+    element_type = draw.one([t for t in EVERY if t not in narrow])
     sizes = draw.sizes(low=1)
     axis = draw.integer(0, len(sizes) - 1)
     operands: list[str] = []
@@ -162,7 +162,8 @@ def start_index(draw: Draw, index_type: str, size: int) -> np.ndarray:
 def sliced_sizes(draw: Draw, index_type: str, low: int) -> list[int]:
     """Draw sizes to slice. If the index type cannot hold the largest start, XLA wraps it or crashes."""
     sizes = list(draw.sizes(low=low, largest=7))
-    if sizes and index_type not in ("s8", "u8") and draw.chance(0.1):
+    narrow = draw.restricted and index_type in ("s8", "u8")
+    if sizes and not narrow and draw.chance(0.1):
         sizes = [300, *sizes[1:2]]
     return sizes
 
@@ -171,7 +172,7 @@ def dynamic_slice(draw: Draw) -> Case:
     """Start indices of all types, in bounds and out. Slices of scalars get lost on the way to XLA."""
     body = Body(draw)
     index_type = draw.one(INDEX_TYPES)
-    sizes = sliced_sizes(draw, index_type, 1)
+    sizes = sliced_sizes(draw, index_type, int(draw.restricted))
     window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]
     element_type = draw.one(EVERY)
     operand = body.parameter(draw.values(element_type, sizes))

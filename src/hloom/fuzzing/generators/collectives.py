@@ -5,9 +5,9 @@ XLA:CPU has no collective-broadcast.
 
 from __future__ import annotations
 
-from .case import Body, Case, Generator
-from .conversion import shape_of
-from .draw import Draw
+from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.conversion import shape_of
+from hloom.fuzzing.generators.draw import Draw
 
 REPLICAS = 4
 GROUPS = ("{}", "{{0,1,2,3}}", "{{0,1},{2,3}}", "{{3,1},{0,2}}", "{{0},{1},{2},{3}}", "{{2,0,3,1}}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.draw import COMPLEX, EVERY, FLOATS, WIDE_FLOATS, Draw
 from hloom.shape.element_type import ElementType
-
-from .case import Body, Case, Generator
-from .draw import COMPLEX, EVERY, FLOATS, WIDE_FLOATS, Draw
 
 
 def convert(draw: Draw) -> Case:
     """Draw a conversion between any types. XLA's process ends for complex numbers to integers or pred."""
     body = Body(draw)
     source, target = draw.one(EVERY), draw.one(EVERY)
-    if source in COMPLEX and target not in FLOATS:
+    if draw.restricted and source in COMPLEX and target not in FLOATS:
         target = draw.one(COMPLEX)
     sizes = draw.sizes()
     operand = body.parameter(draw.any_values(source, sizes))

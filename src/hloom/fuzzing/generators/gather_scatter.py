@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .case import EXACT, Body, Case, Generator, Tolerance
-from .draw import COMPLEX, EVERY, INDEX_TYPES, INTEGERS, Array, Draw
-from .movement import braces
+from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.draw import COMPLEX, EVERY, INDEX_TYPES, INTEGERS, Array, Draw
+from hloom.fuzzing.generators.movement import braces
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def scatter(draw: Draw) -> Case:
     of the windows, one after the other, in XLA. So windows are last there.
     """
     index_type, opcode = draw.one(INDEX_TYPES), draw.one(COMBINERS)
-    body, p = Body(draw), plan(draw, low=1, windows_last=opcode == "replace")
+    body, p = Body(draw), plan(draw, low=int(draw.restricted), windows_last=opcode == "replace")
     types = [t for t in EVERY if opcode in ("add", "multiply", "replace") or t not in ("pred", *COMPLEX)]
     element_type = draw.one(types)
     count = 2 if draw.chance(0.2) else 1
@@ -130,10 +130,8 @@ def scatter(draw: Draw) -> Case:
     attributes += f", index_vector_dim={p.index_vector_dim}, to_apply={function}"
     root = body.let(f"scatter({', '.join([*operands, indices, *updates])}), {attributes}")
     roots = body.elements(root, count) if count > 1 else [root]
-    narrow = opcode in ("add", "subtract", "multiply") and element_type[0] in "fb"
-    tolerance = Tolerance(terms=8) if narrow and element_type not in ("f32", "f64") else EXACT
     label = f"scatter {opcode} {element_type} {index_type}" + (" without index" if not p.index_map else "")
-    return body.case(label, *roots, tolerance=tolerance)
+    return body.case(label, *roots)
 
 
 def combiner(body: Body, opcode: str, element_type: str, count: int) -> str:

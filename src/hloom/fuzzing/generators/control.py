@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .case import Body, Case, Generator
-from .conversion import shape_of
-from .draw import Draw
-from .movement import braces
+from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.conversion import shape_of
+from hloom.fuzzing.generators.draw import Draw
+from hloom.fuzzing.generators.movement import braces
 
 TYPES = ("s32", "f32", "u8", "s64", "f64")
 STEPS = ("add", "subtract", "maximum", "minimum", "multiply")
@@ -82,7 +82,7 @@ def calls(draw: Draw) -> Case:
     element_type = draw.one(TYPES)
     kind = draw.one(["call", "fusion", "tuple", "barrier", "dependency"])
     sizes = draw.sizes(high=3)
-    if kind == "fusion":
+    if kind == "fusion" and draw.restricted:
         sizes = tuple(max(1, size) for size in sizes)  # XLA does away with empty arrays inside, and fails
     shape = shape_of(element_type, sizes)
     x, y = (body.parameter(draw.small_values(element_type, sizes)) for _ in range(2))
@@ -188,7 +188,8 @@ def dynamic(draw: Draw) -> Case:
     axis = draw.integer(0, len(sizes) - 1)
     end = draw.one(list(ENDS))
     # XLA's process ends if a window is larger than the array.
-    actual = draw.integer(min(2, sizes[axis]) if end == "window" else 0, sizes[axis])
+    least = min(2, sizes[axis]) if end == "window" and draw.restricted else 0
+    actual = draw.integer(least, sizes[axis])
     operand = body.parameter(draw.small_values(element_type, sizes))
     size = body.parameter(np.array(actual, np.int32))
     value = body.let(f"set-dimension-size({operand}, {size}), dimensions={{{axis}}}")

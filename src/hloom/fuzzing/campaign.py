@@ -1,0 +1,378 @@
+"""Run cases on a subject and on the reference evaluator, and sort the differences into known and new ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from hloom.debug.agreement import within
+from hloom.debug.backends import run_on
+from hloom.debug.optimization import optimized
+from hloom.debug.statistics import flat
+from hloom.debug.tolerance import Tolerance
+from hloom.errors import HloError
+from hloom.fuzzing.child import Answer, Crashed, Refused, Request
+from hloom.fuzzing.explanations import Difference
+from hloom.fuzzing.generators.case import Case, program
+from hloom.fuzzing.generators.draw import Array
+from hloom.fuzzing.known import DIFFERENCES, KnownDifference
+from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
+from hloom.ir.xla_version import XlaVersion
+
+LINES_OF_A_PROGRAM: Final = 40
+"""Cases are run together in programs of about this many instructions."""
+
+
+class Subject(Protocol):
+    """An implementation that is compared with the reference evaluator."""
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend."""
+        ...
+
+    def run(self, request: Request) -> Answer:
+        """Run a program; raises Refused or Crashed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The evaluator on programs after passes of hloom.
+
+    Attributes:
+        names: of the passes, separated by commas; by default all those of the cpu backend.
+    """
+
+    names: str = ""
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend."""
+        return "passes"
+
+    def run(self, request: Request) -> Answer:
+        """Run a program after the passes; raises Refused."""
+        try:
+            module = optimized(HloModule.from_text(request.text), self.names)
+            module.config.replica_count = len(request.arguments)
+            return Answer([flat(result) for result in run_on("evaluator", module, request.arguments)])
+        except HloError as error:
+            raise Refused(f"{error.rule}: {error}") from error
+
+
+class Kind(StrEnum):
+    """What a finding is about."""
+
+    VALUES = "wrong values"
+    FORM = "wrong shapes"
+    REFUSED = "refused"
+    CRASHED = "crash"
+    EVALUATOR = "the evaluator fails"
+    PRINT = "another print"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A case whose behaviour is not understood.
+
+    Attributes:
+        what: the differing elements, or the error.
+        difference: the differing result, if values differ.
+        known: the recorded difference that explains all of it, if one does.
+    """
+
+    case: Case
+    kind: Kind
+    what: str
+    difference: Difference | None = None
+    known: KnownDifference | None = None
+
+    def __str__(self) -> str:
+        arguments = "\n".join(f"  p{i} = {shown(a)}" for i, a in enumerate(self.case.arguments))
+        return f"=== {self.case}: {self.kind}\n{self.what}\n{program([self.case])}{arguments}"
+
+
+@dataclass
+class Report:
+    """The result of a campaign.
+
+    Attributes:
+        cases: the number of compared cases of each family.
+        known: the number of cases that show each known difference.
+        explained: differences that known ones explain in part, with these.
+        findings: the unexplained ones.
+        crashes: how often the subject ended its process.
+    """
+
+    cases: Counter[str] = field(default_factory=Counter[str])
+    known: Counter[str] = field(default_factory=Counter[str])
+    explained: list[tuple[Difference, KnownDifference]] = field(
+        default_factory=list[tuple[Difference, KnownDifference]]
+    )
+    findings: list[Finding] = field(default_factory=list[Finding])
+    crashes: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"{sum(self.cases.values())} cases compared"]
+        lines += [f"  {count:6} {family}" for family, count in sorted(self.cases.items())]
+        lines += [f"{sum(self.known.values())} known differences"]
+        lines += [f"  {count:6} {name}" for name, count in self.known.most_common()]
+        return "\n".join([*lines, f"{len(self.findings)} unexplained differences, {self.crashes} crashes"])
+
+
+class Campaign:
+    """Cases on their way through both implementations.
+
+    Args:
+        subject: is compared with the evaluator.
+        prints: compare XLA's prints with hloom's, too.
+    """
+
+    def __init__(self, subject: Subject, *, prints: bool = False) -> None:
+        self.subject = subject
+        self.prints = prints
+        self.known = known_differences() if subject.backend == "xla" else ()
+        self.report = Report()
+
+    def check(self, cases: Sequence[Case]) -> None:
+        """Compare some cases."""
+        accepted = [case for case in cases if self._accepted(case)]
+        for batch in batches(accepted):
+            self._compare(batch)
+
+    # -- checks without the subject
+
+    def _accepted(self, case: Case) -> bool:
+        """Check that hloom accepts the case, and again from its own text and proto."""
+        try:
+            module = case.module
+            module.verify()
+            printed = module.to_text()
+            for name, again in (
+                ("text", HloModule.from_text(printed)),
+                ("proto", HloModule.from_proto(module.to_proto())),
+            ):
+                # As in XLA, computations may be reordered.
+                if sorted(again.to_text().splitlines()) != sorted(printed.splitlines()):
+                    line = _first_difference(printed, again.to_text())
+                    self._found(case, Kind.PRINT, f"the print changes on a way through {name}:\n{line}")
+        except HloError as error:
+            self._found(case, Kind.EVALUATOR, f"hloom refuses: {error}")
+            return False
+        return True
+
+    # -- with the subject
+
+    def _compare(self, cases: Sequence[Case]) -> None:
+        """Run cases as one program; separately if it does not run."""
+        text = program(cases)
+        module = HloModule.from_text(text)
+        proto = module.to_proto() if self.prints else b""
+        try:
+            answer = self.subject.run(Request(text, inputs(cases), cases[0].partitions, proto))
+        except (Refused, Crashed) as error:
+            self.report.crashes += isinstance(error, Crashed)
+            if len(cases) > 1:
+                middle = len(cases) // 2
+                self._compare(cases[:middle])
+                self._compare(cases[middle:])
+            else:
+                kind = Kind.CRASHED if isinstance(error, Crashed) else Kind.REFUSED
+                self._found(cases[0], kind, str(error)[:1000])
+            return
+        if _print_difference(module, answer):
+            self._compare_prints(cases)
+        leaves = iter(zip(*answer.results, strict=True))
+        for case in cases:
+            self.report.cases[case.family] += 1
+            theirs = [next(leaves) for _ in case.roots]
+            self._compare_values(case, [list(of_device) for of_device in zip(*theirs, strict=True)])
+
+    def _compare_prints(self, cases: Sequence[Case]) -> None:
+        """Find the cases that XLA prints otherwise."""
+        for case in cases:
+            module = case.module
+            answer = self.subject.run(Request(program([case]), [], 1, module.to_proto()))
+            difference = _print_difference(module, answer)
+            if difference:
+                self._found(case, Kind.PRINT, difference)
+
+    def _compare_values(self, case: Case, theirs: list[list[Array]]) -> None:
+        try:
+            names = self._explain(case, list(differences(case, theirs)))
+        except FormError as error:
+            self._found(case, Kind.FORM, str(error))
+        except HloError as error:
+            self._found(case, Kind.EVALUATOR, f"hloom fails: {error}")
+        except Exception as error:  # a defect of hloom's, and not the end of the campaign
+            what = f"hloom breaks: {type(error).__name__}: {error}\n{_innermost(error)}"
+            self._found(case, Kind.EVALUATOR, what)
+        else:
+            self.report.known.update(names)
+
+    def _explain(self, case: Case, found: Sequence[Difference]) -> set[str]:
+        """Return the known differences that explain a part; the rest is a finding."""
+        names: set[str] = set()
+        for difference in found:
+            rest, reasons = unexplained(difference, self.known)
+            self.report.explained += [(difference, reason) for reason in reasons]
+            names |= {reason.name for reason in reasons}
+            if rest.any():
+                what = "\n".join(elements(difference, rest, self.subject.backend))
+                self._found(case, Kind.VALUES, what, dataclasses.replace(difference, where=rest))
+                return names
+        return names
+
+    def _found(self, case: Case, kind: Kind, what: str, difference: Difference | None = None) -> None:
+        self.report.findings.append(Finding(case, kind, what, difference))
+
+
+class FormError(Exception):
+    """Results have other shapes or element types."""
+
+
+def known_differences() -> tuple[KnownDifference, ...]:
+    """Return the known differences that the installed jaxlib has."""
+    installed = installed_xla()
+    return tuple(known for known in DIFFERENCES if known.is_of(installed))
+
+
+def installed_xla() -> XlaVersion:
+    """Return the version of the installed jaxlib."""
+    return XlaVersion.parse(version("jaxlib"))
+
+
+def batches(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Yield groups of cases that one program computes, with the same numbers of devices."""
+    for devices in sorted({(case.replicas, case.partitions) for case in cases}):
+        batch: list[Case] = []
+        for case in cases:
+            if (case.replicas, case.partitions) != devices:
+                continue
+            size = sum(len(each.lines) for each in (*batch, case))
+            if batch and (size > LINES_OF_A_PROGRAM or case.partitions > 1):
+                yield batch
+                batch = []
+            batch.append(case)
+        yield batch
+
+
+def inputs(cases: Sequence[Case]) -> list[list[Array]]:
+    """Return the arguments of a program of several cases, for every device."""
+    rows = [case.arguments_of_devices for case in cases if not case.folded]
+    return [[a for row in rows for a in row[device]] for device in range(cases[0].devices)]
+
+
+def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Difference]:
+    """Yield the results that differ by more than their rounding errors.
+
+    Raises FormError for results of other shapes, and HloError where the evaluator does.
+    """
+    whole = case.unfolded
+    expected = evaluated(whole, whole.arguments)
+    bounds: Any = None
+    for device in range(case.devices):
+        for output in range(len(case.roots)):
+            ours, other = expected[device][output], theirs[device][output]
+            if case.dynamic and other.size >= ours.size:
+                other = other.reshape(-1)[: ours.size].reshape(ours.shape)
+            if ours.dtype != other.dtype or ours.shape != other.shape:
+                message = f"result {output}: {ours.dtype}{ours.shape}, not {other.dtype}{other.shape}"
+                raise FormError(message)
+            if within(other, ours, 0.0).all():
+                continue
+            if bounds is None:
+                results = [tuple(of_device) for of_device in expected]
+                bounds = Tolerance().bounds_of_devices(
+                    whole.single_partition.module, whole.arguments_of_devices, results
+                )
+            bound = np.broadcast_to(np.asarray(bounds[device][output], np.float64), ours.shape)
+            where = ~within(other, ours, bound)
+            if where.any():
+
+                def again(arguments: Sequence[Array], at: tuple[int, int] = (device, output)) -> Array:
+                    return evaluated(whole, arguments)[at[0]][at[1]]
+
+                yield Difference(case, ours, other, where, again, bound, output)
+
+
+def evaluated(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
+    """Return the leaves of the evaluator's result on each device; arrays of partitions are not divided."""
+    whole = dataclasses.replace(case.single_partition, arguments=tuple(arguments))
+    module = whole.module
+    module.config.replica_count = case.replicas
+    results = [flat(result) for result in run_on("evaluator", module, whole.arguments_of_devices)]
+    return results * case.partitions
+
+
+def unexplained(
+    difference: Difference, known: Sequence[KnownDifference]
+) -> tuple[Array, list[KnownDifference]]:
+    """Return a mask of the elements that no known difference explains, and those that explain the others."""
+    rest, reasons = difference.where.copy(), list[KnownDifference]()
+    for each in known:
+        if rest.any() and each.about(difference.case):
+            explained = rest & each.of(difference)
+            if explained.any():
+                reasons.append(each)
+                rest &= ~explained
+    return rest, reasons
+
+
+# -- texts
+
+
+def _print_difference(module: HloModule, answer: Answer) -> str:
+    """Return the difference between XLA's and hloom's prints of a program; "" if they are equal."""
+    for way, theirs in answer.prints.items():
+        options = PrintOptions() if way in ("text", "proto") else getattr(PrintOptions, way)()
+        printed = module.to_text(options.replace(xla_version=installed_xla()))
+        if theirs.strip() != printed.strip():
+            return f"XLA prints the {way} otherwise:\n{_first_difference(printed, theirs)}"
+    return ""
+
+
+def _first_difference(ours: str, theirs: str) -> str:
+    """Return the first line in which two texts differ."""
+    for a, b in zip((ours + "\n-").splitlines(), (theirs + "\n-").splitlines(), strict=False):
+        if a != b:
+            at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+            begin = max(0, at - 60)
+            return f"  hloom: {a[begin : at + 100]}\n  other: {b[begin : at + 100]}"
+    return "  by the number of lines"
+
+
+def _innermost(error: Exception) -> str:
+    """Return the innermost frames of an error."""
+    places = traceback.extract_tb(error.__traceback__)[-6:]
+    return "\n".join(f"  {Path(p.filename).name}:{p.lineno} {p.name}" for p in places)
+
+
+def elements(difference: Difference, where: Array, other: str, most: int = 6) -> Iterator[str]:
+    """Yield lines of some differing elements, with the arguments at their index if shapes are equal."""
+    yield f"{int(where.sum())} of {where.size} elements of result {difference.output} differ"
+    for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
+        place = tuple(map(int, index))
+        values = [repr(a[place].item()) for a in difference.case.arguments if a.shape == where.shape]
+        here, there = (shown(array[place]) for array in (difference.ours, difference.theirs))
+        yield f"  at {list(place)}: hloom {here}, {other} {there}" + f"; of {', '.join(values)}" * bool(
+            values
+        )
+
+
+def shown(value: Any) -> str:
+    """Return an array as text, with type and shape."""
+    array = np.asarray(value)
+    with np.printoptions(threshold=80, linewidth=150, floatmode="unique"):
+        return f"{array.dtype.name}{list(array.shape)} {array.tolist() if array.ndim == 0 else array}"

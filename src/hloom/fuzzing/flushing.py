@@ -1,0 +1,59 @@
+"""Programs as a processor evaluates them that takes subnormal numbers for zero, as XLA:CPU sets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.error_bounds.floating import wide
+from hloom.evaluate.evaluator import Evaluator
+from hloom.fuzzing.generators.draw import Array
+from hloom.ir.instruction import HloInstruction
+from hloom.shape.element_type import ElementType
+
+KEEP_BITS: Final = frozenset({
+    "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional", "constant", "copy",
+    "dynamic-slice", "dynamic-update-slice", "fusion", "gather", "get-tuple-element", "opt-barrier", "pad",
+    "parameter", "reshape", "reverse", "select", "slice", "transpose", "tuple", "while",
+})  # fmt: skip
+"""Operations that move elements without computing."""
+
+
+def flushed(array: Array) -> Array:
+    """Zero, with its sign, for every subnormal number."""
+    kind = ElementType.from_dtype(array.dtype)
+    if kind.is_complex:
+        result = array.copy()
+        result.real, result.imag = flushed(array.real), flushed(array.imag)
+        return result
+    if not kind.is_floating:
+        return array
+    with np.errstate(all="ignore"):
+        value = wide(array)
+        small = (value != 0) & (np.abs(value) < smallest_normal(array))
+        return np.where(small, np.copysign(0.0, value), value).astype(array.dtype)
+
+
+def smallest_normal(array: Array) -> float:
+    """Return the smallest normal number of the type in which XLA:CPU computes: f32 for narrower floats."""
+    kind = ElementType.from_dtype(array.dtype).component
+    return float(np.finfo(np.float64 if kind.bits == 64 else np.float32).tiny)
+
+
+class FlushingEvaluator(Evaluator):
+    """Flushes operands and results of every operation that computes."""
+
+    def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
+        """Return the function that evaluates an instruction on flushed operands."""
+        evaluate = super().evaluation(instruction)
+        if instruction.opcode in KEEP_BITS:
+            return evaluate
+        return lambda run, *operands: _flushed(evaluate(run, *map(_flushed, operands)))
+
+
+def _flushed(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_flushed, value))
+    return flushed(value) if isinstance(value, np.ndarray | np.generic) else value

@@ -1,0 +1,96 @@
+"""Elementwise expressions of a few operations on corner values and constants, which simplifiers rewrite."""
+
+from __future__ import annotations
+
+from hloom.fuzzing.generators.case import Body, Case, Generator, constant_text
+from hloom.fuzzing.generators.draw import Draw, special_values
+from hloom.fuzzing.generators.elementwise import EXACT_BINARY, EXACT_UNARY, TRANSCENDENTAL
+from hloom.shape.element_type import ElementType
+
+TYPES = ("f32", "f32", "f32", "f64", "f16", "bf16", "s8", "s32", "s32", "s64", "u8", "u32", "u64", "pred")
+ROUNDED = ("power", "atan2")
+ABSENT = ("complex", "real", "imag", "popcnt")
+"""Operations of other types, and one that XLA evaluates otherwise in narrow types."""
+
+
+class Expression:
+    """An expression under construction, of arrays of equal sizes.
+
+    Attributes:
+        values: name and element type of each array.
+    """
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.body = Body(draw)
+        self.sizes = draw.sizes(low=1, high=2, largest=6)
+        self.values: list[tuple[str, str]] = []
+        for _ in range(draw.integer(1, 2)):
+            element_type = draw.one(TYPES)
+            values = draw.one([draw.any_values, draw.any_values, draw.small_values])
+            shape = f"{element_type}[{','.join(map(str, self.sizes))}]"
+            self.values.append((self.body.parameter(values(element_type, self.sizes), shape), element_type))
+
+    def add(self, expression: str, element_type: str) -> None:
+        """Add an instruction."""
+        shape = f"{element_type}[{','.join(map(str, self.sizes))}]"
+        self.values.append((self.body.let(f"{shape} {expression}"), element_type))
+
+    def constant(self, element_type: str) -> str:
+        """Return the name of an array of one special number."""
+        kind = ElementType.parse(element_type)
+        if kind.is_predicate:
+            text = self.draw.one(["true", "false"])
+        else:
+            text = constant_text(self.draw.numbers.choice(special_values(kind)), f"{element_type}[]")
+        scalar = self.body.let(f"{element_type}[] constant({text})")
+        self.add(f"broadcast({scalar}), dimensions={{}}", element_type)
+        return self.values.pop()[0]
+
+    def like(self, element_type: str) -> str:
+        """Return the name of an array of a type: one that there is, a constant, or a converted one."""
+        fitting = [name for name, kind in self.values if kind == element_type]
+        if fitting and self.draw.chance(0.5):
+            return self.draw.one(fitting)
+        if self.draw.chance(0.7):
+            return self.constant(element_type)
+        self.add(f"convert({self.draw.one(self.values)[0]})", element_type)
+        return self.values[-1][0]
+
+    def step(self) -> None:
+        """Add an operation, of the newest value more often than of others."""
+        draw = self.draw
+        name, kind = self.values[-1] if draw.chance(0.7) else draw.one(self.values)
+        is_float = ElementType.parse(kind).is_floating
+        match draw.integer(0, 9):
+            case 0 | 1:
+                table = [o for o, types in EXACT_UNARY.items() if kind in types and o not in ABSENT]
+                opcode = draw.one([*table, *(TRANSCENDENTAL if is_float else ())])
+                self.add(f"{opcode}({name})", "pred" if opcode == "is-finite" else kind)
+            case 2:
+                self.add(f"convert({name})", draw.one(TYPES))
+            case 3:
+                directions = ["EQ", "NE", "LT", "LE", "GT", "GE"]
+                self.add(f"compare({name}, {self.like(kind)}), direction={draw.one(directions)}", "pred")
+            case 4:
+                choice = self.like("pred")
+                operands = [name, self.like(kind)]
+                self.add(f"select({choice}, {', '.join(draw.subset(operands, 2))})", kind)
+            case 5 if kind != "pred":
+                self.add(f"clamp({self.like(kind)}, {name}, {self.like(kind)})", kind)
+            case _:
+                opcodes = [o for o, types in EXACT_BINARY.items() if kind in types and o not in ABSENT]
+                opcodes = [o for o in opcodes if o != "power"] + list(ROUNDED if is_float else ())
+                operands = draw.subset([name, self.like(kind)], 2)
+                self.add(f"{draw.one(opcodes)}({', '.join(operands)})", kind)
+
+
+def expression(draw: Draw) -> Case:
+    """Take two to seven steps; the last values are the results."""
+    e = Expression(draw)
+    for _ in range(draw.integer(2, 7)):
+        e.step()
+    return e.body.case("expression", *dict.fromkeys(name for name, _ in e.values[-2:]))
+
+
+FAMILIES: dict[str, Generator] = {"expressions": expression}

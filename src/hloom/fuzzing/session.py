@@ -1,0 +1,231 @@
+"""A run of the fuzzer, which continues where the last one in its folder ended.
+
+::
+
+    DIR/state.json          the numbers of the next cases, coverage, causes
+    DIR/coverage.md         operations × element types × attributes
+    DIR/corpus/NAME.hlo     the programs that first covered something, and reduced ones, with arguments (.npz)
+    DIR/findings/NAME.md    a page for each cause; NAME.py reproduces it with JAX alone
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.errors import HloError
+from hloom.fuzzing import pages
+from hloom.fuzzing.campaign import Campaign, Finding, Kind, Subject
+from hloom.fuzzing.causes import Cause, cause_of, signature
+from hloom.fuzzing.coverage import Coverage
+from hloom.fuzzing.generators.case import Case, program
+from hloom.fuzzing.generators.families import FAMILY_NAMES, MODULES, PROGRAMS, draw_case, round_robin
+from hloom.fuzzing.generators.shardings import sharded
+
+GROUP: Final = 96
+"""Number of cases after which the state is written."""
+
+
+@dataclass
+class Recorded:
+    """A cause that the folder has a page of.
+
+    Attributes:
+        title: what is wrong, and where.
+        where: the pass.
+        known: the name of the recorded difference; empty for a new one.
+        instructions: the size of the reduced program.
+        count: how many findings have the cause.
+        first: the case that first showed it.
+    """
+
+    title: str
+    where: str
+    known: str
+    instructions: int
+    count: int
+    first: str
+
+
+@dataclass
+class State:
+    """What a folder remembers.
+
+    Attributes:
+        seed: of the cases.
+        subject: what is compared; a folder has one.
+        next: the number of the next case of all families in turn.
+        seconds: time spent.
+        cases, set_aside: numbers of compared cases, by family, and of those that known choices explain.
+        causes: by key.
+        signatures: the key of the cause of findings that need no second reduction.
+    """
+
+    seed: int
+    subject: str
+    next: int = 0
+    seconds: float = 0.0
+    cases: Counter[str] = field(default_factory=Counter[str])
+    set_aside: Counter[str] = field(default_factory=Counter[str])
+    causes: dict[str, Recorded] = field(default_factory=dict[str, Recorded])
+    signatures: dict[str, str] = field(default_factory=dict[str, str])
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @staticmethod
+    def read(path: Path) -> State:
+        """Read a state that `write` wrote."""
+        content: dict[str, Any] = json.loads(path.read_text())
+        content["causes"] = {key: Recorded(**value) for key, value in content["causes"].items()}
+        content["coverage"] = Coverage(**{k: Counter(v) for k, v in content["coverage"].items()})
+        counters = {name: Counter(content[name]) for name in ("cases", "set_aside")}
+        return State(**{**content, **counters})
+
+    def write(self, path: Path) -> None:
+        """Replace the file of the state."""
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(vars(self), default=vars, indent=1))
+        unfinished.replace(path)
+
+
+class Session:
+    """A run of the fuzzer in a folder.
+
+    Args:
+        subject: is compared with the evaluator.
+        name: of the comparison, with its options.
+        folder: of the state; a new one is created.
+        seed: of the cases; a folder that exists has its own.
+        partition: draw whole modules with shardings, on several devices.
+        progress: called with a description of the state.
+
+    Raises HloError by ``fuzz.folder`` for a folder of another comparison or another seed.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        name: str,
+        folder: Path,
+        seed: int | None = None,
+        *,
+        partition: bool = False,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.subject = subject
+        self.folder = folder
+        self.partition = partition
+        self.progress = progress
+        for part in ("corpus", "findings"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        self.state = self._state(name, seed)
+
+    def _state(self, name: str, seed: int | None) -> State:
+        path = self.folder / "state.json"
+        if not path.exists():
+            return State(seed or 0, name)
+        state = State.read(path)
+        if state.subject != name or seed not in (None, state.seed):
+            message = (
+                f"{self.folder} has {state.subject} from seed {state.seed}; state another one for {name}"
+            )
+            raise HloError(message, rule="fuzz.folder")
+        return state
+
+    def run(self, minutes: float) -> None:
+        """Draw and compare cases until the time is up."""
+        end = time.monotonic() + 60 * minutes
+        while time.monotonic() < end:
+            start = time.monotonic()
+            self.step(GROUP if not self.partition else GROUP // 8)
+            self.state.seconds += time.monotonic() - start
+            self.save()
+
+    def step(self, count: int) -> None:
+        """Draw and compare the next cases."""
+        state = self.state
+        families = (MODULES,) if self.partition else FAMILY_NAMES
+        numbers = round_robin(families, count, state.next)
+        fusions = self.subject.backend != "xla"
+        cases = [draw_case(family, number, state.seed, fusions=fusions) for family, number in numbers]
+        if self.partition:
+            cases = [sharded(case, state.seed) for case in cases]
+        campaign = Campaign(self.subject)
+        for case in cases:
+            if state.coverage.add(case.module):
+                self.keep(case)
+        campaign.check(cases)
+        state.next += count
+        report = campaign.report
+        state.cases.update(report.cases)
+        for difference, known in report.explained:
+            if not known.defect:
+                state.set_aside[known.name] += 1
+            else:
+                self.record(Finding(difference.case, Kind.VALUES, known.reason, difference, known))
+        for finding in report.findings:
+            self.record(finding)
+        self.progress(f"{sum(state.cases.values())} cases, {len(state.causes)} causes")
+
+    def record(self, finding: Finding) -> None:
+        """Count a finding, and write the page of its cause if it has a new one."""
+        state = self.state
+        name = finding.known.name if finding.known is not None else finding.case.operation
+        brief = f"{signature(finding)}: {name}"
+        key = state.signatures.get(brief)
+        if key is None:
+            self.progress(f"reducing {finding.case}")
+            cause = cause_of(finding, self.subject)
+            key = cause.key
+            if finding.case.family not in PROGRAMS:
+                state.signatures[brief] = key
+            if key not in state.causes:
+                self._write(cause)
+                return
+        state.causes[key].count += 1
+
+    def _write(self, cause: Cause) -> None:
+        """Write the page of a new cause."""
+        finding, backend = cause.finding, self.subject.backend
+        title = pages.title(cause, backend)
+        self.state.causes[cause.key] = Recorded(
+            title,
+            cause.where,
+            finding.known.name if finding.known is not None else "",
+            pages.instructions(finding.case),
+            1,
+            finding.case.name,
+        )
+        stem = f"{len(self.state.causes):03}-{re.sub(r'[^a-z0-9]+', '-', cause.key.lower())[:60].strip('-')}"
+        (self.folder / "findings" / f"{stem}.md").write_text(pages.page(cause, backend))
+        if backend == "xla":
+            (self.folder / "findings" / f"{stem}.py").write_text(pages.script(cause))
+        self.keep(finding.case)
+
+    def keep(self, case: Case) -> None:
+        """Add a program to the corpus."""
+        text = program([case])
+        stem = self.folder / "corpus" / f"{case.family}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        stem.with_suffix(".hlo").write_text(f"// {case.name}: {case.operation}\n{text}")
+        if case.arguments and not case.folded:
+            np.savez(stem.with_suffix(".npz"), *case.arguments)
+
+    def save(self) -> None:
+        """Write the state and the table of the coverage."""
+        self.state.write(self.folder / "state.json")
+        rows = [
+            f"| {opcode} | {types} | {attributes} |"
+            for opcode, types, attributes in self.state.coverage.table()
+        ]
+        undrawn = ", ".join(self.state.coverage.undrawn)
+        table = ["| operation | element types | attributes |", "|---|---|---|", *rows]
+        text = [f"# Coverage\n\n{self.state.coverage.summary()}\n", *table, f"\nNever drawn: {undrawn}\n"]
+        (self.folder / "coverage.md").write_text("\n".join(text))
