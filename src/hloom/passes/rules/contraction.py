@@ -250,6 +250,8 @@ def dot_of_several_sums(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     pairs = sorted(
         zip(inner_of(dot, 0), inner_of(dot, 1), strict=True), key=lambda pair: x.shape.dimensions[pair[0]]
     )
+    if not pairs:
+        return None
     *others, longest = pairs
     count = math.prod(x.shape.dimensions[d] for d, _ in others)
     if count == 1 or i.shape.element_count * count > max(x.shape.element_count, y.shape.element_count):
