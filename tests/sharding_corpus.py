@@ -24,6 +24,7 @@ import numpy as np
 
 from hloom.analysis.cost import Breakdown, module_cost
 from hloom.errors import HloError, NoBound
+from hloom.fuzzing.generators.shardings import retargeted
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
@@ -35,7 +36,6 @@ from hloom.shape.shape import Shape
 from hloom.sharding.reporting.traffic import bytes_sent
 from tests import agreement
 from tests.sharding.corpus_reasons import REASONS
-from tests.sharding.retargeting import retargeted
 from tests.sharding.runs import partitioned_of, run_tiles
 
 LARGEST_RUN = 2e7

@@ -56,7 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jax": BACK | {"cpu", "runtime", "sharding", "jaxlib"},
     "debug": BACK | {"cpu", "runtime", "jaxlib", "error_bounds"},
     "proofs": BACK | {"debug", "error_bounds", "sharding"},
-    "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug", "proofs"},
+    "fuzzing": BACK | {"cpu", "runtime", "sharding", "debug", "error_bounds"},
+    "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug", "proofs", "fuzzing"},
 }
 
 INNER_ORDER: dict[str, list[str]] = {

@@ -16,10 +16,9 @@ import numpy as np
 
 import hloom
 from hloom import HloModule
+from hloom.fuzzing.generators.modules import draw_module
 from hloom.tools.examples.workload import draw_inputs, examples
 from tests import conformance
-from tests.differential.case import program
-from tests.differential.modules import draw_module
 from tests.hlo_file import plain, sections
 
 _HLO: Final = Path(__file__).parents[1] / "hlo"
@@ -93,9 +92,8 @@ def modules(count: int, seed: int) -> Iterator[Program]:
     for number in range(count):
 
         def run(number: int = number) -> list[Any]:
-            module = draw_module(number, seed)
-            text = program([module.case])
-            return flat(hloom.compile(HloModule.from_text(text), "cpu")(*module.case.arguments))
+            case = draw_module(number, seed)
+            return flat(hloom.compile(case.module, "cpu")(*case.arguments))
 
         yield Program(f"modules/{number}", run)
 

@@ -69,6 +69,8 @@ class Passes:
             return Answer([flat(result) for result in run_on("evaluator", module, request.arguments)])
         except HloError as error:
             raise Refused(f"{error.rule}: {error}") from error
+        except Exception as error:  # a pass breaks
+            raise Refused(f"{type(error).__name__}: {error}\n{_innermost(error)}") from error
 
 
 class Kind(StrEnum):
@@ -293,11 +295,11 @@ def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Diffe
             if within(other, ours, 0.0).all():
                 continue
             if bounds is None:
-                results = [tuple(of_device) for of_device in expected]
-                bounds = Tolerance().bounds_of_devices(
-                    whole.single_partition.module, whole.arguments_of_devices, results
-                )
-            bound = np.broadcast_to(np.asarray(bounds[device][output], np.float64), ours.shape)
+                single = whole.single_partition
+                results = [tuple(of_device) for of_device in expected[:: case.partitions]]
+                bounds = Tolerance().bounds_of_devices(single.module, single.arguments_of_devices, results)
+            bounds_of_device = bounds[device // case.partitions]
+            bound = np.broadcast_to(np.asarray(bounds_of_device[output], np.float64), ours.shape)
             where = ~within(other, ours, bound)
             if where.any():
 
@@ -313,7 +315,7 @@ def evaluated(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
     module = whole.module
     module.config.replica_count = case.replicas
     results = [flat(result) for result in run_on("evaluator", module, whole.arguments_of_devices)]
-    return results * case.partitions
+    return [result for result in results for _ in range(case.partitions)]
 
 
 def unexplained(

@@ -21,7 +21,7 @@ from hloom.dumps import DumpedProgram, dumped_programs
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.files import load
-from hloom.fuzzing.campaign import Campaign, Finding, Kind, Passes, Subject, differences, inputs
+from hloom.fuzzing.campaign import Campaign, Finding, FormError, Kind, Passes, Subject, differences, inputs
 from hloom.fuzzing.child import Child, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
@@ -186,7 +186,7 @@ def _in_xla(finding: Finding) -> Cause:
         dumped = _dumps(case, Path(folder))
         if dumped is None:
             return Cause(finding, STABLEHLO)
-        if finding.kind is not Kind.VALUES:
+        if finding.kind in (Kind.CRASHED, Kind.REFUSED):
             return Cause(finding, _next_pass(dumped))
         arguments = [] if case.folded else case.arguments_of_devices[0]
         if case.devices > 1 or not dumped.passes:
@@ -205,7 +205,10 @@ def _in_xla(finding: Finding) -> Cause:
 def _same(case: Case, module: HloModule, arguments: Sequence[Array]) -> bool:
     """Return whether a program has the results of a case, on the evaluator."""
     results = flat(Evaluator().run(module.entry, arguments))
-    return not any(differences(case, [[np.asarray(leaf) for leaf in results]]))
+    try:
+        return not any(differences(case, [[np.asarray(leaf) for leaf in results]]))
+    except FormError:
+        return False
 
 
 def _dumps(case: Case, folder: Path) -> DumpedProgram | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from hloom.error_bounds.bounded import parts_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
@@ -61,8 +62,9 @@ class Coverage:
 
 def features(instruction: HloInstruction) -> Iterator[str]:
     """Yield the attributes of an instruction, numbers by their class, and properties of its shape."""
-    for each in fields(instruction.operation):
-        value = getattr(instruction.operation, each.name)
+    operation: Any = instruction.operation
+    for each in fields(operation):
+        value = getattr(operation, each.name)
         yield from (f"{each.name} {text}" for text in set(_classes(value)))
     if instruction.sharding is not None:
         yield "sharding"
@@ -87,9 +89,10 @@ def _classes(value: Any) -> Iterator[str]:
             yield str(value)
         case int() | float():
             yield str(int(value)) if value in (-1, 0, 1, 2) else "negative" if value < 0 else "many"
-        case tuple() | list():
-            yield "none" if not value else "some"
-            for part in value:
+        case tuple():
+            parts = parts_of(value)
+            yield "none" if not parts else "some"
+            for part in parts:
                 yield from (f"of {text}" for text in _classes(part) if text != "some")
         case _ if hasattr(value, "value"):
             yield str(value.value)

@@ -54,7 +54,7 @@ def flushes(difference: Difference) -> Array:
     """Select elements that agree if subnormal numbers are zero, everywhere or in arguments and results."""
     case = difference.case
     theirs = flushed(difference.theirs)
-    small = any(bool((flushed(a) != a).any()) for a in case.arguments if a.dtype.kind != "b")
+    small = any(not same_bits(flushed(a), a).all() for a in case.arguments if a.dtype.kind != "b")
     agreeing = np.zeros_like(difference.where)
     for ours in (flushed(difference.again([flushed(a) for a in case.arguments])), _flushing(difference)):
         if ours is None or ours.shape != theirs.shape:
@@ -81,6 +81,23 @@ def rounded_once_more(difference: Difference) -> Array:
     _, bounds = RoundingAnalysis(case.module).run(case.arguments)
     bound = parts_of(bounds)[difference.output]
     return within(difference.theirs, difference.ours, bound) & (difference.ours != difference.theirs)
+
+
+def within_the_square(difference: Difference) -> Array:
+    """Select reciprocals whose divisors differ by little, measured against 1."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+        return distance <= 64 * eps(difference.ours.dtype) * np.abs(wide(difference.ours)) ** 2
+
+
+def within_the_roundings_of_a_sum(difference: Difference) -> Array:
+    """Select sums within one rounding of the sum of magnitudes for each term."""
+    magnitudes = [a if a.dtype.kind in "iub" else np.abs(a) for a in difference.case.arguments]
+    total = np.abs(wide(difference.again(magnitudes)))
+    terms = 1 + max(a.size for a in difference.case.arguments) / max(1, difference.ours.size)
+    with np.errstate(all="ignore"):
+        distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+        return distance <= terms * eps(difference.ours.dtype) * total
 
 
 def subnormal_keys_in_f16(difference: Difference) -> Array:
@@ -331,17 +348,18 @@ def in_a_wider_type(difference: Difference) -> Array:
 def of_one_update(difference: Difference) -> Array:
     """Select elements in which XLA's value combines the operand with at most one of the updates."""
     opcode, theirs = difference.case.operation.split()[1], difference.theirs
-    combine: Callable[[Array, Array], Array] = {
+    functions: dict[str, Callable[[Array, Array], Array]] = {
         "add": np.add, "multiply": np.multiply, "subtract": np.subtract, "maximum": np.maximum,
-        "minimum": np.minimum, "replace": lambda old, new: new,
-    }[opcode]  # fmt: skip
+        "minimum": np.minimum,
+    }  # fmt: skip
     given = [a for a in difference.case.arguments if a.dtype == theirs.dtype]
     found = np.zeros(theirs.shape, bool)
     for operand in (a for a in given if a.shape == theirs.shape):
         found |= same_bits(operand, theirs)
         for update in np.concatenate([a.reshape(-1) for a in given]):
             with np.errstate(all="ignore"):
-                found |= same_bits(combine(operand, update).astype(theirs.dtype), theirs)
+                combined = functions[opcode](operand, update) if opcode in functions else update
+                found |= same_bits(np.asarray(combined).astype(theirs.dtype), theirs)
     return found
 
 
@@ -445,6 +463,6 @@ def no_number_in_f32(difference: Difference) -> Array:
     with np.errstate(all="ignore"):
         given = [wide(a).astype(np.float32) for a in case.arguments]
     found: Any = Evaluator().run(HloModule.from_text(text).entry, given)
-    values = found if isinstance(found, tuple) else (found,)
+    values = parts_of(found) if isinstance(found, tuple) else (found,)
     of_shape = [np.isnan(wide(v)) for v in values if v.shape == difference.ours.shape]
     return np.logical_or.reduce(of_shape) & (difference.ours == 0)

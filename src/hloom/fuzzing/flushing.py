@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hloom.error_bounds.bounded import parts_of
 from hloom.error_bounds.floating import wide
 from hloom.evaluate.evaluator import Evaluator
 from hloom.fuzzing.generators.draw import Array
@@ -50,10 +51,14 @@ class FlushingEvaluator(Evaluator):
         evaluate = super().evaluation(instruction)
         if instruction.opcode in KEEP_BITS:
             return evaluate
-        return lambda run, *operands: _flushed(evaluate(run, *map(_flushed, operands)))
+
+        def evaluate_flushed(run: Any, *operands: Any) -> Any:
+            return _flushed(evaluate(run, *map(_flushed, operands)))
+
+        return evaluate_flushed
 
 
 def _flushed(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_flushed, value))
-    return flushed(value) if isinstance(value, np.ndarray | np.generic) else value
+        return tuple(map(_flushed, parts_of(value)))
+    return flushed(np.asarray(value)) if hasattr(value, "dtype") else value

@@ -146,10 +146,10 @@ def instructions(case: Case) -> int:
 
 def _changes(before: HloModule, after: HloModule) -> list[str]:
     """Return the lines that a pass changes."""
-    texts = [m.to_text().splitlines() for m in (before, after)]
+    old, new = (m.to_text().splitlines() for m in (before, after))
     changes = [
         line
-        for line in difflib.unified_diff(*texts, lineterm="", n=0)
+        for line in difflib.unified_diff(old, new, lineterm="", n=0)
         if not line.startswith(("---", "+++", "@"))
     ]
     return [*changes[:MOST_CHANGED_LINES], *(["..."] if len(changes) > MOST_CHANGED_LINES else [])]

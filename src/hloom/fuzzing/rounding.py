@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,22 +12,28 @@ from hloom.error_bounds.bounded import Bounded, Tree, bounded, plain
 from hloom.error_bounds.floating import ulp, wide
 from hloom.ir.instruction import HloInstruction
 
-ROUNDS: tuple[str, ...] = ("add", "subtract", "multiply", "divide", "sqrt", "rsqrt", "convert", "remainder")
+ONCE: Final = frozenset({"add", "subtract", "multiply", "divide", "sqrt", "convert", "remainder"})
+FUNCTION_ULPS: Final = 16.0
+"""The accuracy of XLA:CPU's elementary functions, in units in the last place."""
 
 
 class RoundingAnalysis(ErrorAnalysis):
-    """The error analysis with one more unit in the last place for each arithmetic operation."""
+    """The error analysis with one more unit in the last place for each operation, and more for functions."""
 
     def step(self, instruction: HloInstruction, operands: Sequence[Tree]) -> Tree:
-        """Evaluate one instruction; its error grows by a unit in the last place."""
+        """Evaluate one instruction, with the larger error."""
         result = super().step(instruction, operands)
-        if instruction.opcode not in ROUNDS or not isinstance(result, Bounded):
+        is_function = instruction.operation.transcendental
+        if not (is_function or instruction.opcode in ONCE) or not isinstance(result, Bounded):
             return result
         value = np.asarray(result.value)
         if value.dtype.kind in "biu":
             return result
+        units = FUNCTION_ULPS if is_function and value.dtype.itemsize >= 4 else 1.0
         with np.errstate(all="ignore"):
             sizes = np.abs(wide(value))
             finite = [np.isfinite(wide(plain(o))).all() for o in operands]
             overflows = np.isinf(sizes) & all(finite)
-            return bounded(result.value, np.where(overflows, np.inf, result.spread + ulp(sizes, value.dtype)))
+            return bounded(
+                result.value, np.where(overflows, np.inf, result.spread + units * ulp(sizes, value.dtype))
+            )

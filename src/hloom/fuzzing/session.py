@@ -27,9 +27,9 @@ from hloom.fuzzing import pages
 from hloom.fuzzing.campaign import Campaign, Finding, Kind, Subject
 from hloom.fuzzing.causes import Cause, cause_of, signature
 from hloom.fuzzing.coverage import Coverage
+from hloom.fuzzing.generators import shardings
 from hloom.fuzzing.generators.case import Case, program
 from hloom.fuzzing.generators.families import FAMILY_NAMES, MODULES, PROGRAMS, draw_case, round_robin
-from hloom.fuzzing.generators.shardings import sharded
 
 GROUP: Final = 96
 """Number of cases after which the state is written."""
@@ -83,11 +83,14 @@ class State:
     @staticmethod
     def read(path: Path) -> State:
         """Read a state that `write` wrote."""
-        content: dict[str, Any] = json.loads(path.read_text())
+        content: Any = json.loads(path.read_text())
         content["causes"] = {key: Recorded(**value) for key, value in content["causes"].items()}
-        content["coverage"] = Coverage(**{k: Counter(v) for k, v in content["coverage"].items()})
-        counters = {name: Counter(content[name]) for name in ("cases", "set_aside")}
-        return State(**{**content, **counters})
+        content["coverage"] = Coverage(
+            *(Counter[str](content["coverage"][k]) for k in ("types", "attributes"))
+        )
+        for name in ("cases", "set_aside"):
+            content[name] = Counter[str](content[name])
+        return State(**content)
 
     def write(self, path: Path) -> None:
         """Replace the file of the state."""
@@ -104,7 +107,7 @@ class Session:
         name: of the comparison, with its options.
         folder: of the state; a new one is created.
         seed: of the cases; a folder that exists has its own.
-        partition: draw whole modules with shardings, on several devices.
+        sharded: draw whole modules with shardings, on several devices.
         progress: called with a description of the state.
 
     Raises HloError by ``fuzz.folder`` for a folder of another comparison or another seed.
@@ -117,12 +120,12 @@ class Session:
         folder: Path,
         seed: int | None = None,
         *,
-        partition: bool = False,
+        sharded: bool = False,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.subject = subject
         self.folder = folder
-        self.partition = partition
+        self.sharded = sharded
         self.progress = progress
         for part in ("corpus", "findings"):
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -145,19 +148,19 @@ class Session:
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end:
             start = time.monotonic()
-            self.step(GROUP if not self.partition else GROUP // 8)
+            self.step(GROUP if not self.sharded else GROUP // 8)
             self.state.seconds += time.monotonic() - start
             self.save()
 
     def step(self, count: int) -> None:
         """Draw and compare the next cases."""
         state = self.state
-        families = (MODULES,) if self.partition else FAMILY_NAMES
+        families = (MODULES,) if self.sharded else FAMILY_NAMES
         numbers = round_robin(families, count, state.next)
         fusions = self.subject.backend != "xla"
         cases = [draw_case(family, number, state.seed, fusions=fusions) for family, number in numbers]
-        if self.partition:
-            cases = [sharded(case, state.seed) for case in cases]
+        if self.sharded:
+            cases = [shardings.sharded(case, state.seed) for case in cases]
         campaign = Campaign(self.subject)
         for case in cases:
             if state.coverage.add(case.module):
@@ -184,6 +187,10 @@ class Session:
         if key is None:
             self.progress(f"reducing {finding.case}")
             cause = cause_of(finding, self.subject)
+            known = cause.finding.known
+            if known is not None and not known.defect:
+                state.set_aside[known.name] += 1
+                return
             key = cause.key
             if finding.case.family not in PROGRAMS:
                 state.signatures[brief] = key

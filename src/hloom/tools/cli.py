@@ -14,6 +14,7 @@ import click
 from hloom.tools.commands.bisect import bisect
 from hloom.tools.commands.check import check
 from hloom.tools.commands.draw import draw
+from hloom.tools.commands.fuzz import fuzz
 from hloom.tools.commands.lsp import lsp
 from hloom.tools.commands.opt import opt
 from hloom.tools.commands.prove import prove
@@ -369,6 +370,7 @@ main.add_command(check)
 main.add_command(completion)
 main.add_command(lsp)
 main.add_command(draw)
+main.add_command(fuzz)
 main.add_command(opt)
 main.add_command(prove)
 main.add_command(reduce)

@@ -98,10 +98,10 @@ class Body:
     """Writes a case line by line."""
 
     draw: Draw
-    shapes: list[str] = field(default_factory=list)
-    arguments: list[Array] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    computations: list[str] = field(default_factory=list)
+    shapes: list[str] = field(default_factory=list[str])
+    arguments: list[Array] = field(default_factory=list[Array])
+    lines: list[str] = field(default_factory=list[str])
+    computations: list[str] = field(default_factory=list[str])
 
     def parameter(self, values: Any, shape: str | None = None) -> str:
         """Add an argument; return its name."""

@@ -9,6 +9,8 @@ from hloom.shape.element_type import ElementType
 
 TYPES = ("f32", "f32", "f32", "f64", "f16", "bf16", "s8", "s32", "s32", "s64", "u8", "u32", "u64", "pred")
 ROUNDED = ("power", "atan2")
+DIVISIONS = ("divide", "remainder")
+"""Of integers by zero they have any result."""
 ABSENT = ("complex", "real", "imag", "popcnt")
 """Operations of other types, and one that XLA evaluates otherwise in narrow types."""
 
@@ -36,12 +38,12 @@ class Expression:
         shape = f"{element_type}[{','.join(map(str, self.sizes))}]"
         self.values.append((self.body.let(f"{shape} {expression}"), element_type))
 
-    def constant(self, element_type: str) -> str:
-        """Return the name of an array of one special number."""
+    def constant(self, element_type: str, text: str = "") -> str:
+        """Return the name of an array of one number, by default a special one."""
         kind = ElementType.parse(element_type)
-        if kind.is_predicate:
+        if not text and kind.is_predicate:
             text = self.draw.one(["true", "false"])
-        else:
+        elif not text:
             text = constant_text(self.draw.numbers.choice(special_values(kind)), f"{element_type}[]")
         scalar = self.body.let(f"{element_type}[] constant({text})")
         self.add(f"broadcast({scalar}), dimensions={{}}", element_type)
@@ -81,8 +83,11 @@ class Expression:
             case _:
                 opcodes = [o for o, types in EXACT_BINARY.items() if kind in types and o not in ABSENT]
                 opcodes = [o for o in opcodes if o != "power"] + list(ROUNDED if is_float else ())
+                opcode = draw.one(opcodes)
                 operands = draw.subset([name, self.like(kind)], 2)
-                self.add(f"{draw.one(opcodes)}({', '.join(operands)})", kind)
+                if opcode in DIVISIONS and not is_float:
+                    operands = [name, self.constant(kind, draw.one(["2", "3", "7"]))]
+                self.add(f"{opcode}({', '.join(operands)})", kind)
 
 
 def expression(draw: Draw) -> Case:

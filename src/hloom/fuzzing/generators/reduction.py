@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +25,8 @@ REDUCERS = {
     "xor": (*INTEGERS, "pred"),
 }
 """Associative operations and the types they take."""
+
+_finfo: Any = ml_dtypes.finfo
 
 
 def neutral(opcode: str, element_type: str) -> Array:
@@ -68,7 +71,7 @@ def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...
         return draw.values(element_type, sizes)
     if opcode == "multiply":
         factors = draw.numbers.choice(np.array([1, -1, 2, 0.5, 1, 1]), sizes)
-        least = float(ml_dtypes.finfo(kind.component.numpy_dtype).smallest_subnormal)
+        least = float(_finfo(kind.component.numpy_dtype).smallest_subnormal)
         for factor, end in ((2, kind.component.limits[1]), (0.5, least)):
             most = int(abs(math.log2(end)))
             factors.reshape(-1)[np.flatnonzero(factors == factor)[most:]] = 1

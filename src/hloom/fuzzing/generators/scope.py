@@ -79,9 +79,9 @@ class Writer:
     draw: Draw
     most: int
     sizes: tuple[int, ...]
-    computations: list[str] = field(default_factory=list)
+    computations: list[str] = field(default_factory=list[str])
     count: int = 0
-    shared: dict[tuple[str, str], str] = field(default_factory=dict)
+    shared: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     order: Draw | None = None
     fusions: bool = True
 

@@ -1,0 +1,248 @@
+"""A session finds planted faults, reduces and attributes them, writes pages, and continues."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hloom import HloError
+from hloom.error_bounds.bounded import parts_of
+from hloom.fuzzing import pages
+from hloom.fuzzing.campaign import Campaign, Finding, Kind, Passes
+from hloom.fuzzing.causes import cause_of, nature, reduced, signature
+from hloom.fuzzing.child import Child
+from hloom.fuzzing.coverage import Coverage
+from hloom.fuzzing.flushing import FlushingEvaluator
+from hloom.fuzzing.generators.case import Case
+from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case, round_robin
+from hloom.fuzzing.generators.shardings import sharded
+from hloom.fuzzing.known import DIFFERENCES
+from hloom.fuzzing.rounding import RoundingAnalysis
+from hloom.fuzzing.session import Session, State
+from hloom.tools.cli import main
+from tests.arrays import f32
+from tests.fuzzing.known_examples import EXAMPLES
+from tests.planted_bugs.planting import rule
+
+
+@pytest.fixture(scope="module")
+def xla() -> Iterator[Child]:
+    pytest.importorskip("jax")
+    with Child() as child:
+        yield child
+
+
+def case_of(text: str, *arguments: np.ndarray) -> Case:
+    """Return lines from parameters @p0 … of f32[4] to the result @r as a case."""
+    shapes = tuple("f32[4]" for _ in arguments)
+    return Case("expressions/0", "expression", shapes, arguments, tuple(text.split("\n")), ("@r",))
+
+
+NEGATED = case_of(
+    "@a = add(@p0, @p1)\n@b = negate(@p0)\n@c = subtract(@a, @b)\n@d = maximum(@c, @p1)\n@r = sine(@d)",
+    f32([1, 2, 3, 4]),
+    f32([5, 6, 7, 8]),
+)
+
+
+# -- a planted fault
+
+
+def test_a_wrong_rewrite_is_found_reduced_and_attributed() -> None:
+    with rule("subtract_negated")():
+        campaign = Campaign(Passes())
+        campaign.check([NEGATED])
+        (finding,) = campaign.report.findings
+        assert finding.kind is Kind.VALUES
+        cause = cause_of(finding, Passes())
+    assert cause.where == "algsimp"
+    assert pages.instructions(cause.finding.case) <= 4
+    assert "negate" in cause.key
+    text = pages.page(cause, "passes")
+    assert all(part in text for part in ("## Program", "## Arguments", "## Results", "algsimp", "hloom 0."))
+
+
+def test_right_passes_have_no_findings() -> None:
+    campaign = Campaign(Passes("algsimp,cse"))
+    campaign.check([NEGATED])
+    assert not campaign.report.findings
+    assert campaign.report.cases == {"expressions": 1}
+
+
+def test_an_unknown_pass_is_a_refusal() -> None:
+    campaign = Campaign(Passes("absent"))
+    campaign.check([NEGATED])
+    (finding,) = campaign.report.findings
+    assert finding.kind is Kind.REFUSED
+
+
+# -- XLA
+
+
+def test_a_difference_of_xla_is_reduced_and_its_pass_named(xla: Child, tmp_path: Path) -> None:
+    """XLA folds the convolution of constants with saturating integers; JAX alone reproduces the page."""
+    campaign = Campaign(xla)
+    campaign.check([EXAMPLES["integer convolutions of constants"]])
+    ((difference, known),) = campaign.report.explained
+    cause = cause_of(Finding(difference.case, Kind.VALUES, known.reason, difference, known), xla)
+    assert cause.where == "constant_folding"
+    assert cause.finding.known is known
+    assert pages.instructions(cause.finding.case) <= 10
+    script = tmp_path / "reproduce.py"
+    script.write_text(pages.script(cause))
+    assert "hloom" not in "".join(line for line in script.read_text().splitlines() if "import" in line)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert "result 0: differs" in done.stdout
+
+
+def test_a_program_that_ends_xla_is_a_finding(xla: Child) -> None:
+    case = Case(
+        "corners/0", "concatenate", ("u2[1,3]",),
+        (np.zeros((1, 3), ml_dtypes.uint2),),
+        ("@r = concatenate(@p0, @p0), dimensions={1}",), ("@r",),
+    )  # fmt: skip
+    campaign = Campaign(xla)
+    campaign.check([case])
+    (finding,) = campaign.report.findings
+    assert finding.kind is Kind.CRASHED
+    assert signature(finding).startswith("crash: ")
+    smallest = reduced(finding, xla)
+    assert smallest.kind is Kind.CRASHED
+
+
+def test_a_result_of_another_type_is_a_finding(xla: Child) -> None:
+    case = Case(
+        "corners/0", "rng-bit-generator", ("u64[2]",), (np.ones(2, np.uint64),),
+        ("@g = (u64[2], s16[1]) rng-bit-generator(@p0), algorithm=rng_philox",
+         "@r = get-tuple-element(@g), index=1"), ("@r",),
+    )  # fmt: skip
+    campaign = Campaign(xla)
+    campaign.check([case])
+    (finding,) = campaign.report.findings
+    assert finding.kind is Kind.FORM
+    assert cause_of(finding, xla).where == "StableHLO passes of the client"
+
+
+def test_differences_in_the_signs_of_zeros(xla: Child) -> None:
+    zero = "@z = f32[] constant(0)\n@b = f32[4] broadcast(@z), dimensions={}\n@r = add(@p0, @b)"
+    campaign = Campaign(xla)
+    campaign.check([case_of(zero, f32([-0.0, 0, 1, 2]))])
+    (finding,) = campaign.report.findings
+    assert finding.difference is not None
+    assert nature(finding.difference) == "signs of zeros"
+    assert cause_of(finding, xla).where == "StableHLO passes of the client"
+
+
+# -- choices
+
+
+def test_subnormals_inside_of_a_program_are_set_aside(xla: Child) -> None:
+    small = f32([1e-30, 1, 1, 1])
+    case = case_of("@a = multiply(@p0, @p0)\n@r = divide(@a, @p0)", f32([1e-20, 1, 2, 3]))
+    results: Any = FlushingEvaluator().run(case.module.entry, [small])
+    assert results[0][0] == 0
+    campaign = Campaign(xla)
+    campaign.check([case])
+    assert not campaign.report.findings
+
+
+def test_a_fused_product_is_within_the_bounds_of_more_roundings() -> None:
+    case = case_of("@a = multiply(@p0, @p0)\n@r = subtract(@a, @p1)", f32([1 + 2**-12] * 4), f32([1] * 4))
+    _, bounds = RoundingAnalysis(case.module).run(case.arguments)
+    (bound,) = parts_of(bounds)
+    assert 0 < bound[0] < 1e-6
+
+
+def test_defects_and_choices_are_told_apart() -> None:
+    assert 5 <= sum(known.defect for known in DIFFERENCES) < len(DIFFERENCES)
+
+
+# -- coverage, shardings, sessions
+
+
+def test_coverage_counts_operations_types_and_attributes() -> None:
+    coverage = Coverage()
+    module = NEGATED.module
+    assert coverage.add(module)
+    assert not coverage.add(module)
+    assert coverage.types["negate f32"] == 2
+    assert "negate" not in coverage.undrawn
+    assert "convolution" in coverage.undrawn
+    rows = {row[0]: row for row in coverage.table()}
+    assert rows["add"][1] == "f32 2"
+
+
+def test_most_operations_are_drawn() -> None:
+    coverage = Coverage()
+    for family, number in round_robin(FAMILY_NAMES, 400):
+        coverage.add(draw_case(family, number, 3).module)
+    assert len(coverage.undrawn) < 60, coverage.undrawn
+    assert len(coverage.types) > 500
+
+
+def test_sharded_modules_have_whole_arguments_and_results() -> None:
+    cases = [sharded(draw_case("modules", number, 0, fusions=False), 0) for number in range(4)]
+    for case in cases:
+        module = case.module
+        module.verify()
+        assert case.partitions > 1
+        assert all(p.sharding is None for p in module.entry.parameters)
+        assert all(o.sharding or o.opcode == "parameter" for o in module.entry.root.operands)
+    assert any(i.sharding is not None for c in cases for i in c.module.instructions())
+
+
+def test_a_session_continues(tmp_path: Path) -> None:
+    first = Session(Passes("algsimp"), "evaluator algsimp", tmp_path, 5)
+    first.step(8)
+    first.save()
+    assert list((tmp_path / "corpus").glob("*.hlo"))
+    assert "| add |" in (tmp_path / "coverage.md").read_text() or first.state.coverage.types
+    second = Session(Passes("algsimp"), "evaluator algsimp", tmp_path)
+    assert vars(second.state) == vars(State.read(tmp_path / "state.json"))
+    assert (second.state.next, second.state.seed) == (8, 5)
+    second.step(4)
+    assert second.state.next == 12
+    assert sum(second.state.cases.values()) >= sum(first.state.cases.values())
+
+
+def test_a_folder_has_one_comparison(tmp_path: Path) -> None:
+    Session(Passes(), "evaluator", tmp_path, 5).save()
+    for name, seed in (("xla", None), ("evaluator", 6)):
+        with pytest.raises(HloError) as refusal:
+            Session(Passes(), name, tmp_path, seed)
+        assert refusal.value.rule == "fuzz.folder"
+
+
+def test_findings_of_one_cause_have_one_page(tmp_path: Path) -> None:
+    session = Session(Passes("algsimp"), "evaluator algsimp", tmp_path)
+    with rule("subtract_negated")():
+        campaign = Campaign(Passes("algsimp"))
+        campaign.check([NEGATED, replace(NEGATED, name="expressions/1")])
+        for finding in campaign.report.findings:
+            session.record(finding)
+    (recorded,) = session.state.causes.values()
+    assert (recorded.count, recorded.where) == (2, "algsimp")
+    assert len(list((tmp_path / "findings").glob("*.md"))) == 1
+
+
+def test_the_command(tmp_path: Path) -> None:
+    options = ["fuzz", "--against", "evaluator", "--passes", "algsimp", "--minutes", "0.001"]
+    result = CliRunner().invoke(main, [*options, "--out", str(tmp_path / "out"), "--seed", "2"])
+    assert result.exit_code == 0, result.output
+    assert "of operation and attribute" in result.output
+    assert json.loads((tmp_path / "out" / "state.json").read_text())["seed"] == 2
+
+
+@pytest.mark.parametrize("options", [["--passes", "cse"], ["--against", "evaluator", "--sharded"]])
+def test_options_that_exclude_each_other(options: list[str], tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["fuzz", *options, "--out", str(tmp_path)]).exit_code == 2
