@@ -44,7 +44,7 @@ _TEMPORARY_SECONDS: Final = 3600.0
 """Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
-PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "proofs", "tools"))
+PACKAGES_OUTSIDE_KEY: Final = frozenset(("debug", "fuzzing", "proofs", "tools"))
 """Packages that the compiler does not import; their sources are not part of the cache's key."""
 _KEPT_PART: Final = 0.75
 """Fraction of the size limit that eviction leaves."""
