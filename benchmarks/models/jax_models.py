@@ -156,7 +156,7 @@ def smollm(p: Tree, tokens: Any) -> Any:
 
 
 def smollm_token(p: Tree, keys: Any, values: Any, token: Any, position: Any) -> Any:
-    """The most probable word after a token, and the caches with it."""
+    """Logits after a token, and the caches with it."""
     is_narrow = isinstance(p["words"], dict)
     x = p["words"]["narrow"][token] * p["words"]["scales"][token] if is_narrow else p["words"][token]
     mask = jnp.arange(CACHE) <= position
@@ -175,7 +175,7 @@ def smollm_token(p: Tree, keys: Any, values: Any, token: Any, position: Any) -> 
     x = rms_normalized(x, p["norm"])[0]
     words = p["words"]
     logits = (words["narrow"].astype(x.dtype) @ x) * words["scales"] if is_narrow else words @ x
-    return jnp.argmax(logits), keys, values
+    return logits, keys, values
 
 
 def smollm_forward(kind: Any = np.float32) -> tuple[Function, Any]:

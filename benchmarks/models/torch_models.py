@@ -183,7 +183,7 @@ def smollm(p: Tree, tokens: Any) -> Any:
 
 
 def smollm_token(p: Tree, keys: Any, values: Any, token: Any, position: Any) -> Any:
-    """The most probable word after a token; the caches are updated in place."""
+    """Logits after a token; the caches are updated in place."""
     words = p["words"]
     is_narrow = isinstance(words, dict)
     x = (words["narrow"][token] * words["scales"][token] if is_narrow else words[token])[None]
@@ -198,7 +198,7 @@ def smollm_token(p: Tree, keys: Any, values: Any, token: Any, position: Any) -> 
         x = decoder_layer(x, layer, position.float()[None], attend)
     x = rms_normalized(x, p["norm"])[0]
     logits = (words["narrow"].to(x.dtype) @ x) * words["scales"] if is_narrow else words @ x
-    return logits.argmax(), keys, values
+    return logits, keys, values
 
 
 def convolved(x: Any, p: Tree, stride: int, *, trains: bool) -> Any:
