@@ -174,7 +174,14 @@ class ErrorStep:
         return self.call(index, *operands)
 
     def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:
-        """Evaluate the instruction in f64 on other values of its operands."""
+        """Evaluate the instruction in f64 on ``operands``; return an f64 array, of magnitudes if complex.
+
+        Args:
+            operands: values to use in place of the instruction's operands.
+            output: the element of a tuple result to return.
+
+        Raises NoBound if the result is a tuple and ``output`` is None.
+        """
         step = self.analysis.wide(self.instruction)
         values = [
             _fitted(a, o.shape.element_type) if o.shape.is_array else a

@@ -54,7 +54,13 @@ def sampled(module: HloModule, arguments: Sequence[Sequence[Value]], values: Seq
 
 
 def _run(module: HloModule, arguments: Sequence[Sequence[Value]], seed: int, sign: int) -> list[Any]:
-    """Return the result of each device with random errors."""
+    """Run the program with a random rounding error in every operation; return the result of each device.
+
+    Args:
+        arguments: the arguments of each device.
+        seed: seeds the random signs of the errors.
+        sign: 1, or -1 to negate all errors of the run with the same seed.
+    """
     world = World(module.config.replica_count, module.config.num_partitions)
     by_device = dict(zip(world.devices, arguments, strict=True))
     return world.run(
@@ -138,6 +144,6 @@ class Perturbed(Evaluator):
 
 
 def _sums_devices(operation: Operation) -> bool:
-    """Return whether devices round a result together, in an unspecified order."""
+    """Return whether a collective rounds while it combines the operands of several devices."""
     rounds = operation.roundoff in (Roundoff.COMBINED, Roundoff.ACCUMULATED)
     return operation.family is Family.COLLECTIVE and rounds

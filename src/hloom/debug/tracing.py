@@ -56,7 +56,10 @@ class Event:
 
     @property
     def op_name(self) -> str:
-        """Return the framework's name of the operation, after those of its callers."""
+        """Return the framework's name of the operation, prefixed with the names of its callers.
+
+        Names are joined by ``/``; a name that already starts with its callers' path is not prefixed again.
+        """
         path = ""
         for instruction in (*self.callers, self.instruction):
             name = op_name(instruction)

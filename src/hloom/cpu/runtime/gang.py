@@ -237,9 +237,16 @@ def gang_of(
     stop: ctypes.c_uint64 | None = None,
     host: Host | None = None,
 ) -> Gang | None:
-    """Return the gang of programs; None if ``host`` does not answer one of their host calls.
+    """Return a gang that runs one program per device; None if it cannot answer all host calls.
 
-    Collectives also need a C library that switches stacks, and address space for the stacks.
+    With host calls it also needs a C library that switches stacks, and address space for the stacks; None
+    without them.
+
+    Args:
+        natives: the programs of the devices, replica-major.
+        shape: numbers of replicas and partitions.
+        stop: a word that ends a run when it becomes nonzero.
+        host: answers the host calls other than native collectives.
     """
     if any(native.calls_host for native in natives) and not _switches_stacks():
         return None

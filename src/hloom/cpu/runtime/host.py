@@ -143,7 +143,12 @@ class HostCalls:
         return ctypes.addressof(self._table) if self._participants else 0
 
     def wait(self, number: int, generation: int) -> None:
-        """Wait for the other participants of a collective."""
+        """Wait until the other participants of a collective have arrived; raises Stopped if they cannot.
+
+        Args:
+            number: the number of the host call.
+            generation: the rendezvous generation at arrival; negative codes are those of `Participant.wait`.
+        """
         self._participants[number].wait(generation)
 
 

@@ -41,8 +41,8 @@ class _Offer(NamedTuple):
     """The collectives that the devices of a process can run in native code.
 
     Attributes:
-        forms: of the operands of each collective, by device.
-        unfit: opcodes and channels of collectives that the host runs.
+        forms: by device and rendezvous, the form of each collective.
+        unfit: opcode and channel of each collective that the host must run.
     """
 
     forms: dict[DeviceId, dict[Key, list[Form]]]
@@ -114,7 +114,7 @@ class RendezvousPlan:
         keys_of: Sequence[dict[int, Key | None]],
         calls: Sequence[Sequence[HloInstruction]],
     ) -> _Offer:
-        """Return the collectives of devices."""
+        """Return the collectives that the devices can run in native code, and those that they cannot."""
         offer = _Offer({}, set())
         for device, keys, instructions in zip(devices, keys_of, calls, strict=True):
             forms = offer.forms[device.id] = {}
@@ -166,11 +166,17 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant of this process; its rendezvous never overlap in time."""
+        """Return the first participant in this process; rendezvous of one device never overlap in time."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
-        """Return memory for exchanges, by first participant; pages exist only once written."""
+        """Map a buffer for the messages of each first participant, whose rendezvous share it.
+
+        The operating system allocates a page when it is first written.
+
+        Args:
+            sizes: the bytes that each exchange needs, by rendezvous and number of the form.
+        """
         largest: dict[DeviceId, int] = {}
         for (key, _), size in sizes.items():
             first = self._first(key)
@@ -197,7 +203,7 @@ def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
 
 
 def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:
-    """Yield the rendezvous of each collective of a device; None for one that is left to the host."""
+    """Yield the call number and rendezvous of each collective of a device; None if the host runs it."""
     for n, i in enumerate(calls):
         if i.opcode in NATIVE_COLLECTIVES:
             yield n, _key(device, i)
@@ -241,12 +247,12 @@ def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] |
 
 
 def _with_number(device: DeviceId, number: int, across: bool) -> DeviceId:
-    """Return a device with another partition if ``across`` partitions, else with another replica."""
+    """Return a device with its partition, or its replica unless ``across``, replaced by ``number``."""
     return (device[0], number) if across else (number, device[1])
 
 
 def _connected(pairs: tuple[tuple[int, int], ...], number: int) -> tuple[int, ...]:
-    """Return the numbers that pairs connect with one, directly or through others, in ascending order."""
+    """Return the connected component of ``number`` in ascending order, with ``pairs`` as edges."""
     return _components(pairs).get(number, (number,))
 
 
@@ -260,7 +266,10 @@ def _components(pairs: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, ...]
 
 
 def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]:
-    """Return the positions of the participants whose operands a permutation brings to each one."""
+    """Return the source of each participant of a collective-permute, as a position in ``members``.
+
+    None marks a participant that receives zeros. Other collectives have only None.
+    """
     if not isinstance(i.operation, CollectivePermute):
         return [None] * len(members)
     across = group_mode(i.operation.channel_id, None) == "cross_partition"
@@ -274,7 +283,7 @@ def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]
 
 
 def _fits(i: HloInstruction, count: int) -> bool:
-    """Return whether the shapes are those of a group of ``count`` devices."""
+    """Return whether a collective's operand and result shapes fit a group of ``count`` devices."""
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=False)]
     match i.operation:

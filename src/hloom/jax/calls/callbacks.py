@@ -139,7 +139,11 @@ class _Site:
         self._views: dict[bytes, tuple[list[_View | None], list[_View | None]]] = {}
 
     def run(self, pointers: int) -> None:
-        """Call the function with the operands whose addresses are in a table, and write its results."""
+        """Call the function on copies of the operands, and write its results.
+
+        Args:
+            pointers: the address of a table of 64-bit addresses: the operands, then the leaves of the result.
+        """
         table = ctypes.string_at(pointers, self._bytes)
         operands, results = self._views.get(table) or self._views_at(table)
         values = self._function(*[operand and operand.copy() for operand in operands])

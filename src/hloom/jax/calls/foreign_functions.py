@@ -57,7 +57,10 @@ def _register_type(name: str | bytes, registration: object) -> None:
 
 
 def keeps_state(artifact: bytes) -> bool:
-    """Return whether a program may call a target with stages, whose state belongs to one executable."""
+    """Return whether an artifact contains the name of a target with several stages.
+
+    The state that such a target creates belongs to one executable, so the program must not be cached.
+    """
     return any(target in artifact for target in _staged)
 
 

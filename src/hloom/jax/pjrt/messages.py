@@ -21,12 +21,12 @@ def varint(value: int) -> bytes:
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """Encode a field of bytes: a message, a string, or packed integers."""
+    """Encode a message, a string, or packed integers: the tag, the length in bytes, then the content."""
     return varint(number << 3 | _BYTES) + varint(len(content)) + content
 
 
 def integer_field(number: int, value: int) -> bytes:
-    """Encode an integer field."""
+    """Encode a field of a nonnegative integer: the tag (field number and wire type), then a varint."""
     return varint(number << 3 | _VARINT) + varint(value)
 
 

@@ -74,7 +74,7 @@ class LocalOperation:
         return Shape(self.result.element_type, self.tiling.local(self.result.dimensions))
 
     def of_kind(self, kind: str) -> list[ShardedFactor]:
-        """Return the sharded factors of a kind, with their tilings."""
+        """Return the sharded factors whose ``Factor.kind`` is ``kind``, with their tilings."""
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
@@ -301,7 +301,10 @@ def _same_types(local: LocalOperation, first: int) -> None:
 
 
 def _dynamic_update(local: LocalOperation) -> HloInstruction:
-    """Update the padded tile, and crop the padding."""
+    """Pad the tile by the size of the update at both ends, update it, and crop the padding.
+
+    Parts of the update outside of the tile land in the padding.
+    """
     i = local.i
     indexed = local.of_kind("indexed")
     for factor, tiling in indexed:

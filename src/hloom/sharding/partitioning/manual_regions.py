@@ -106,7 +106,8 @@ def united(manual: Tiling, preserved: Tiling) -> Tiling:
 def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Enter a region that is manual over all devices: return the operand's tile as a replicated value.
 
-    Raises HloError by the rule ``sharding.manual-axes`` if the call does not have the shape of a tile.
+    Raises HloError by the rule ``sharding.manual-axes`` if ``i``, the call that enters the region, does
+    not have the shape of its operand's tile.
     """
     tile = copied(i.operands[0])
     if not tile.shape.compatible(i.shape):

@@ -126,7 +126,17 @@ def bytes_to_reshard(state: PartitionState, i: HloInstruction, tiling: Tiling, d
 def _recomputation(
     state: PartitionState, copies: Sequence[HloInstruction], tiling: Tiling, limit: float, depth: int
 ) -> tuple[Origin, list[ShardedFactor], float] | None:
-    """Return origin, sharded factors, and bytes per device to recompute an array; None from ``limit`` on."""
+    """Return how to recompute an array in a tiling, instead of resharding one of its copies.
+
+    Returns the operation that computed the array, the factors to shard, and the bytes that a device sends to
+    reshard the operands; None if the bytes would reach ``limit`` or the array cannot be recomputed.
+
+    Args:
+        copies: the copies of the array, in different tilings.
+        tiling: the tiling of the recomputed array.
+        limit: bytes per device.
+        depth: the number of operations to recompute in a chain.
+    """
     origin = next((o for copy in copies if (o := state.values[copy].origin) is not None), None)
     if origin is None or limit == 0 or depth == 0 or tiling.unreduced is not None:
         return None

@@ -96,7 +96,14 @@ def fetches(
 
 
 def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:
-    """Return the extents that the windows of a full tile, and of each tile of ``counts``, span."""
+    """Return the input extents that a full output tile and each actual output tile read.
+
+    Args:
+        local: the number of windows of a full tile, at least 1.
+        counts: the number of windows of each tile; a tile without windows reads nothing.
+        stride: the distance between the starts of adjacent windows, in elements.
+        size: the extent of a window, in elements.
+    """
     return (local - 1) * stride + size, tuple((n - 1) * stride + size if n else 0 for n in counts)
 
 

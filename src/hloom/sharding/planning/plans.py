@@ -104,7 +104,10 @@ def plan(
 
 
 def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
-    """Return the elements that a device sends to reshard an array, and to reduce its partial sums."""
+    """Return the number of elements that a device sends to reduce an array's partial sums and to reshard it.
+
+    The arguments are those of `plan`; ``have`` may have partial sums.
+    """
     reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
     return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
 
@@ -376,13 +379,13 @@ def _tiles_sent(tiles: int, filled: int) -> int:
 def _halo_step(
     before: Tiling, d: int, extent: int, after: Tiling, fixed: Sequence[Coordinate]
 ) -> HaloStep | None:
-    """Return the halo exchange for new tiles of a dimension; None for many devices or rounds.
+    """Return the halo exchange that retiles one dimension; None if `by_device` finds no halo.
 
     Args:
         before: the current tiling.
         d: the dimension.
-        extent: of the dimension.
-        after: the new tiling of the dimension.
+        extent: the global extent of the dimension.
+        after: the new tiling of the dimension, as a tiling of rank 1.
         fixed: coordinates in which the devices of a group must agree.
     """
     (tiles,), (local,) = after.tiles, after.local([extent])

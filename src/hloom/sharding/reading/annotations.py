@@ -1,4 +1,7 @@
-"""Sharding annotations of a program, as tilings: of values, of manual regions, of open parameters."""
+"""Tilings from the sharding annotations of values and manual regions.
+
+Also reads which dimensions and entry parameters are open, that is, which propagation may shard further.
+"""
 
 from __future__ import annotations
 

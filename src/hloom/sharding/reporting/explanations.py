@@ -223,7 +223,10 @@ class Explainer:
         yield f"{over}: the annotation of %{decision.instruction.name}{through}"
 
     def _propagated_origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
-        """Yield the origin of the sharding of dimension ``d``, found by the propagation steps."""
+        """Yield a line of text that names the annotation from which dimension ``d`` got its sharding.
+
+        ``coordinate`` holds the mesh axes that shard the dimension.
+        """
         over = coordinate_text(coordinate, self.axes)
         if decision.is_annotated:
             yield f"{over}: the annotation of %{decision.instruction.name}"

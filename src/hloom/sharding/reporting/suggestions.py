@@ -156,7 +156,15 @@ def _is_better(changed: Costs, costs: Costs, crowded: bool) -> bool:
 
 
 def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -> list[_AnnotationGroup]:
-    """Return the groups of annotations, those that cause the most traffic first, then the largest."""
+    """Group annotated arrays and entry parameters by shape and tiling; sort by descending traffic.
+
+    Groups with equal traffic are sorted by descending bytes of parameters.
+
+    Args:
+        module: the annotated program.
+        devices: the number of devices.
+        needs: the reason for each collective, and the bytes that a device sends for it in a step.
+    """
     annotations = Annotations(module, devices)
     groups: dict[tuple[str, Tiling], _AnnotationGroup] = {}
     keys_of: dict[str, set[tuple[str, Tiling]]] = {}

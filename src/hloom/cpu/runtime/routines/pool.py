@@ -177,7 +177,10 @@ def run_serially(
 
 @routine(pool=POOL, units=I64)
 def divide(f: Function, pool: Fields, units: Value) -> None:
-    """Divide the units of a region into slices."""
+    """Divide a region into one slice per thread, of nearly equal size, and set the size of a chunk.
+
+    ``units`` is the number of grains in the region; slices and chunks consist of whole grains.
+    """
     threads = pool["threads"].cast("zext", I64)
     pool["chunk"] = units.unsigned_divide(threads * _CHUNKS) + 1
     first = LocalVariable(f, I64, 0)

@@ -29,7 +29,7 @@ _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Return whether the operands of all participants have a form."""
+    """Return whether all ``count`` participants have operands of this form (a number for types and sizes)."""
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
         f.return_if(other["form"].compare("ne", form), 0)

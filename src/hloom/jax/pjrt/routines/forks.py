@@ -1,4 +1,4 @@
-"""Forks: a child process has only the thread that forked."""
+"""Reset of locks in the child of a fork, which has none of the threads that may have held them."""
 
 from __future__ import annotations
 

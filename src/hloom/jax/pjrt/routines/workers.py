@@ -31,7 +31,7 @@ _MOST_UNFINISHED: Final = 32
 
 
 def all_inputs(executable: Fields) -> Value:
-    """Return the number of inputs of all devices."""
+    """Return the total number of inputs: inputs per device times devices."""
     return executable["num_inputs"] * executable["num_devices"]
 
 
