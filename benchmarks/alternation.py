@@ -34,7 +34,9 @@ SIDES: Final[dict[str, dict[str, str]]] = {
 
 @dataclass
 class Measured:
-    """What a side measured; nothing beside ``error`` if the program did not run, or ``missing`` a library.
+    """The measurements of one side.
+
+    A side whose program did not run has only ``error``, or ``missing``: the name of a missing library.
 
     Attributes:
         first: seconds of ``build`` and the first step: tracing, compiling, running.

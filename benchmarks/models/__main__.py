@@ -68,7 +68,7 @@ class Row:
 
     @property
     def remarks(self) -> Iterator[str]:
-        """What is wrong on each side."""
+        """Missing libraries, errors and differing results, by side."""
         for name, side in self.sides.items():
             if side.missing:
                 yield f"{name}: {side.missing} is not installed"
