@@ -10,7 +10,7 @@ import pytest
 
 from hloom.debug.agreement import within
 from hloom.error_bounds.floating import ulp
-from hloom.fuzzing.campaign import Campaign, Kind, Report, installed_xla
+from hloom.fuzzing.campaign import Campaign, CampaignReport, FindingKind, installed_xla
 from hloom.fuzzing.child import Child, Crashed, Request
 from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
@@ -36,7 +36,7 @@ def xla() -> Iterator[Child]:
         yield child
 
 
-def compared(xla: Child, cases: list[Case], *, prints: bool = True) -> Report:
+def compared(xla: Child, cases: list[Case], *, prints: bool = True) -> CampaignReport:
     campaign = Campaign(xla, prints=prints)
     campaign.check(cases)
     return campaign.report
@@ -110,7 +110,7 @@ def test_programs_that_xla_refuses(xla: Child) -> None:
     unknown = one_addition(lines=('@v0 = f32[3] custom-call(@p0, @p1), custom_call_target="absent"',))
     report = compared(xla, [one_addition(), unknown, one_addition()])
     (finding,) = report.findings
-    assert finding.kind is Kind.REFUSED
+    assert finding.kind is FindingKind.REFUSED
     assert finding.case == unknown
     assert report.cases == {"by hand": 2}
 

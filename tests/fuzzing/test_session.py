@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from hloom import HloError
 from hloom.error_bounds.bounded import parts_of
 from hloom.fuzzing import pages
-from hloom.fuzzing.campaign import Campaign, Finding, Kind, Passes
+from hloom.fuzzing.campaign import Campaign, Finding, FindingKind, Passes
 from hloom.fuzzing.causes import cause_of, nature, reduced, signature
 from hloom.fuzzing.child import Child
 from hloom.fuzzing.coverage import Coverage
@@ -28,7 +28,7 @@ from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case, round_rob
 from hloom.fuzzing.generators.shardings import sharded
 from hloom.fuzzing.known import DIFFERENCES
 from hloom.fuzzing.rounding import RoundingAnalysis
-from hloom.fuzzing.session import Session, State
+from hloom.fuzzing.session import Session, SessionState
 from hloom.tools.cli import main
 from tests.arrays import f32
 from tests.fuzzing.known_examples import EXAMPLES
@@ -63,7 +63,7 @@ def test_a_wrong_rewrite_is_found_reduced_and_attributed() -> None:
         campaign = Campaign(Passes())
         campaign.check([NEGATED])
         (finding,) = campaign.report.findings
-        assert finding.kind is Kind.VALUES
+        assert finding.kind is FindingKind.VALUES
         cause = cause_of(finding, Passes())
     assert cause.where == "algsimp"
     assert pages.instructions(cause.finding.case) <= 4
@@ -83,7 +83,7 @@ def test_an_unknown_pass_is_a_refusal() -> None:
     campaign = Campaign(Passes("absent"))
     campaign.check([NEGATED])
     (finding,) = campaign.report.findings
-    assert finding.kind is Kind.REFUSED
+    assert finding.kind is FindingKind.REFUSED
 
 
 # -- XLA
@@ -94,7 +94,7 @@ def test_a_difference_of_xla_is_reduced_and_its_pass_named(xla: Child, tmp_path:
     campaign = Campaign(xla)
     campaign.check([EXAMPLES["integer convolutions of constants"]])
     ((difference, known),) = campaign.report.explained
-    cause = cause_of(Finding(difference.case, Kind.VALUES, known.reason, difference, known), xla)
+    cause = cause_of(Finding(difference.case, FindingKind.VALUES, known.reason, difference, known), xla)
     assert cause.where == "constant_folding"
     assert cause.finding.known is known
     assert pages.instructions(cause.finding.case) <= 10
@@ -114,10 +114,10 @@ def test_a_program_that_ends_xla_is_a_finding(xla: Child) -> None:
     campaign = Campaign(xla)
     campaign.check([case])
     (finding,) = campaign.report.findings
-    assert finding.kind is Kind.CRASHED
+    assert finding.kind is FindingKind.CRASHED
     assert signature(finding).startswith("crash: ")
     smallest = reduced(finding, xla)
-    assert smallest.kind is Kind.CRASHED
+    assert smallest.kind is FindingKind.CRASHED
 
 
 def test_a_result_of_another_type_is_a_finding(xla: Child) -> None:
@@ -129,7 +129,7 @@ def test_a_result_of_another_type_is_a_finding(xla: Child) -> None:
     campaign = Campaign(xla)
     campaign.check([case])
     (finding,) = campaign.report.findings
-    assert finding.kind is Kind.FORM
+    assert finding.kind is FindingKind.FORM
     assert cause_of(finding, xla).where == "StableHLO passes of the client"
 
 
@@ -208,7 +208,7 @@ def test_a_session_continues(tmp_path: Path) -> None:
     assert list((tmp_path / "corpus").glob("*.hlo"))
     assert "| add |" in (tmp_path / "coverage.md").read_text() or first.state.coverage.types
     second = Session(Passes("algsimp"), "evaluator algsimp", tmp_path)
-    assert vars(second.state) == vars(State.read(tmp_path / "state.json"))
+    assert vars(second.state) == vars(SessionState.read(tmp_path / "state.json"))
     assert (second.state.next, second.state.seed) == (8, 5)
     second.step(4)
     assert second.state.next == 12

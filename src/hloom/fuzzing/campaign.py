@@ -73,8 +73,8 @@ class Passes:
             raise Refused(f"{type(error).__name__}: {error}\n{_innermost(error)}") from error
 
 
-class Kind(StrEnum):
-    """What a finding is about."""
+class FindingKind(StrEnum):
+    """The class of a finding."""
 
     VALUES = "wrong values"
     FORM = "wrong shapes"
@@ -86,7 +86,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A case whose behaviour is not understood.
+    """A case on which the subject and the evaluator disagree, or one of them fails.
 
     Attributes:
         what: the differing elements, or the error.
@@ -95,7 +95,7 @@ class Finding:
     """
 
     case: Case
-    kind: Kind
+    kind: FindingKind
     what: str
     difference: Difference | None = None
     known: KnownDifference | None = None
@@ -106,7 +106,7 @@ class Finding:
 
 
 @dataclass
-class Report:
+class CampaignReport:
     """The result of a campaign.
 
     Attributes:
@@ -145,7 +145,7 @@ class Campaign:
         self.subject = subject
         self.prints = prints
         self.known = known_differences() if subject.backend == "xla" else ()
-        self.report = Report()
+        self.report = CampaignReport()
 
     def check(self, cases: Sequence[Case]) -> None:
         """Compare some cases."""
@@ -168,9 +168,11 @@ class Campaign:
                 # As in XLA, computations may be reordered.
                 if sorted(again.to_text().splitlines()) != sorted(printed.splitlines()):
                     line = _first_difference(printed, again.to_text())
-                    self._found(case, Kind.PRINT, f"the print changes on a way through {name}:\n{line}")
+                    self._found(
+                        case, FindingKind.PRINT, f"the print changes on a way through {name}:\n{line}"
+                    )
         except HloError as error:
-            self._found(case, Kind.EVALUATOR, f"hloom refuses: {error}")
+            self._found(case, FindingKind.EVALUATOR, f"hloom refuses: {error}")
             return False
         return True
 
@@ -190,7 +192,7 @@ class Campaign:
                 self._compare(cases[:middle])
                 self._compare(cases[middle:])
             else:
-                kind = Kind.CRASHED if isinstance(error, Crashed) else Kind.REFUSED
+                kind = FindingKind.CRASHED if isinstance(error, Crashed) else FindingKind.REFUSED
                 self._found(cases[0], kind, str(error)[:1000])
             return
         if _print_difference(module, answer):
@@ -208,18 +210,18 @@ class Campaign:
             answer = self.subject.run(Request(program([case]), [], 1, module.to_proto()))
             difference = _print_difference(module, answer)
             if difference:
-                self._found(case, Kind.PRINT, difference)
+                self._found(case, FindingKind.PRINT, difference)
 
     def _compare_values(self, case: Case, theirs: list[list[Array]]) -> None:
         try:
             names = self._explain(case, list(differences(case, theirs)))
         except FormError as error:
-            self._found(case, Kind.FORM, str(error))
+            self._found(case, FindingKind.FORM, str(error))
         except HloError as error:
-            self._found(case, Kind.EVALUATOR, f"hloom fails: {error}")
+            self._found(case, FindingKind.EVALUATOR, f"hloom fails: {error}")
         except Exception as error:  # a defect of hloom's, and not the end of the campaign
             what = f"hloom breaks: {type(error).__name__}: {error}\n{_innermost(error)}"
-            self._found(case, Kind.EVALUATOR, what)
+            self._found(case, FindingKind.EVALUATOR, what)
         else:
             self.report.known.update(names)
 
@@ -232,11 +234,11 @@ class Campaign:
             names |= {reason.name for reason in reasons}
             if rest.any():
                 what = "\n".join(elements(difference, rest, self.subject.backend))
-                self._found(case, Kind.VALUES, what, dataclasses.replace(difference, where=rest))
+                self._found(case, FindingKind.VALUES, what, dataclasses.replace(difference, where=rest))
                 return names
         return names
 
-    def _found(self, case: Case, kind: Kind, what: str, difference: Difference | None = None) -> None:
+    def _found(self, case: Case, kind: FindingKind, what: str, difference: Difference | None = None) -> None:
         self.report.findings.append(Finding(case, kind, what, difference))
 
 

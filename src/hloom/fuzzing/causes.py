@@ -21,7 +21,16 @@ from hloom.dumps import DumpedProgram, dumped_programs
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.files import load
-from hloom.fuzzing.campaign import Campaign, Finding, FormError, Kind, Passes, Subject, differences, inputs
+from hloom.fuzzing.campaign import (
+    Campaign,
+    Finding,
+    FindingKind,
+    FormError,
+    Passes,
+    Subject,
+    differences,
+    inputs,
+)
 from hloom.fuzzing.child import Child, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
@@ -38,7 +47,7 @@ _STRUCTURE: Final = {"parameter", "constant", "tuple", "get-tuple-element"}
 
 
 @dataclass(frozen=True)
-class Cause:
+class FindingCause:
     """Why a subject differs from the evaluator.
 
     Attributes:
@@ -67,7 +76,7 @@ def signature(finding: Finding) -> str:
     """Return what is wrong, in words that do not depend on sizes, values and names."""
     if finding.difference is not None:
         return nature(finding.difference)
-    if finding.kind in (Kind.CRASHED, Kind.REFUSED):
+    if finding.kind in (FindingKind.CRASHED, FindingKind.REFUSED):
         words = re.sub(r"[%@]?\b[\w.-]*\d[\w.-]*|\[[\d,]*\]|\{[^}]*\}", "", finding.what.split("\n\t")[0])
         return f"{finding.kind}: {' '.join(words.split())[:160]}"
     return str(finding.kind)
@@ -102,7 +111,7 @@ def observed(subject: Subject, case: Case) -> Finding | None:
     if campaign.report.findings:
         return campaign.report.findings[0]
     for difference, known in campaign.report.explained:
-        return Finding(case, Kind.VALUES, known.reason, difference, known)
+        return Finding(case, FindingKind.VALUES, known.reason, difference, known)
     return None
 
 
@@ -147,27 +156,29 @@ def _labelled(finding: Finding, subject: Subject) -> Finding:
 # -- the pass
 
 
-def cause_of(finding: Finding, subject: Subject) -> Cause:
+def cause_of(finding: Finding, subject: Subject) -> FindingCause:
     """Reduce a finding and search the pass that introduces it."""
     smallest = reduced(finding, subject)
     if subject.backend == "xla":
         return _in_xla(smallest)
-    if isinstance(subject, Passes) or smallest.kind is not Kind.VALUES or smallest.case.devices > 1:
+    if isinstance(subject, Passes) or smallest.kind is not FindingKind.VALUES or smallest.case.devices > 1:
         return _in_passes(smallest, subject)
     return _in_hloom(smallest)
 
 
-def _in_hloom(finding: Finding) -> Cause:
+def _in_hloom(finding: Finding) -> FindingCause:
     """Search the pass of the cpu backend, or the instruction of native code."""
     step = bisect(finding.case.unfolded.module, finding.case.arguments)
     if step is None:
-        return Cause(finding, "")
+        return FindingCause(finding, "")
     if step.pass_name:
-        return Cause(finding, step.pass_name, step.rewrite, step.before, step.after)
-    return Cause(finding, CODE_GENERATION, step.culprit.instruction if step.culprit is not None else "")
+        return FindingCause(finding, step.pass_name, step.rewrite, step.before, step.after)
+    return FindingCause(
+        finding, CODE_GENERATION, step.culprit.instruction if step.culprit is not None else ""
+    )
 
 
-def _in_passes(finding: Finding, subject: Subject) -> Cause:
+def _in_passes(finding: Finding, subject: Subject) -> FindingCause:
     """Search the first of hloom's passes after which the finding is there."""
     names: list[str] = []
     for item in selected(subject.names if isinstance(subject, Passes) else ""):
@@ -175,31 +186,31 @@ def _in_passes(finding: Finding, subject: Subject) -> Cause:
     before = finding.case.module
     for count in range(1, len(names) + 1):
         if observed(Passes(",".join(names[:count])), finding.case) is not None:
-            return Cause(finding, names[count - 1], "", before)
-    return Cause(finding, CODE_GENERATION)
+            return FindingCause(finding, names[count - 1], "", before)
+    return FindingCause(finding, CODE_GENERATION)
 
 
-def _in_xla(finding: Finding) -> Cause:
+def _in_xla(finding: Finding) -> FindingCause:
     """Search the pass of XLA, in dumps of the program after each one."""
     case = finding.case
     with tempfile.TemporaryDirectory(prefix="hloom-fuzz-") as folder:
         dumped = _dumps(case, Path(folder))
         if dumped is None:
-            return Cause(finding, STABLEHLO)
-        if finding.kind in (Kind.CRASHED, Kind.REFUSED):
-            return Cause(finding, _next_pass(dumped))
+            return FindingCause(finding, STABLEHLO)
+        if finding.kind in (FindingKind.CRASHED, FindingKind.REFUSED):
+            return FindingCause(finding, _next_pass(dumped))
         arguments = [] if case.folded else case.arguments_of_devices[0]
         if case.devices > 1 or not dumped.passes:
-            return Cause(finding, "")
+            return FindingCause(finding, "")
         try:
             if not _same(case, load(dumped.stages[0].path), arguments):
-                return Cause(finding, STABLEHLO)
+                return FindingCause(finding, STABLEHLO)
             step = bisect_dumps(dumped, lambda module: arguments)
         except HloError:
-            return Cause(finding, "")
+            return FindingCause(finding, "")
         if step is None:
-            return Cause(finding, CODE_GENERATION)
-        return Cause(finding, step.pass_name, step.rewrite, step.before, step.after)
+            return FindingCause(finding, CODE_GENERATION)
+        return FindingCause(finding, step.pass_name, step.rewrite, step.before, step.after)
 
 
 def _same(case: Case, module: HloModule, arguments: Sequence[Array]) -> bool:

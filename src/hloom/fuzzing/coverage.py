@@ -1,4 +1,4 @@
-"""What generated programs cover: operations, element types, and attributes."""
+"""Coverage of generated programs: operations, element types, attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.shape.shape import Shape
 
 @dataclass
 class Coverage:
-    """How often each feature occurs.
+    """Counts of the features of generated programs.
 
     Attributes:
         types: of pairs of an opcode and the element type of its result, ``add f32``.

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hloom.fuzzing.generators.case import Case, program
 from hloom.fuzzing.generators.draw import Array
 from hloom.fuzzing.rounding import RoundingAnalysis
 from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
 
@@ -348,17 +350,14 @@ def in_a_wider_type(difference: Difference) -> Array:
 def of_one_update(difference: Difference) -> Array:
     """Select elements in which XLA's value combines the operand with at most one of the updates."""
     opcode, theirs = difference.case.operation.split()[1], difference.theirs
-    functions: dict[str, Callable[[Array, Array], Array]] = {
-        "add": np.add, "multiply": np.multiply, "subtract": np.subtract, "maximum": np.maximum,
-        "minimum": np.minimum,
-    }  # fmt: skip
+    operation: Any = REGISTRY[opcode]() if opcode in REGISTRY else None
     given = [a for a in difference.case.arguments if a.dtype == theirs.dtype]
     found = np.zeros(theirs.shape, bool)
     for operand in (a for a in given if a.shape == theirs.shape):
         found |= same_bits(operand, theirs)
         for update in np.concatenate([a.reshape(-1) for a in given]):
             with np.errstate(all="ignore"):
-                combined = functions[opcode](operand, update) if opcode in functions else update
+                combined = operation.compute(operand, update) if operation is not None else update
                 found |= same_bits(np.asarray(combined).astype(theirs.dtype), theirs)
     return found
 
@@ -377,13 +376,14 @@ def no_larger_than_computed(difference: Difference) -> Array:
 
 def same_total(difference: Difference) -> Array:
     """Select all elements, if all of them together have the same sum, product or maximum."""
-    total = {"add": np.sum, "multiply": np.prod, "maximum": np.max}[difference.case.operation.split()[2]]
+    operation: Any = REGISTRY[difference.case.operation.split()[2]]()
+    compute = operation.compute
     values = (difference.ours, difference.theirs)
     kind = ElementType.from_dtype(difference.ours.dtype)
     if kind.is_integer:
-        one, other = (int(total(v.astype(object))) % (1 << kind.bits) for v in values)
+        one, other = (int(reduce(compute, v.astype(object).flat)) % (1 << kind.bits) for v in values)
         return np.full(difference.where.shape, one == other)
-    one, other = (float(total(wide(v))) for v in values)
+    one, other = (float(reduce(compute, wide(v).flat)) for v in values)
     return np.full(difference.where.shape, abs(one - other) <= eps(difference.ours.dtype) * abs(one))
 
 

@@ -12,14 +12,12 @@ from hloom.error_bounds.floating import wide
 from hloom.evaluate.evaluator import Evaluator
 from hloom.fuzzing.generators.draw import Array
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
+from hloom.operations.comparison import Select
 from hloom.shape.element_type import ElementType
 
-KEEP_BITS: Final = frozenset({
-    "bitcast", "bitcast-convert", "broadcast", "call", "concatenate", "conditional", "constant", "copy",
-    "dynamic-slice", "dynamic-update-slice", "fusion", "gather", "get-tuple-element", "opt-barrier", "pad",
-    "parameter", "reshape", "reverse", "select", "slice", "transpose", "tuple", "while",
-})  # fmt: skip
-"""Operations that move elements without computing."""
+_MOVING: Final = frozenset((Family.MOVEMENT, Family.STRUCTURE, Family.CONTROL))
+"""Families of operations that move elements without computing."""
 
 
 def flushed(array: Array) -> Array:
@@ -49,7 +47,8 @@ class FlushingEvaluator(Evaluator):
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
         """Return the function that evaluates an instruction on flushed operands."""
         evaluate = super().evaluation(instruction)
-        if instruction.opcode in KEEP_BITS:
+        operation = instruction.operation
+        if operation.family in _MOVING or isinstance(operation, Select):
             return evaluate
 
         def evaluate_flushed(run: Any, *operands: Any) -> Any:

@@ -63,7 +63,7 @@ from hloom.fuzzing.explanations import (
 )
 from hloom.fuzzing.generators.case import Case
 from hloom.fuzzing.generators.draw import Array
-from hloom.fuzzing.generators.elementwise import TRANSCENDENTAL
+from hloom.fuzzing.generators.opcodes import choices
 from hloom.ir.xla_version import V0_12, XlaVersion
 
 
@@ -120,7 +120,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "accuracy of functions",
-        tuple(f"{opcode} [fb]*" for opcode in (*TRANSCENDENTAL, "power", "atan2")),
+        tuple(f"{opcode} [fb]*" for n in (1, 2) for opcode in choices(n, exact=False)),
         "XLA:CPU's functions are accurate to some units in the last place, in narrow types rounded twice.",
         rounded_once_more,
     ),

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 import hloom
-from hloom.fuzzing.campaign import Kind, evaluated, shown
-from hloom.fuzzing.causes import Cause, opcodes, signature
+from hloom.fuzzing.campaign import FindingKind, evaluated, shown
+from hloom.fuzzing.causes import FindingCause, opcodes, signature
 from hloom.fuzzing.child import XLA_FLAGS
 from hloom.fuzzing.generators.case import Case, program
 from hloom.fuzzing.generators.draw import Array
@@ -73,7 +73,7 @@ outputs = executable.execute_sharded(arguments).disassemble_into_single_device_a
 results = [shards[0] for shards in outputs]"""
 
 
-def title(cause: Cause, backend: str) -> str:
+def title(cause: FindingCause, backend: str) -> str:
     """Return one line about a cause."""
     finding = cause.finding
     name = {"xla": "XLA:CPU", "cpu": "hloom's native code", "passes": "hloom's passes"}.get(backend, backend)
@@ -82,7 +82,7 @@ def title(cause: Cause, backend: str) -> str:
     return f"{name}{where}: {signature(finding)}: {about}"
 
 
-def page(cause: Cause, backend: str) -> str:
+def page(cause: FindingCause, backend: str) -> str:
     """Return the page of a cause, in Markdown."""
     finding, case = cause.finding, cause.finding.case
     lines = [f"# {title(cause, backend)}", "", finding.what.rstrip(), ""]
@@ -105,14 +105,14 @@ def page(cause: Cause, backend: str) -> str:
     return "\n".join(lines)
 
 
-def script(cause: Cause) -> str:
+def script(cause: FindingCause) -> str:
     """Return a script that runs the program of a cause with JAX, and prints both results.
 
     A program that ends XLA's process ends the script.
     """
     case = cause.finding.case
     expected: list[Array] = []
-    if cause.finding.kind in (Kind.VALUES, Kind.FORM):
+    if cause.finding.kind in (FindingKind.VALUES, FindingKind.FORM):
         expected = evaluated(case.unfolded, case.arguments)[0]
     return _SCRIPT.format(
         title=re.sub(r"\s+", " ", title(cause, "xla")).replace('"', "'"),

@@ -11,8 +11,8 @@ from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import Bounded, Tree, bounded, plain
 from hloom.error_bounds.floating import ulp, wide
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Roundoff
 
-ONCE: Final = frozenset({"add", "subtract", "multiply", "divide", "sqrt", "convert", "remainder"})
 FUNCTION_ULPS: Final = 16.0
 """The accuracy of XLA:CPU's elementary functions, in units in the last place."""
 
@@ -24,7 +24,8 @@ class RoundingAnalysis(ErrorAnalysis):
         """Evaluate one instruction, with the larger error."""
         result = super().step(instruction, operands)
         is_function = instruction.operation.transcendental
-        if not (is_function or instruction.opcode in ONCE) or not isinstance(result, Bounded):
+        is_rounded = is_function or instruction.operation.roundoff is Roundoff.ONCE
+        if not is_rounded or not isinstance(result, Bounded):
             return result
         value = np.asarray(result.value)
         if value.dtype.kind in "biu":

@@ -24,8 +24,8 @@ import numpy as np
 
 from hloom.errors import HloError
 from hloom.fuzzing import pages
-from hloom.fuzzing.campaign import Campaign, Finding, Kind, Subject
-from hloom.fuzzing.causes import Cause, cause_of, signature
+from hloom.fuzzing.campaign import Campaign, Finding, FindingKind, Subject
+from hloom.fuzzing.causes import FindingCause, cause_of, signature
 from hloom.fuzzing.coverage import Coverage
 from hloom.fuzzing.generators import shardings
 from hloom.fuzzing.generators.case import Case, program
@@ -57,15 +57,16 @@ class Recorded:
 
 
 @dataclass
-class State:
-    """What a folder remembers.
+class SessionState:
+    """The state of a session, stored in its folder.
 
     Attributes:
         seed: of the cases.
-        subject: what is compared; a folder has one.
+        subject: the name of the comparison; a folder has one.
         next: the number of the next case of all families in turn.
         seconds: time spent.
-        cases, set_aside: numbers of compared cases, by family, and of those that known choices explain.
+        cases: number of compared cases, by family.
+        set_aside: number of differences that known choices explain, by name.
         causes: by key.
         signatures: the key of the cause of findings that need no second reduction.
     """
@@ -81,7 +82,7 @@ class State:
     coverage: Coverage = field(default_factory=Coverage)
 
     @staticmethod
-    def read(path: Path) -> State:
+    def read(path: Path) -> SessionState:
         """Read a state that `write` wrote."""
         content: Any = json.loads(path.read_text())
         content["causes"] = {key: Recorded(**value) for key, value in content["causes"].items()}
@@ -90,7 +91,7 @@ class State:
         )
         for name in ("cases", "set_aside"):
             content[name] = Counter[str](content[name])
-        return State(**content)
+        return SessionState(**content)
 
     def write(self, path: Path) -> None:
         """Replace the file of the state."""
@@ -131,11 +132,11 @@ class Session:
             (folder / part).mkdir(parents=True, exist_ok=True)
         self.state = self._state(name, seed)
 
-    def _state(self, name: str, seed: int | None) -> State:
+    def _state(self, name: str, seed: int | None) -> SessionState:
         path = self.folder / "state.json"
         if not path.exists():
-            return State(seed or 0, name)
-        state = State.read(path)
+            return SessionState(seed or 0, name)
+        state = SessionState.read(path)
         if state.subject != name or seed not in (None, state.seed):
             message = (
                 f"{self.folder} has {state.subject} from seed {state.seed}; state another one for {name}"
@@ -173,7 +174,7 @@ class Session:
             if not known.defect:
                 state.set_aside[known.name] += 1
             else:
-                self.record(Finding(difference.case, Kind.VALUES, known.reason, difference, known))
+                self.record(Finding(difference.case, FindingKind.VALUES, known.reason, difference, known))
         for finding in report.findings:
             self.record(finding)
         self.progress(f"{sum(state.cases.values())} cases, {len(state.causes)} causes")
@@ -199,7 +200,7 @@ class Session:
                 return
         state.causes[key].count += 1
 
-    def _write(self, cause: Cause) -> None:
+    def _write(self, cause: FindingCause) -> None:
         """Write the page of a new cause."""
         finding, backend = cause.finding, self.subject.backend
         title = pages.title(cause, backend)

@@ -94,7 +94,7 @@ class Case:
 
 
 @dataclass
-class Body:
+class CaseBody:
     """Writes a case line by line."""
 
     draw: Draw
@@ -143,6 +143,35 @@ class Body:
 
 
 Generator = Callable[[Draw], Case]
+
+
+@dataclass(frozen=True)
+class CaseFamily:
+    """A generator of cases.
+
+    Attributes:
+        draw: draws a case.
+        weight: number of cases per round.
+        corners: whether it can draw programs at which XLA is known to fail.
+    """
+
+    draw: Generator
+    weight: int
+    corners: bool
+
+
+FAMILIES: Final[dict[str, CaseFamily]] = {}
+"""The generators of single operations and of expressions, by name."""
+
+
+def family(name: str, *, weight: int = 1, corners: bool = False) -> Callable[[Generator], Generator]:
+    """Return a decorator that registers a generator."""
+
+    def register(generator: Generator) -> Generator:
+        FAMILIES[name] = CaseFamily(generator, weight, corners)
+        return generator
+
+    return register
 
 
 def constant_text(array: Array, shape: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import EVERY, Array, Draw
 from hloom.fuzzing.generators.movement import braces
@@ -23,9 +23,10 @@ def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool)
     return draw.ordinary_values(element_type, sizes)
 
 
+@family("dot", weight=2, corners=True)
 def dot(draw: Draw) -> Case:
     """Draw a dot with any dimension numbers. XLA has none of two-bit integers."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = (
         draw.one([t for t in EVERY if t not in ("s2", "u2") or not draw.restricted])
         if draw.chance(0.6)
@@ -114,12 +115,13 @@ def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -
     return f"window={{{' '.join(text)}}}, ", positions
 
 
+@family("convolution", weight=3, corners=True)
 def convolution(draw: Draw) -> Case:
     """Draw a convolution: any window, feature or batch groups, up to three spatial dimensions.
 
     Where XLA crops f16, it reads beyond the array.
     """
-    body = Body(draw)
+    body = CaseBody(draw)
     rank = draw.integer(0, 3)
     feature_groups = draw.one([1, 1, 1, 2, 3])
     batch_groups = 1 if feature_groups > 1 else draw.one([1, 1, 1, 2])
@@ -153,5 +155,3 @@ def convolution(draw: Draw) -> Case:
 
 CONVOLVED = ("f32", "f32", "f64", "bf16", "f16", "s8", "s32", "u8", "c64", "c128", "f8e4m3fn")
 """Element types of convolutions."""
-
-FAMILIES: dict[str, Generator] = {"dot": dot, "convolution": convolution}

@@ -6,18 +6,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import Draw
 from hloom.fuzzing.generators.movement import braces
+from hloom.fuzzing.generators.opcodes import arithmetic
+from hloom.operations.arithmetic import Multiply
 
 TYPES = ("s32", "f32", "u8", "s64", "f64")
-STEPS = ("add", "subtract", "maximum", "minimum", "multiply")
 
 
+@family("while")
 def while_(draw: Draw) -> Case:
     """Draw a loop over a counter, perhaps with no iterations, and arrays; sometimes with a nested loop."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type, counter = draw.one(TYPES), draw.one(["s32", "u8", "s64", "u32"])
     shape = shape_of(element_type, draw.sizes(high=2))
     state = f"({counter}[], {shape}, {shape})"
@@ -34,7 +36,7 @@ def while_(draw: Draw) -> Case:
         "y = get-tuple-element(a), index=2",
         f"one = {counter}[] constant(1)",
         "j = add(i, one)",
-        f"z = {draw.one(STEPS[:-1])}(x, y)",
+        f"z = {draw.one([o for o in arithmetic(element_type) if o != Multiply.opcode])}(x, y)",
     ]
     if draw.chance(0.3):
         inner = body.computation([shape], f"{draw.one(['r = negate(a)', 'r = add(a, a)', 'r = copy(a)'])}")
@@ -51,9 +53,10 @@ def while_(draw: Draw) -> Case:
     return body.case(f"while {element_type}", *body.elements(root, 3))
 
 
+@family("conditional")
 def conditional(draw: Draw) -> Case:
     """Draw a conditional by a predicate, or by an index that may be out of range."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(TYPES)
     sizes = draw.sizes(high=3)
     shape = shape_of(element_type, sizes)
@@ -76,19 +79,20 @@ def conditional(draw: Draw) -> Case:
     return body.case(f"conditional of {count}", root)
 
 
+@family("calls", corners=True)
 def calls(draw: Draw) -> Case:
     """Draw calls, fusions, nested tuples, barriers and dependencies around simple arithmetic."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(TYPES)
     kind = draw.one(["call", "fusion", "tuple", "barrier", "dependency"])
     sizes = draw.sizes(high=3)
     if kind == "fusion" and draw.restricted:
         sizes = tuple(max(1, size) for size in sizes)  # XLA does away with empty arrays inside, and fails
-    shape = shape_of(element_type, sizes)
+    shape, opcodes = shape_of(element_type, sizes), arithmetic(element_type)
     x, y = (body.parameter(draw.small_values(element_type, sizes)) for _ in range(2))
     match kind:
         case "call":
-            inner = body.computation([shape, shape], f"r = {draw.one(STEPS)}(a, b)")
+            inner = body.computation([shape, shape], f"r = {draw.one(opcodes)}(a, b)")
             function = body.computation(
                 [shape, shape], f"m = call(b, a), to_apply={inner}", f"r = call(m, b), to_apply={inner}"
             )
@@ -96,9 +100,9 @@ def calls(draw: Draw) -> Case:
         case "fusion":
             function = body.computation(
                 [shape, shape],
-                f"m = {draw.one(STEPS)}(a, b)",
+                f"m = {draw.one(opcodes)}(a, b)",
                 "n = negate(m)",
-                f"r = {draw.one(STEPS)}(n, a)",
+                f"r = {draw.one(opcodes)}(n, a)",
             )
             root = body.let(f"{shape} fusion({x}, {y}), kind=kLoop, calls={function}")
         case "tuple":
@@ -114,23 +118,23 @@ def calls(draw: Draw) -> Case:
             token = body.let("token[] after-all()")
             joined = body.let(f"token[] after-all({token})")
             after = body.let(f"add-dependency({x}, {joined})")
-            root = body.let(f"{draw.one(STEPS)}({after}, {y})")
+            root = body.let(f"{draw.one(opcodes)}({after}, {y})")
     return body.case(kind, root)
 
 
-def reduced(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def reduced(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     zero = body.let(f"{element_type}[] constant(0)")
     function = body.binary(element_type, "add")
     dimensions = braces(body.draw.subset(range(len(sizes)), body.draw.integer(1, len(sizes))))
     return body.let(f"reduce({value}, {zero}), dimensions={dimensions}, to_apply={function}")
 
 
-def measured(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def measured(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     which = body.draw.integer(0, len(sizes) - 1)
     return body.let(f"s32[] get-dimension-size({value}), dimensions={{{which}}}")
 
 
-def sliced(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def sliced(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     zero = body.let("s32[] constant(0)")
     names = ", ".join([value, *[zero] * len(sizes)])
     window = [min(1, s) for s in sizes]
@@ -138,23 +142,23 @@ def sliced(body: Body, value: str, element_type: str, sizes: list[int], axis: in
     return body.let(f"{shape} dynamic-slice({names}), dynamic_slice_sizes={braces(window)}")
 
 
-def reversed_(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def reversed_(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     return body.let(f"reverse({value}), dimensions={{{axis}}}")
 
 
-def sorted_(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def sorted_(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     scalar = f"{element_type}[]"
     function = body.computation([scalar, scalar], "r = compare(a, b), direction=LT")
     which = body.draw.integer(0, len(sizes) - 1)
     return body.let(f"sort({value}), dimensions={{{which}}}, is_stable=true, to_apply={function}")
 
 
-def multiplied(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def multiplied(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     numbers = f"lhs_contracting_dims={{{axis}}}, rhs_contracting_dims={{{axis}}}"
     return body.let(f"dot({value}, {value}), {numbers}")
 
 
-def summed_up(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def summed_up(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     # XLA ignores padding in the dynamic size of a result, so there is none here.
     zero = body.let(f"{element_type}[] constant(0)")
     function = body.binary(element_type, "add")
@@ -162,27 +166,28 @@ def summed_up(body: Body, value: str, element_type: str, sizes: list[int], axis:
     return body.let(f"reduce-window({value}, {zero}), window={{size={window}}}, to_apply={function}")
 
 
-def joined(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def joined(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     more = body.parameter(body.draw.small_values(element_type, sizes))
     other = next((d for d in range(len(sizes)) if d != axis), axis)
     operands = [value, more] if other == axis else [value, value]
     return body.let(f"concatenate({', '.join(operands)}), dimensions={{{other}}}")
 
 
-def itself(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+def itself(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
     return value
 
 
-ENDS: dict[str, Callable[[Body, str, str, list[int], int], str]] = {
+ENDS: dict[str, Callable[[CaseBody, str, str, list[int], int], str]] = {
     "reduce": reduced, "size": measured, "slice": sliced, "reverse": reversed_, "sort": sorted_,
     "dot": multiplied, "window": summed_up, "concatenate": joined, "whole": itself,
 }  # fmt: skip
 """Final operations on an array of dynamic size."""
 
 
+@family("dynamic", corners=True)
 def dynamic(draw: Draw) -> Case:
     """Draw dimensions of run-time size, through operations that respect it."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(["s32", "f32", "u8"])
     sizes = [draw.integer(1, 6) for _ in range(draw.integer(1, 3))]
     axis = draw.integer(0, len(sizes) - 1)
@@ -195,26 +200,21 @@ def dynamic(draw: Draw) -> Case:
     value = body.let(f"set-dimension-size({operand}, {size}), dimensions={{{axis}}}")
     steps: list[str] = []
     for _ in range(draw.integer(0, 2)):
-        kind = draw.one(["negate", "add", "transpose", "convert"])
-        steps.append(kind)
-        match kind:
-            case "negate":
-                value = body.let(f"negate({value})")
-            case "add":
-                value = body.let(f"add({value}, {value})")
-            case "transpose":
+        match draw.integer(0, 3):
+            case 0:
+                text = f"negate({value})"
+            case 1:
+                text = f"add({value}, {value})"
+            case 2:
                 order = draw.permutation(len(sizes))
-                value = body.let(f"transpose({value}), dimensions={braces(order)}")
+                text = f"transpose({value}), dimensions={braces(order)}"
                 sizes = [sizes[d] for d in order]
                 axis = order.index(axis)
             case _:
                 bounds = ",".join(f"<={s}" if d == axis else str(s) for d, s in enumerate(sizes))
-                value = body.let(f"s32[{bounds}] convert({value})")
+                text = f"s32[{bounds}] convert({value})"
                 element_type = "s32"
+        value = body.let(text)
+        steps.append(text.split("(")[0].split(" ")[-1])
     root = ENDS[end](body, value, element_type, sizes, axis)
     return body.case(f"dynamic {' '.join(steps)} {end}", root, dynamic=True)
-
-
-FAMILIES: dict[str, Generator] = {
-    "while": while_, "conditional": conditional, "calls": calls, "dynamic": dynamic,
-}  # fmt: skip

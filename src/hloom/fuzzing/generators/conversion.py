@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.draw import COMPLEX, EVERY, FLOATS, WIDE_FLOATS, Draw
 from hloom.shape.element_type import ElementType
 
 
+@family("convert", weight=4, corners=True)
 def convert(draw: Draw) -> Case:
     """Draw a conversion between any types. XLA's process ends for complex numbers to integers or pred."""
-    body = Body(draw)
+    body = CaseBody(draw)
     source, target = draw.one(EVERY), draw.one(EVERY)
     if draw.restricted and source in COMPLEX and target not in FLOATS:
         target = draw.one(COMPLEX)
@@ -20,9 +21,10 @@ def convert(draw: Draw) -> Case:
     )
 
 
+@family("bitcast-convert")
 def bitcast_convert(draw: Draw) -> Case:
     """Draw a bitcast to a type as wide, to a narrower one with a new minor dimension, or to a wider one."""
-    body = Body(draw)
+    body = CaseBody(draw)
     types = [t for t in EVERY if t != "pred" and t not in COMPLEX]
     source = ElementType.parse(draw.one(types))
     fitting = [
@@ -42,9 +44,10 @@ def bitcast_convert(draw: Draw) -> Case:
     return body.case(f"bitcast-convert {source.name} {target.name}", root)
 
 
+@family("reduce-precision")
 def reduce_precision(draw: Draw) -> Case:
     """Draw a format of fewer or more bits."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(WIDE_FLOATS)
     exponent_bits, mantissa_bits = draw.integer(1, 12), draw.integer(0, 25)
     sizes = draw.sizes()
@@ -57,8 +60,3 @@ def reduce_precision(draw: Draw) -> Case:
 def shape_of(element_type: str, sizes: list[int] | tuple[int, ...]) -> str:
     """Return the text of a shape without layout."""
     return f"{element_type}[{','.join(map(str, sizes))}]"
-
-
-FAMILIES: dict[str, Generator] = {
-    "convert": convert, "bitcast-convert": bitcast_convert, "reduce-precision": reduce_precision,
-}  # fmt: skip

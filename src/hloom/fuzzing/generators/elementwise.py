@@ -2,90 +2,45 @@
 
 from __future__ import annotations
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
-from hloom.fuzzing.generators.draw import COMPLEX, EVERY, FLOATS, INTEGERS, SIGNED, Draw
+from collections.abc import Mapping
+
+from hloom.fuzzing.generators.case import Case, CaseBody, family
+from hloom.fuzzing.generators.draw import COMPLEX, EVERY, FLOATS, INTEGERS, Draw
+from hloom.fuzzing.generators.opcodes import choices
 
 REAL = (*INTEGERS, *FLOATS)
 
-EXACT_UNARY = {
-    "abs": (*SIGNED, *FLOATS),
-    "negate": (*REAL, *COMPLEX),
-    "sign": (*SIGNED, *FLOATS),
-    "floor": FLOATS,
-    "ceil": FLOATS,
-    "round-nearest-afz": FLOATS,
-    "round-nearest-even": FLOATS,
-    "not": ("pred", *INTEGERS),
-    "popcnt": INTEGERS,
-    "count-leading-zeros": INTEGERS,
-    "is-finite": FLOATS,
-    "real": ("f32", "f64", *COMPLEX),
-    "imag": ("f32", "f64", *COMPLEX),
-}
-"""Operations of one operand with one right result, and the types that they take."""
 
-TRANSCENDENTAL = (
-    "sqrt", "rsqrt", "cbrt", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic",
-    "sine", "cosine", "tan", "tanh", "erf",
-)  # fmt: skip
-"""Operations with rounded results.
-
-Inverse and hyperbolic functions with opcodes (asin, acosh ...) are missing: jaxlib's client takes programs as
-StableHLO and does not convert these.
-"""
-
-REAL_ONLY = ("cbrt", "erf")
-
-EXACT_BINARY = {
-    "add": (*EVERY,),
-    "subtract": (*REAL, *COMPLEX),
-    "multiply": (*EVERY,),
-    "divide": REAL,
-    "remainder": REAL,
-    "maximum": ("pred", *REAL),
-    "minimum": ("pred", *REAL),
-    "and": ("pred", *INTEGERS),
-    "or": ("pred", *INTEGERS),
-    "xor": ("pred", *INTEGERS),
-    "shift-left": INTEGERS,
-    "shift-right-logical": INTEGERS,
-    "shift-right-arithmetic": INTEGERS,
-    "power": INTEGERS,
-    "complex": ("f32", "f64"),
-}
-ROUNDED_BINARY = {"power": (*FLOATS, *COMPLEX), "atan2": (*FLOATS, *COMPLEX), "divide": COMPLEX}
-
-
+@family("unary", weight=6, corners=True)
 def unary(draw: Draw) -> Case:
     """Draw an operation of one operand."""
-    body = Body(draw)
-    if draw.chance(0.5):
-        opcode = draw.one(list(EXACT_UNARY))
-        element_type = draw.one(EXACT_UNARY[opcode])
-    elif draw.chance(0.1):
-        opcode, element_type = draw.one(["abs", "sign"]), draw.one(COMPLEX)
-    else:
-        opcode = draw.one(TRANSCENDENTAL)
-        element_type = draw.one(FLOATS if opcode in REAL_ONLY else (*FLOATS, *COMPLEX))
+    body = CaseBody(draw)
+    opcode, element_type = _choice(draw, choices(1, exact=draw.chance(0.5)))
     operand = body.parameter(draw.any_values(element_type, draw.sizes()))
     return body.case(f"{opcode} {element_type}", body.let(f"{opcode}({operand})"))
 
 
+@family("binary", weight=6, corners=True)
 def binary(draw: Draw) -> Case:
     """Draw an operation of two operands."""
-    body = Body(draw)
-    table = EXACT_BINARY if draw.chance(0.85) else ROUNDED_BINARY
-    opcode = draw.one(list(table))
-    element_type = draw.one(table[opcode])
+    body = CaseBody(draw)
+    opcode, element_type = _choice(draw, choices(2, exact=draw.chance(0.85)))
     sizes = draw.sizes()
     lhs, rhs = (body.parameter(draw.any_values(element_type, sizes)) for _ in range(2))
     root = body.let(f"{opcode}({lhs}, {rhs})")
     return body.case(f"{opcode} {element_type}", root)
 
 
+def _choice(draw: Draw, table: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
+    """Draw an operation and one of its element types."""
+    opcode = draw.one(list(table))
+    return opcode, draw.one(table[opcode])
+
+
+@family("compare", weight=2)
 def compare(draw: Draw) -> Case:
     """Draw a comparison, in the type's own order or in total order."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY)
     directions = ["EQ", "NE"] if element_type in COMPLEX else ["EQ", "NE", "LT", "LE", "GT", "GE"]
     attributes = f"direction={draw.one(directions)}"
@@ -102,9 +57,10 @@ def compare(draw: Draw) -> Case:
     return body.case(f"{label} {element_type}", body.let(f"compare({operands}), {attributes}"))
 
 
+@family("select")
 def choose(draw: Draw) -> Case:
     """Select and clamp, with scalar or whole predicates and bounds."""
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes()
     if draw.chance(0.5):
         element_type = draw.one(EVERY)
@@ -118,6 +74,3 @@ def choose(draw: Draw) -> Case:
     operand = body.parameter(draw.any_values(element_type, sizes))
     high = body.parameter(draw.any_values(element_type, bounds))
     return body.case(f"clamp {element_type}", body.let(f"clamp({low}, {operand}, {high})"))
-
-
-FAMILIES: dict[str, Generator] = {"unary": unary, "binary": binary, "compare": compare, "select": choose}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from hloom.fuzzing.generators.case import Body, Case, Generator, constant_text
+from hloom.fuzzing.generators.case import Case, CaseBody, constant_text, family
 from hloom.fuzzing.generators.draw import Draw, special_values
-from hloom.fuzzing.generators.elementwise import EXACT_BINARY, EXACT_UNARY, TRANSCENDENTAL
+from hloom.fuzzing.generators.opcodes import choices
+from hloom.operations.arithmetic import Complex, Divide, Power, Remainder
+from hloom.operations.unary import Imag, IsFinite, PopulationCount, Real
 from hloom.shape.element_type import ElementType
 
 TYPES = ("f32", "f32", "f32", "f64", "f16", "bf16", "s8", "s32", "s32", "s64", "u8", "u32", "u64", "pred")
-ROUNDED = ("power", "atan2")
-DIVISIONS = ("divide", "remainder")
+DIVISIONS = (Divide.opcode, Remainder.opcode)
 """Of integers by zero they have any result."""
-ABSENT = ("complex", "real", "imag", "popcnt")
+ABSENT = (Complex.opcode, Real.opcode, Imag.opcode, PopulationCount.opcode)
 """Operations of other types, and one that XLA evaluates otherwise in narrow types."""
 
 
@@ -24,7 +25,7 @@ class Expression:
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
-        self.body = Body(draw)
+        self.body = CaseBody(draw)
         self.sizes = draw.sizes(low=1, high=2, largest=6)
         self.values: list[tuple[str, str]] = []
         for _ in range(draw.integer(1, 2)):
@@ -59,16 +60,21 @@ class Expression:
         self.add(f"convert({self.draw.one(self.values)[0]})", element_type)
         return self.values[-1][0]
 
+    def _opcodes(self, operands: int, kind: str) -> list[str]:
+        """Return the operations of a type, exact ones and functions; of integers no powers."""
+        tables = [choices(operands, exact=exact) for exact in (True, False)]
+        opcodes = [opcode for table in tables for opcode, types in table.items() if kind in types]
+        is_float = ElementType.parse(kind).is_floating
+        return [o for o in opcodes if o not in ABSENT and (is_float or o != Power.opcode)]
+
     def step(self) -> None:
         """Add an operation, of the newest value more often than of others."""
         draw = self.draw
         name, kind = self.values[-1] if draw.chance(0.7) else draw.one(self.values)
-        is_float = ElementType.parse(kind).is_floating
         match draw.integer(0, 9):
             case 0 | 1:
-                table = [o for o, types in EXACT_UNARY.items() if kind in types and o not in ABSENT]
-                opcode = draw.one([*table, *(TRANSCENDENTAL if is_float else ())])
-                self.add(f"{opcode}({name})", "pred" if opcode == "is-finite" else kind)
+                opcode = draw.one(self._opcodes(1, kind))
+                self.add(f"{opcode}({name})", "pred" if opcode == IsFinite.opcode else kind)
             case 2:
                 self.add(f"convert({name})", draw.one(TYPES))
             case 3:
@@ -81,21 +87,17 @@ class Expression:
             case 5 if kind != "pred":
                 self.add(f"clamp({self.like(kind)}, {name}, {self.like(kind)})", kind)
             case _:
-                opcodes = [o for o, types in EXACT_BINARY.items() if kind in types and o not in ABSENT]
-                opcodes = [o for o in opcodes if o != "power"] + list(ROUNDED if is_float else ())
-                opcode = draw.one(opcodes)
+                opcode = draw.one(self._opcodes(2, kind))
                 operands = draw.subset([name, self.like(kind)], 2)
-                if opcode in DIVISIONS and not is_float:
+                if opcode in DIVISIONS and not ElementType.parse(kind).is_floating:
                     operands = [name, self.constant(kind, draw.one(["2", "3", "7"]))]
                 self.add(f"{opcode}({', '.join(operands)})", kind)
 
 
+@family("expressions", weight=10)
 def expression(draw: Draw) -> Case:
     """Take two to seven steps; the last values are the results."""
     e = Expression(draw)
     for _ in range(draw.integer(2, 7)):
         e.step()
     return e.body.case("expression", *dict.fromkeys(name for name, _ in e.values[-2:]))
-
-
-FAMILIES: dict[str, Generator] = {"expressions": expression}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
-from hloom.fuzzing.generators.draw import COMPLEX, EVERY, INDEX_TYPES, INTEGERS, Array, Draw
+from hloom.fuzzing.generators.case import Case, CaseBody, family
+from hloom.fuzzing.generators.draw import EVERY, INDEX_TYPES, Array, Draw
 from hloom.fuzzing.generators.movement import braces
+from hloom.fuzzing.generators.opcodes import arithmetic, rounds
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,10 @@ def index_values(draw: Draw, index_type: str, sizes: Sequence[int]) -> Array:
     return draw.numbers.integers(low, 7, sizes).astype(draw.small_values(index_type, ()).dtype)
 
 
+@family("gather", weight=2)
 def gather(draw: Draw) -> Case:
     """Draw a gather."""
-    body, p = Body(draw), plan(draw)
+    body, p = CaseBody(draw), plan(draw)
     index_type = draw.one(INDEX_TYPES)
     operand = body.parameter(draw.values(draw.one(EVERY), p.sizes))
     indices = body.parameter(index_values(draw, index_type, p.indices))
@@ -102,21 +104,23 @@ def gather(draw: Draw) -> Case:
     return body.case(f"gather {index_type}", body.let(f"gather({operand}, {indices}), {attributes}"))
 
 
-COMBINERS = ("add", "multiply", "maximum", "minimum", "replace", "subtract")
+REPLACE = "replace"
+"""The combiner that gives the update."""
 
 
+@family("scatter", weight=2, corners=True)
 def scatter(draw: Draw) -> Case:
     """Draw a scatter of one operand or of two. XLA miscompiles scatters into scalars.
 
     The order of updates matters where they replace each other: that of the updates' elements in hloom, that
     of the windows, one after the other, in XLA. So windows are last there.
     """
-    index_type, opcode = draw.one(INDEX_TYPES), draw.one(COMBINERS)
-    body, p = Body(draw), plan(draw, low=int(draw.restricted), windows_last=opcode == "replace")
-    types = [t for t in EVERY if opcode in ("add", "multiply", "replace") or t not in ("pred", *COMPLEX)]
-    element_type = draw.one(types)
+    index_type, element_type = draw.one(INDEX_TYPES), draw.one(EVERY)
+    opcode = draw.one([*arithmetic(element_type), REPLACE])
+    replaces = opcode == REPLACE
+    body, p = CaseBody(draw), plan(draw, low=int(draw.restricted), windows_last=replaces)
     count = 2 if draw.chance(0.2) else 1
-    any_will_do = opcode == "replace" or element_type == "pred" or element_type in INTEGERS
+    any_will_do = replaces or not rounds(opcode, element_type)
     values = draw.values if any_will_do else draw.small_values
     operands = [body.parameter(values(element_type, p.sizes)) for _ in range(count)]
     indices = body.parameter(index_values(draw, index_type, p.indices))
@@ -134,16 +138,14 @@ def scatter(draw: Draw) -> Case:
     return body.case(label, *roots)
 
 
-def combiner(body: Body, opcode: str, element_type: str, count: int) -> str:
+def combiner(body: CaseBody, opcode: str, element_type: str, count: int) -> str:
     """Return a computation that combines ``count`` current elements with as many updates."""
     scalar = f"{element_type}[]"
+
+    def combined(a: str, b: str) -> str:
+        return f"copy({b})" if opcode == REPLACE else f"{opcode}({a}, {b})"
+
     if count == 1:
-        if opcode == "replace":
-            return body.computation([scalar, scalar], "r = copy(b)")
-        return body.binary(element_type, opcode)
-    both = [f"r{i} = copy({b})" if opcode == "replace" else f"r{i} = {opcode}({a}, {b})"
-            for i, (a, b) in enumerate([("a", "c"), ("b", "d")])]  # fmt: skip
+        return body.computation([scalar, scalar], f"r = {combined('a', 'b')}")
+    both = f"r0 = {combined('a', 'c')}", f"r1 = {combined('b', 'd')}"
     return body.computation([scalar] * 4, *both, "r = tuple(r0, r1)")
-
-
-FAMILIES: dict[str, Generator] = {"gather": gather, "scatter": scatter}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import Array, Draw
 from hloom.fuzzing.generators.movement import braces
@@ -13,9 +13,10 @@ from hloom.shape.element_type import ElementType
 MATRIX_TYPES = ("f32", "f64", "c64", "c128")
 
 
+@family("cholesky")
 def cholesky(draw: Draw) -> Case:
     """Draw well-conditioned matrices; the triangle that is not read has any content."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(MATRIX_TYPES)
     n = draw.integer(0, 5)
     batch = draw.sizes(high=2, largest=3)
@@ -35,9 +36,10 @@ def cholesky(draw: Draw) -> Case:
     return body.case(f"cholesky {element_type}", kept)
 
 
+@family("triangular-solve")
 def triangular_solve(draw: Draw) -> Case:
     """Draw all sides, triangles and transpositions; the other triangle has any content."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(MATRIX_TYPES)
     n, columns = draw.integer(0, 5), draw.integer(0, 4)
     batch = draw.sizes(high=2, largest=3)
@@ -53,9 +55,10 @@ def triangular_solve(draw: Draw) -> Case:
     return body.case(f"triangular-solve {element_type}", root)
 
 
+@family("fft")
 def fft(draw: Draw) -> Case:
     """Draw all kinds, in one to three dimensions."""
-    body = Body(draw)
+    body = CaseBody(draw)
     kind, double = draw.one(["FFT", "IFFT", "RFFT", "IRFFT"]), draw.chance(0.4)
     lengths = [draw.integer(1, 8) for _ in range(draw.integer(1, 3))]
     if draw.chance(0.15):
@@ -69,9 +72,10 @@ def fft(draw: Draw) -> Case:
     return body.case(f"fft {kind} {complex_}", root)
 
 
+@family("batch-norm")
 def batch_norm(draw: Draw) -> Case:
     """Draw training, inference or gradient."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "f64", "f16", "bf16"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, largest=5))
     feature = draw.integer(0, len(sizes) - 1)
@@ -104,9 +108,10 @@ def batch_norm(draw: Draw) -> Case:
     return body.case(f"batch-norm-{kind} {element_type}", *roots)
 
 
+@family("rng-bit-generator", corners=True)
 def rng_bit_generator(draw: Draw) -> Case:
     """Draw both generators, any shape. XLA's client makes signed bits unsigned."""
-    body = Body(draw)
+    body = CaseBody(draw)
     algorithm = draw.one(["rng_three_fry", "rng_philox", "rng_default"])
     words = 2 if algorithm == "rng_three_fry" else draw.one([2, 3])
     signed = () if draw.restricted else ("s8", "s16", "s32", "s64")
@@ -117,12 +122,3 @@ def rng_bit_generator(draw: Draw) -> Case:
     shape = f"(u64[{words}], {shape_of(element_type, sizes)})"
     root = body.let(f"{shape} rng-bit-generator({operand}), algorithm={algorithm}")
     return body.case(f"rng-bit-generator {algorithm}[{words}] {element_type}", *body.elements(root, 2))
-
-
-FAMILIES: dict[str, Generator] = {
-    "cholesky": cholesky,
-    "triangular-solve": triangular_solve,
-    "fft": fft,
-    "batch-norm": batch_norm,
-    "rng-bit-generator": rng_bit_generator,
-}

@@ -12,7 +12,8 @@ import numpy as np
 
 from hloom.fuzzing.generators.case import Case
 from hloom.fuzzing.generators.draw import Array, Draw
-from hloom.fuzzing.generators.scope import FLOATS, INTEGERS, SIZES, ArrayValue, Scope, Writer
+from hloom.fuzzing.generators.opcodes import arithmetic
+from hloom.fuzzing.generators.scope import FLOATS, INTEGERS, SIZES, ArrayValue, ModuleScope, ModuleText
 from hloom.fuzzing.generators.steps import STEPS, updating
 
 NAMES = (*FLOATS, *INTEGERS, "pred", "f32", "f32", "s32", "s32", "c64")
@@ -28,10 +29,10 @@ def draw_module(number: int, seed: int, *, fusions: bool = True) -> Case:
     draw = Draw(seed, "module", number)
     large = draw.chance(0.08)
     sizes = tuple(draw.subset(SIZES, 3)) + ((draw.one([256, 500, 1025]), 130) if large else ())
-    writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000, 20_000]), sizes, fusions=fusions)
+    writer = ModuleText(draw, 200_000 if large else draw.one([60, 600, 4000, 20_000]), sizes, fusions=fusions)
     order = Draw(seed, "order", number)
     writer.order = order if order.chance(0.3) else None
-    entry = Scope(writer)
+    entry = ModuleScope(writer)
     arguments: list[Array] = []
     shapes: list[str] = []
     for _ in range(draw.integer(2, 5)):
@@ -53,7 +54,7 @@ def draw_module(number: int, seed: int, *, fusions: bool = True) -> Case:
     )  # fmt: skip
 
 
-def take_steps(s: Scope, count: int) -> None:
+def take_steps(s: ModuleScope, count: int) -> None:
     """Take a number of steps, some of them into control flow."""
     for _ in range(count):
         if s.depth < DEEPEST and s.draw.chance(0.13):
@@ -65,9 +66,9 @@ def take_steps(s: Scope, count: int) -> None:
 # -- control flow
 
 
-def inside(s: Scope, values: list[ArrayValue], first: int = 0) -> tuple[Scope, str]:
+def inside(s: ModuleScope, values: list[ArrayValue], first: int = 0) -> tuple[ModuleScope, str]:
     """Enter a computation of the tuple of some values, with the elements from ``first`` on as values."""
-    scope = Scope(s.writer, s.depth + 1)
+    scope = ModuleScope(s.writer, s.depth + 1)
     state = f"({', '.join(v.shape for v in values)})"
     whole = scope.line(state, "parameter(0)")
     for n, v in enumerate(values):
@@ -77,13 +78,13 @@ def inside(s: Scope, values: list[ArrayValue], first: int = 0) -> tuple[Scope, s
     return scope, state
 
 
-def some_exact(s: Scope, most: int) -> list[ArrayValue]:
+def some_exact(s: ModuleScope, most: int) -> list[ArrayValue]:
     """Return a few exact values, some perhaps repeated."""
     found = [v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None]
     return found or [s.like(ArrayValue("", "s32", (3,)))]
 
 
-def returned(s: Scope, wanted: list[ArrayValue]) -> str:
+def returned(s: ModuleScope, wanted: list[ArrayValue]) -> str:
     """Return the tuple of values of these types and sizes from a nested computation; its name."""
     names: list[str] = []
     for v in wanted:
@@ -97,14 +98,14 @@ def returned(s: Scope, wanted: list[ArrayValue]) -> str:
     return s.line(f"({', '.join(v.shape for v in wanted)})", f"tuple({', '.join(names)})")
 
 
-def taken(s: Scope, whole: str, values: list[ArrayValue], first: int = 0) -> None:
+def taken(s: ModuleScope, whole: str, values: list[ArrayValue], first: int = 0) -> None:
     """Add the elements of a result for further use."""
     for n, v in enumerate(values):
         if n >= first:
             s.add(f"get-tuple-element({whole}), index={n}", v.element_type, v.sizes)
 
 
-def loop(s: Scope) -> None:
+def loop(s: ModuleScope) -> None:
     """Add a loop over a counter whose body updates in place, permutes, passes on, and nests loops."""
     counter = s.draw.one(["s32", "s32", "u8", "s64", "u32"])
     index = ArrayValue(s.constant(counter, s.draw.integer(0, 2)), counter, ())
@@ -131,9 +132,9 @@ def loop(s: Scope) -> None:
     taken(s, made, values)
 
 
-def _condition(s: Scope, values: list[ArrayValue], state: str) -> str:
+def _condition(s: ModuleScope, values: list[ArrayValue], state: str) -> str:
     """Emit the condition that the counter, the first value, is below a limit, perhaps with a predicate."""
-    condition = Scope(s.writer, s.depth + 1)
+    condition = ModuleScope(s.writer, s.depth + 1)
     whole = condition.line(state, "parameter(0)")
     number = condition.line(f"{values[0].element_type}[]", f"get-tuple-element({whole}), index=0")
     limit = condition.constant(values[0].element_type, s.draw.one([0, 1, 2, 3, 5, 9]))
@@ -145,7 +146,7 @@ def _condition(s: Scope, values: list[ArrayValue], state: str) -> str:
     return condition.finish(test)
 
 
-def branch(s: Scope) -> None:
+def branch(s: ModuleScope) -> None:
     """Add one of several computations of a tuple, by a predicate or a number."""
     values = some_exact(s, 3)
     results = some_exact(s, 2)
@@ -171,7 +172,7 @@ def branch(s: Scope) -> None:
     taken(s, made, results)
 
 
-def call(s: Scope) -> None:
+def call(s: ModuleScope) -> None:
     """Call a computation of a tuple once or twice."""
     values, results = some_exact(s, 3), some_exact(s, 2)
     scope, state = inside(s, values)
@@ -184,20 +185,20 @@ def call(s: Scope) -> None:
         taken(s, s.line(shape, f"call({operand}), to_apply={name}"), results)
 
 
-def fuse(s: Scope) -> None:
+def fuse(s: ModuleScope) -> None:
     """Add a fusion stated in the program."""
     x = s.any(lambda v: v.exact and v.element_type in (*FLOATS, *INTEGERS))
     if x is None:
         return
     y = s.like(x)
-    lines = (f"m = {s.draw.one(['add', 'multiply', 'subtract'])}(a, b)", "n = negate(m)", "r = maximum(n, a)")
+    lines = (f"m = {s.draw.one(arithmetic(x.element_type))}(a, b)", "n = negate(m)", "r = maximum(n, a)")
     name = s.function([x.shape, x.shape], *lines)
     how = f"kind=kLoop, calls={name}" if s.writer.fusions else f"to_apply={name}"
     opcode = "fusion" if s.writer.fusions else "call"
     s.add(f"{opcode}({x.name}, {y.name}), {how}", x.element_type, x.sizes)
 
 
-def hold(s: Scope) -> None:
+def hold(s: ModuleScope) -> None:
     """Add a barrier around nested tuples."""
     values = some_exact(s, 3)
     shape = f"({', '.join(v.shape for v in values)})"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.conversion import shape_of
 from hloom.fuzzing.generators.draw import EVERY, INDEX_TYPES, Array, Draw
 from hloom.shape.shape import Shape
@@ -23,9 +23,10 @@ def plain_shape(array: Array) -> str:
     return str(Shape.of(array))
 
 
+@family("broadcast")
 def broadcast(draw: Draw) -> Case:
     """Draw new dimensions anywhere, and those of the operand in any order."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(high=3)
     added = draw.integer(0, 2)
@@ -49,9 +50,10 @@ def factors(draw: Draw, count: int) -> list[int]:
     return draw.subset(sizes, len(sizes))
 
 
+@family("reshape")
 def reshape(draw: Draw) -> Case:
     """Draw a reshape to other dimensions."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes()
     count = math.prod(sizes)
@@ -60,9 +62,10 @@ def reshape(draw: Draw) -> Case:
     return body.case("reshape", body.let(f"{draw.shape(element_type, result)} reshape({operand})"))
 
 
+@family("transpose")
 def transpose(draw: Draw) -> Case:
     """Draw any permutation."""
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes(high=5, largest=4)
     operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
     return body.case(
@@ -70,9 +73,10 @@ def transpose(draw: Draw) -> Case:
     )
 
 
+@family("reverse")
 def reverse(draw: Draw) -> Case:
     """Draw any dimensions."""
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes()
     operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
     return body.case(
@@ -80,9 +84,10 @@ def reverse(draw: Draw) -> Case:
     )
 
 
+@family("slice")
 def slice_(draw: Draw) -> Case:
     """Draw starts, limits and strides; empty ranges too."""
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes(largest=9)
     ranges: list[str] = []
     result: list[int] = []
@@ -97,9 +102,10 @@ def slice_(draw: Draw) -> Case:
     return body.case("slice", root)
 
 
+@family("pad")
 def pad(draw: Draw) -> Case:
     """Draw edges that add or crop, and interior padding."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(low=1)
     paddings: list[str] = []
@@ -114,9 +120,10 @@ def pad(draw: Draw) -> Case:
     return body.case("pad", body.let(f"pad({operand}, {value}), padding={'x'.join(paddings)}"))
 
 
+@family("concatenate", corners=True)
 def concatenate(draw: Draw) -> Case:
     """Draw one to five operands, empty ones too. XLA's process ends for integers narrower than a byte."""
-    body = Body(draw)
+    body = CaseBody(draw)
     narrow = ("s2", "s4", "u2", "u4", "f4e2m1fn") if draw.restricted else ()
     element_type = draw.one([t for t in EVERY if t not in narrow])
     sizes = draw.sizes(low=1)
@@ -128,9 +135,10 @@ def concatenate(draw: Draw) -> Case:
     return body.case("concatenate", body.let(f"concatenate({', '.join(operands)}), dimensions={{{axis}}}"))
 
 
+@family("iota")
 def iota(draw: Draw) -> Case:
     """Draw any numeric type, also types that cannot represent the numbers."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY[1:])
     sizes = list(draw.sizes(low=1, high=3))
     axis = draw.integer(0, len(sizes) - 1)
@@ -141,9 +149,10 @@ def iota(draw: Draw) -> Case:
     return body.case(f"iota {element_type}", root)
 
 
+@family("copy")
 def copy(draw: Draw) -> Case:
     """Copy arrays into another layout."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(low=2)
     operand = body.parameter(draw.any_values(element_type, sizes))
@@ -168,9 +177,10 @@ def sliced_sizes(draw: Draw, index_type: str, low: int) -> list[int]:
     return sizes
 
 
+@family("dynamic-slice", corners=True)
 def dynamic_slice(draw: Draw) -> Case:
     """Start indices of all types, in bounds and out. Slices of scalars get lost on the way to XLA."""
-    body = Body(draw)
+    body = CaseBody(draw)
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, int(draw.restricted))
     window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]
@@ -184,9 +194,10 @@ def dynamic_slice(draw: Draw) -> Case:
     return body.case(f"dynamic-slice {index_type}", root)
 
 
+@family("dynamic-update-slice", corners=True)
 def dynamic_update_slice(draw: Draw) -> Case:
     """Start indices of all types, in bounds and out."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(EVERY)
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, 0)
@@ -198,18 +209,3 @@ def dynamic_update_slice(draw: Draw) -> Case:
         f"{shape_of(element_type, sizes)} dynamic-update-slice({', '.join([operand, update, *starts])})"
     )
     return body.case(f"dynamic-update-slice {index_type}", root)
-
-
-FAMILIES: dict[str, Generator] = {
-    "broadcast": broadcast,
-    "reshape": reshape,
-    "transpose": transpose,
-    "reverse": reverse,
-    "slice": slice_,
-    "pad": pad,
-    "concatenate": concatenate,
-    "iota": iota,
-    "copy": copy,
-    "dynamic-slice": dynamic_slice,
-    "dynamic-update-slice": dynamic_update_slice,
-}

@@ -8,56 +8,24 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.conversion import shape_of
-from hloom.fuzzing.generators.draw import COMPLEX, FLOATS, INTEGERS, Array, Draw
+from hloom.fuzzing.generators.draw import EVERY, FLOATS, INTEGERS, Array, Draw
 from hloom.fuzzing.generators.movement import braces, plain_shape
+from hloom.fuzzing.generators.opcodes import neutral, reducers, rounds
+from hloom.operations.arithmetic import Add, Multiply
 from hloom.shape.element_type import ElementType
 
 REAL = (*INTEGERS, *FLOATS)
-REDUCERS = {
-    "add": (*REAL, *COMPLEX, "pred"),
-    "multiply": (*REAL, *COMPLEX, "pred"),
-    "maximum": (*REAL, "pred"),
-    "minimum": (*REAL, "pred"),
-    "and": (*INTEGERS, "pred"),
-    "or": (*INTEGERS, "pred"),
-    "xor": (*INTEGERS, "pred"),
-}
-"""Associative operations and the types they take."""
-
 _finfo: Any = ml_dtypes.finfo
-
-
-def neutral(opcode: str, element_type: str) -> Array:
-    """Return the neutral element."""
-    kind = ElementType.parse(element_type)
-    dtype = kind.numpy_dtype
-    if opcode in ("maximum", "minimum"):
-        low, high = kind.limits
-        if kind.is_floating:
-            with np.errstate(all="ignore"):
-                infinite = np.array(np.inf).astype(dtype)
-            high = np.inf if np.isinf(infinite.astype(np.float64)) else high
-            low = -high if element_type != "f8e8m0fnu" else low
-        return np.array(low if opcode == "maximum" else high).astype(dtype)
-    if opcode == "and":
-        return (
-            ~np.zeros((), dtype)
-            if kind.bits >= 8
-            else np.array(-1 if kind.is_signed else 2**kind.bits - 1, dtype)
-        )
-    return np.array(1 if opcode == "multiply" else 0).astype(dtype)
 
 
 def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
     """Draw operation, element type and initial value, and whether values must be kept small."""
-    opcode = draw.one(list(REDUCERS))
-    element_type = draw.one(REDUCERS[opcode])
-    if draw.chance(0.4):
-        element_type = draw.one([t for t in ("f32", "s32", "bf16", "u8") if t in REDUCERS[opcode]])
+    element_type = draw.one(("f32", "s32", "bf16", "u8") if draw.chance(0.4) else EVERY)
+    opcode = draw.one(reducers(element_type))
     init = neutral(opcode, element_type)  # others count as often as the implementation likes, or not at all
-    exact = opcode not in ("add", "multiply") or draw.chance(0.5)
+    exact = not rounds(opcode, element_type) or draw.chance(0.5)
     return opcode, element_type, init, exact
 
 
@@ -67,9 +35,9 @@ def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...
     Factors are few enough that no product of some of them, in any order, overflows or is rounded to 0.
     """
     kind = ElementType.parse(element_type)
-    if opcode not in ("add", "multiply") or not (kind.is_floating or kind.is_complex):
+    if not rounds(opcode, element_type):
         return draw.values(element_type, sizes)
-    if opcode == "multiply":
+    if opcode == Multiply.opcode:
         factors = draw.numbers.choice(np.array([1, -1, 2, 0.5, 1, 1]), sizes)
         least = float(_finfo(kind.component.numpy_dtype).smallest_subnormal)
         for factor, end in ((2, kind.component.limits[1]), (0.5, least)):
@@ -79,9 +47,10 @@ def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...
     return draw.small_values(element_type, sizes) if exact else draw.ordinary_values(element_type, sizes)
 
 
+@family("reduce", weight=2)
 def reduce(draw: Draw) -> Case:
     """Reduce one array along any dimensions."""
-    body = Body(draw)
+    body = CaseBody(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes()
     if draw.chance(0.1):
@@ -94,7 +63,7 @@ def reduce(draw: Draw) -> Case:
     return body.case(f"reduce {opcode} {element_type}", root)
 
 
-def argument_of_extreme(body: Body, value: str, index: str, direction: str) -> str:
+def argument_of_extreme(body: CaseBody, value: str, index: str, direction: str) -> str:
     """Return JAX's combiner for the index of the largest or smallest: NaN first, then the lower index."""
     return body.computation(
         [f"{value}[]", f"{index}[]"] * 2,
@@ -111,12 +80,13 @@ def argument_of_extreme(body: Body, value: str, index: str, direction: str) -> s
     )
 
 
+@family("reduce-several")
 def reduce_several(draw: Draw) -> Case:
     """Reduce two arrays together: the index of the extreme, or two independent reductions.
 
     XLA requires one layout for both, including element sizes, and one float type.
     """
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes(low=1)
     dimensions = braces(draw.subset(range(len(sizes)), draw.integer(1, len(sizes))))
     if draw.chance(0.5):
@@ -131,17 +101,16 @@ def reduce_several(draw: Draw) -> Case:
         function = argument_of_extreme(body, value, index, direction)
         label = f"reduce argmax {value}"
     else:
-        pairs = [
-            (draw.one(["add", "maximum", "minimum"]), draw.one(["s32", "f32", "u8", "s64"])) for _ in range(2)
-        ]
+        types = [draw.one(["s32", "f32", "u8", "s64"]) for _ in range(2)]
+        pairs = [(draw.one(reducers(t)), t) for t in types]
         operands = [
             body.parameter(a, plain_shape(a)) for a in (draw.small_values(t, sizes) for _, t in pairs)
         ]
         inits = [body.parameter(neutral(o, t)) for o, t in pairs]
-        types = [f"{t}[]" for _, t in pairs]
+        scalars = [f"{t}[]" for t in types]
         (first, _), (second, _) = pairs
         function = body.computation(
-            [*types, *types], f"x = {first}(a, c)", f"y = {second}(b, d)", "r = tuple(x, y)"
+            [*scalars, *scalars], f"x = {first}(a, c)", f"y = {second}(b, d)", "r = tuple(x, y)"
         )
         label = "reduce two"
     root = body.let(f"reduce({', '.join([*operands, *inits])}), dimensions={dimensions}, to_apply={function}")
@@ -175,9 +144,10 @@ def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -
     return "{" + " ".join(fields) + "}", result
 
 
+@family("reduce-window", weight=2)
 def reduce_window(draw: Draw) -> Case:
     """Draw strides, padding and both dilations; sums as long as the axis."""
-    body = Body(draw)
+    body = CaseBody(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes(low=1, high=3)
     if draw.chance(0.15):
@@ -192,9 +162,10 @@ def reduce_window(draw: Draw) -> Case:
     return body.case(f"reduce-window {opcode} {element_type}", root)
 
 
+@family("reduce-window-several")
 def reduce_windows(draw: Draw) -> Case:
     """Draw the index of the extreme in every window."""
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes(low=1, high=3)
     value = draw.one(["f32", "s32", "u8", "f64", "s16"])
     direction = draw.one(["GT", "LT"])
@@ -210,12 +181,13 @@ def reduce_windows(draw: Draw) -> Case:
     return body.case(f"reduce-window argmax {value}", *body.elements(root, 2))
 
 
+@family("select-and-scatter")
 def select_and_scatter(draw: Draw) -> Case:
     """Draw a gradient of pooling: windows overlap, selections tie.
 
     XLA visits a window in the order of a layout that it chooses, so most cases have no equal elements.
     """
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, high=3))
     window = [draw.integer(1, min(size, 3)) for size in sizes]
@@ -223,7 +195,7 @@ def select_and_scatter(draw: Draw) -> Case:
     pads = [(draw.integer(0, w - 1), draw.integer(0, w - 1)) if draw.chance(0.4) else (0, 0) for w in window]
     source = [(s + sum(p) - w) // t + 1 for s, p, w, t in zip(sizes, pads, window, stride, strict=True)]
     direction = draw.one(["GE", "LE", "GT", "LT"])
-    opcode = draw.one(["add", "add", "maximum", "multiply"])
+    opcode = draw.one([Add.opcode, *reducers(element_type)])
     values = draw.values if element_type in INTEGERS else draw.small_values
     numbers = values(element_type, sizes)
     tied = draw.chance(0.2)
@@ -246,9 +218,10 @@ def select_and_scatter(draw: Draw) -> Case:
     return body.case(f"select-and-scatter {direction} {opcode}{' tied' if tied else ''}", root)
 
 
+@family("map")
 def map_(draw: Draw) -> Case:
     """Draw a computation of scalars on whole arrays."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one([*INTEGERS, "f32", "f64", "f16"])
     scalar = f"{element_type}[]"
     function = body.computation(
@@ -264,13 +237,3 @@ def map_(draw: Draw) -> Case:
     dimensions = braces(range(len(sizes)))
     root = body.let(f"map({', '.join(operands)}), dimensions={dimensions}, to_apply={function}")
     return body.case(f"map {element_type}", root)
-
-
-FAMILIES: dict[str, Generator] = {
-    "reduce": reduce,
-    "reduce-several": reduce_several,
-    "reduce-window": reduce_window,
-    "reduce-window-several": reduce_windows,
-    "select-and-scatter": select_and_scatter,
-    "map": map_,
-}

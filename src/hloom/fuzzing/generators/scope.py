@@ -65,7 +65,7 @@ def roundoff(element_type: str) -> float:
 
 
 @dataclass
-class Writer:
+class ModuleText:
     """A module under construction.
 
     Attributes:
@@ -103,7 +103,7 @@ class Writer:
         return f"@{letter}{self.count}"
 
 
-class Scope:
+class ModuleScope:
     """One computation of a module.
 
     Attributes:
@@ -111,7 +111,7 @@ class Scope:
         depth: how many computations with control flow it is inside of.
     """
 
-    def __init__(self, writer: Writer, depth: int = 0) -> None:
+    def __init__(self, writer: ModuleText, depth: int = 0) -> None:
         self.writer, self.draw, self.depth = writer, writer.draw, depth
         self.lines: list[str] = []
         self.values: list[ArrayValue] = []

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hloom.fuzzing.generators.case import Body, Case, Generator
+from hloom.fuzzing.generators.case import Case, CaseBody, family
 from hloom.fuzzing.generators.draw import FLOATS, INTEGERS, Draw
 from hloom.fuzzing.generators.movement import braces, plain_shape
 from hloom.shape.element_type import ElementType
@@ -15,13 +15,14 @@ REAL = tuple(t for t in (*INTEGERS, *FLOATS) if ElementType.parse(t).bits >= 8)
 """Key types. XLA refuses to sort narrower ones with others; its process ends for them alone."""
 
 
+@family("sort", weight=2, corners=True)
 def sort(draw: Draw) -> Case:
     """Sort one to three operands by the first key, by two, or by a computed key.
 
     An unstable sort has an index as the last key, so that its order is determined. XLA requires one
     layout for all.
     """
-    body = Body(draw)
+    body = CaseBody(draw)
     sizes = draw.sizes(low=1, largest=12)
     if draw.chance(0.1):
         sizes = (draw.one([35, 100]), *sizes[:1])
@@ -82,9 +83,10 @@ def sort(draw: Draw) -> Case:
     return body.case(f"sort {' '.join(keys)}{' total' if total else ''}", *roots)
 
 
+@family("topk")
 def topk(draw: Draw) -> Case:
     """Draw the largest or smallest elements, with ties and NaN."""
-    body = Body(draw)
+    body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "bf16", "f16", "f64", "s32", "u8", "s8", "u32", "s64"])
     sizes = draw.sizes(low=1, high=3, largest=12)
     largest = draw.chance(0.7)
@@ -93,6 +95,3 @@ def topk(draw: Draw) -> Case:
         f"topk({operand}), k={draw.integer(min(1, sizes[-1]), sizes[-1])}, largest={str(largest).lower()}"
     )
     return body.case(f"topk {element_type}", *body.elements(root, 2))
-
-
-FAMILIES: dict[str, Generator] = {"sort": sort, "topk": topk}

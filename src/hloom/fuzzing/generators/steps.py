@@ -5,12 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from hloom.fuzzing.generators.case import constant_text
 from hloom.fuzzing.generators.movement import braces, factors
-from hloom.fuzzing.generators.reduction import neutral
-from hloom.fuzzing.generators.scope import FLOATS, INTEGERS, ArrayValue, Scope, roundoff, shape_of
+from hloom.fuzzing.generators.opcodes import arithmetic as arithmetic_opcodes
+from hloom.fuzzing.generators.opcodes import exact, neutral, reducers, rounds
+from hloom.fuzzing.generators.scope import FLOATS, INTEGERS, ArrayValue, ModuleScope, roundoff, shape_of
+from hloom.operations.arithmetic import Add, Multiply, Power
+from hloom.operations.transcendental import (
+    Cosine,
+    CubeRoot,
+    ErrorFunction,
+    HyperbolicTangent,
+    Logarithm,
+    Logistic,
+    ReciprocalSquareRoot,
+    Sine,
+    SquareRoot,
+)
 
-ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
-BITS = ("and", "or", "xor", "shift-left", "shift-right-logical", "shift-right-arithmetic")
+LAST = "last"
+"""The combiner that gives the last update."""
+BOUNDED = (Cosine, ErrorFunction, HyperbolicTangent, Logistic, Sine)
+"""Functions whose results are between -1 and 1."""
+FLATTER = (CubeRoot, Logarithm, ReciprocalSquareRoot, SquareRoot)
+"""Functions that enlarge no errors of numbers above 1."""
 
 
 def _numeric(v: ArrayValue) -> bool:
@@ -28,38 +46,27 @@ def _real(v: ArrayValue) -> bool:
 # -- elementwise
 
 
-def arithmetic(s: Scope) -> None:
+def arithmetic(s: ModuleScope) -> None:
     x = s.any(_exact)
     if x is None:
         return
     y = s.like(x)
-    if x.element_type == "pred":
-        opcodes: tuple[str, ...] = ("and", "or", "xor")
-    elif x.element_type == "c64":
-        opcodes = ("add", "subtract")
-    else:
-        opcodes = (*ARITHMETIC, "divide", "remainder", *(BITS if x.element_type in INTEGERS else ()))
+    avoided = Multiply.opcode if x.element_type == "c64" else Power.opcode  # both have known differences
+    opcodes = [o for o in exact(2, x.element_type) if o != avoided]
     s.add(f"{s.draw.one(opcodes)}({x.name}, {y.name})", x.element_type, x.sizes)
 
 
-def unary(s: Scope) -> None:
+def unary(s: ModuleScope) -> None:
     x = s.any(_exact)
     if x is None:
         return
-    if x.element_type == "pred":
-        opcodes: tuple[str, ...] = ("not",)
-    elif x.element_type == "c64":
+    if x.element_type == "c64":
         s.add(f"{s.draw.one(['real', 'imag'])}({x.name})", "f32", x.sizes)
         return
-    elif x.is_float:
-        opcodes = ("abs", "negate", "floor", "ceil", "sign", "sqrt", "round-nearest-even")
-    else:
-        opcodes = ("not", "popcnt", "count-leading-zeros", "negate")
-        opcodes += ("abs", "sign") if x.element_type[0] == "s" else ()
-    s.add(f"{s.draw.one(opcodes)}({x.name})", x.element_type, x.sizes)
+    s.add(f"{s.draw.one(exact(1, x.element_type))}({x.name})", x.element_type, x.sizes)
 
 
-def conversion(s: Scope) -> None:
+def conversion(s: ModuleScope) -> None:
     x = s.any(lambda v: v.element_type != "c64")
     if x is None:
         return
@@ -70,18 +77,18 @@ def conversion(s: Scope) -> None:
     s.add(f"convert({x.name})", s.draw.one((*FLOATS, *INTEGERS, "pred")), x.sizes)
 
 
-def chain(s: Scope) -> None:
+def chain(s: ModuleScope) -> None:
     """Add several consecutive operations on one value, which is used again."""
     x = s.any(_real)
     if x is None:
         return
-    first = x
+    first, opcodes = x, arithmetic_opcodes(x.element_type)
     for _ in range(s.draw.integer(2, 6)):
         y = s.draw.one([first, s.like(x), x])
-        x = s.add(f"{s.draw.one(ARITHMETIC)}({x.name}, {y.name})", x.element_type, x.sizes)
+        x = s.add(f"{s.draw.one(opcodes)}({x.name}, {y.name})", x.element_type, x.sizes)
 
 
-def choice(s: Scope) -> None:
+def choice(s: ModuleScope) -> None:
     x = s.any(_real)
     if x is None:
         return
@@ -93,7 +100,7 @@ def choice(s: Scope) -> None:
     s.add(f"select({test.name}, {z.name}, {s.like(z).name})", z.element_type, z.sizes)
 
 
-def holding(s: Scope) -> None:
+def holding(s: ModuleScope) -> None:
     x = s.any(_real)
     if x is None:
         return
@@ -101,14 +108,14 @@ def holding(s: Scope) -> None:
     s.add(f"clamp({low}, {x.name}, {high})", x.element_type, x.sizes)
 
 
-def complex_numbers(s: Scope) -> None:
+def complex_numbers(s: ModuleScope) -> None:
     x = s.any(lambda v: v.element_type == "f32" and v.exact)
     if x is not None:
         z = s.add(f"complex({x.name}, {s.like(x).name})", "c64", x.sizes)
         s.add(f"{s.draw.one(['negate', 'copy'])}({z.name})", "c64", x.sizes)
 
 
-def reinterpretation(s: Scope) -> None:
+def reinterpretation(s: ModuleScope) -> None:
     x = s.any(lambda v: v.element_type in ("s32", "u32", "s16", "s64", "f32") and v.exact)
     if x is None:
         return
@@ -125,20 +132,20 @@ def reinterpretation(s: Scope) -> None:
 # -- movement
 
 
-def transposition(s: Scope) -> None:
+def transposition(s: ModuleScope) -> None:
     x = s.some()
     order = s.draw.permutation(len(x.sizes))
     sizes = [x.sizes[d] for d in order]
     s.add(f"transpose({x.name}), dimensions={braces(order)}", x.element_type, sizes, [x])
 
 
-def reshaping(s: Scope) -> None:
+def reshaping(s: ModuleScope) -> None:
     x = s.some()
     sizes = factors(s.draw, x.count) if x.count else [0]
     s.add(f"reshape({x.name})", x.element_type, sizes, [x])
 
 
-def broadcasting(s: Scope) -> None:
+def broadcasting(s: ModuleScope) -> None:
     x = s.any(lambda v: v.count * 2 <= s.writer.most and len(v.sizes) < 5)
     if x is None:
         return
@@ -150,7 +157,7 @@ def broadcasting(s: Scope) -> None:
         s.add(f"broadcast({x.name}), dimensions={braces(places)}", x.element_type, sizes, [x])
 
 
-def slicing(s: Scope) -> None:
+def slicing(s: ModuleScope) -> None:
     x = s.some()
     ranges: list[str] = []
     sizes: list[int] = []
@@ -163,13 +170,13 @@ def slicing(s: Scope) -> None:
     s.add(f"slice({x.name}), slice={{{', '.join(ranges)}}}", x.element_type, sizes, [x])
 
 
-def reversal(s: Scope) -> None:
+def reversal(s: ModuleScope) -> None:
     x = s.some()
     dimensions = s.draw.subset(range(len(x.sizes)))
     s.add(f"reverse({x.name}), dimensions={braces(dimensions)}", x.element_type, x.sizes, [x])
 
 
-def padding(s: Scope) -> None:
+def padding(s: ModuleScope) -> None:
     x = s.any(
         lambda v: bool(v.sizes) and v.count * 4 <= s.writer.most and v.element_type not in ("pred", "c64")
     )
@@ -187,7 +194,7 @@ def padding(s: Scope) -> None:
         s.add(f"pad({x.name}, {value}), padding={'x'.join(configs)}", x.element_type, sizes, [x])
 
 
-def joining(s: Scope) -> None:
+def joining(s: ModuleScope) -> None:
     x = s.any(lambda v: bool(v.sizes) and v.count * 3 <= s.writer.most)
     if x is None:
         return
@@ -207,7 +214,7 @@ def joining(s: Scope) -> None:
         s.add(f"concatenate({names}), dimensions={{{axis}}}", x.element_type, sizes, parts)
 
 
-def _start(s: Scope) -> str:
+def _start(s: ModuleScope) -> str:
     """Return a start index."""
     scalar = s.any(lambda v: v.element_type == "s32" and not v.sizes and v.exact)
     if scalar is not None and s.draw.chance(0.7):
@@ -215,7 +222,7 @@ def _start(s: Scope) -> str:
     return s.constant("s32", s.draw.integer(-1, 4))
 
 
-def dynamic_slicing(s: Scope) -> None:
+def dynamic_slicing(s: ModuleScope) -> None:
     x = s.any(lambda v: bool(v.sizes))
     if x is None:
         return
@@ -224,7 +231,7 @@ def dynamic_slicing(s: Scope) -> None:
     s.add(f"dynamic-slice({names}), dynamic_slice_sizes={braces(window)}", x.element_type, window, [x])
 
 
-def updating(s: Scope) -> None:
+def updating(s: ModuleScope) -> None:
     """Add an update that may be in place, of a value that may be used afterwards."""
     x = s.any(lambda v: bool(v.sizes) and v.exact)
     if x is None:
@@ -244,7 +251,7 @@ def updating(s: Scope) -> None:
     s.add(f"dynamic-update-slice({names})", x.element_type, x.sizes)
 
 
-def gathering(s: Scope) -> None:
+def gathering(s: ModuleScope) -> None:
     x = s.any(lambda v: bool(v.sizes) and 0 not in v.sizes)
     if x is None:
         return
@@ -261,7 +268,7 @@ def gathering(s: Scope) -> None:
     s.add(f"gather({x.name}, {rows.name}), {attributes}", x.element_type, [*rows.sizes, *sizes], [x])
 
 
-def scattering(s: Scope) -> None:
+def scattering(s: ModuleScope) -> None:
     x = s.any(lambda v: bool(v.sizes) and 0 not in v.sizes and _real(v))
     if x is None:
         return
@@ -270,14 +277,11 @@ def scattering(s: Scope) -> None:
         rows = s.add("iota(), iota_dimension=0", "s32", [s.draw.integer(1, 5)])
     wanted = ArrayValue("", x.element_type, (*rows.sizes, *x.sizes[1:]))
     updates = s.like(wanted)
-    opcode = s.draw.one(["add", "maximum", "minimum", "multiply", "last"])
-    if opcode in ("add", "multiply") and x.is_float:
-        opcode = "add"
+    opcode = s.draw.one([*_combiners(x), LAST])
+    if opcode == Add.opcode and x.is_float:
         x, updates = s.tamed(x), s.tamed(updates)
     scalar = f"{x.element_type}[]"
-    function = (
-        s.function([scalar] * 2, "r = copy(b)") if opcode == "last" else s.binary(x.element_type, opcode)
-    )
+    function = s.function([scalar] * 2, "r = copy(b)") if opcode == LAST else s.binary(x.element_type, opcode)
     attributes = (
         f"update_window_dims={braces(range(1, len(x.sizes)))}, inserted_window_dims={{0}}, "
         f"scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply={function}"
@@ -285,7 +289,7 @@ def scattering(s: Scope) -> None:
     s.add(f"scatter({x.name}, {rows.name}, {updates.name}), {attributes}", x.element_type, x.sizes)
 
 
-def laying_out(s: Scope) -> None:
+def laying_out(s: ModuleScope) -> None:
     x = s.some()
     name = s.line(s.draw.shape(x.element_type, x.sizes), f"copy({x.name})")
     s.values.append(ArrayValue(name, x.element_type, x.sizes, x.limit, x.error))
@@ -294,19 +298,19 @@ def laying_out(s: Scope) -> None:
 # -- reductions and products
 
 
-def reducing(s: Scope) -> None:
+def reducing(s: ModuleScope) -> None:
     x = s.any(lambda v: v.element_type != "c64")
     if x is None:
         return
     dimensions = s.draw.subset(range(len(x.sizes)))
     sizes = [size for d, size in enumerate(x.sizes) if d not in dimensions]
     count = math.prod(x.sizes[d] for d in dimensions)
-    opcodes = ("and", "or") if x.element_type == "pred" else ("add", "maximum", "minimum")
-    opcode = s.draw.one(opcodes)
+    opcode = s.draw.one(_combiners(x))
     limit, error = None, None
-    if opcode == "add" and x.exact and x.is_float:
+    is_sum = rounds(opcode, x.element_type)
+    if is_sum and x.exact:
         x = s.tamed(x)
-    if opcode == "add" and not x.exact:
+    if is_sum and not x.exact:
         limit = x.limit * max(count, 1)
         error = x.error * max(count, 1) + roundoff(x.element_type) * limit
     init = s.constant(x.element_type, _neutral(opcode, x.element_type))
@@ -320,12 +324,15 @@ def reducing(s: Scope) -> None:
 
 
 def _neutral(opcode: str, element_type: str) -> str:
-    if element_type == "pred":
-        return "true" if opcode == "and" else "false"
-    return str(neutral(opcode, element_type))
+    return constant_text(neutral(opcode, element_type), f"{element_type}[]")
 
 
-def reducing_two(s: Scope) -> None:
+def _combiners(x: ArrayValue) -> list[str]:
+    """Return the associative operations on a value; of numbers that round no products, which may overflow."""
+    return [o for o in reducers(x.element_type) if o != Multiply.opcode or not x.is_float]
+
+
+def reducing_two(s: ModuleScope) -> None:
     """Add the index of the largest element, the first of equals and of NaN; or a sum and a maximum."""
     x = s.any(lambda v: _real(v) and bool(v.sizes))
     if x is None:
@@ -353,12 +360,12 @@ def reducing_two(s: Scope) -> None:
     s.add(f"get-tuple-element({both}), index=1", "s32", sizes)
 
 
-def windows(s: Scope) -> None:
+def windows(s: ModuleScope) -> None:
     x = s.any(lambda v: _real(v) and bool(v.sizes))
     if x is None:
         return
-    opcode = s.draw.one(["add", "maximum", "minimum"])
-    if opcode == "add" and x.is_float:
+    opcode = s.draw.one(_combiners(x))
+    if rounds(opcode, x.element_type):
         x = s.tamed(x)
     init = s.constant(x.element_type, _neutral(opcode, x.element_type))
     function = s.binary(x.element_type, opcode)
@@ -382,7 +389,7 @@ def windows(s: Scope) -> None:
     s.add(expression, x.element_type, sizes)
 
 
-def product(s: Scope) -> None:
+def product(s: ModuleScope) -> None:
     x = s.any(lambda v: bool(v.sizes) and (v.element_type in INTEGERS or v.is_float))
     if x is None:
         return
@@ -418,7 +425,7 @@ def product(s: Scope) -> None:
         s.bounded(s.add(expression, target, sizes, [x, y], limit, error))
 
 
-def sorting(s: Scope) -> None:
+def sorting(s: ModuleScope) -> None:
     x = s.any(lambda v: bool(v.sizes) and _numeric(v))
     if x is None:
         return
@@ -443,7 +450,7 @@ def sorting(s: Scope) -> None:
     s.add(f"get-tuple-element({both}), index=1", y.element_type, y.sizes)
 
 
-def mapping(s: Scope) -> None:
+def mapping(s: ModuleScope) -> None:
     x = s.any(_real)
     if x is None:
         return
@@ -463,11 +470,11 @@ def mapping(s: Scope) -> None:
 # -- inexact ones
 
 
-def function(s: Scope) -> None:
+def function(s: ModuleScope) -> None:
     x = s.smooth()
     if x is None or not math.isfinite(x.limit):
         return
-    opcode = s.draw.one(["tanh", "logistic", "sine", "cosine", "erf"])
+    opcode = s.draw.one(BOUNDED).opcode
     made = s.add(
         f"{opcode}({x.name})", x.element_type, x.sizes, [x], 1.0, 1.2 * x.error + roundoff(x.element_type)
     )
@@ -475,12 +482,12 @@ def function(s: Scope) -> None:
         one = s.full(x.element_type, x.sizes, 1)
         size = s.line(x.shape, f"abs({made.name})")
         larger = s.line(x.shape, f"add({size}, {one})")
-        opcode = s.draw.one(["log", "rsqrt", "sqrt", "cbrt"])
+        opcode = s.draw.one(FLATTER).opcode
         error = made.error + 2 * roundoff(x.element_type)
         s.add(f"{opcode}({larger})", x.element_type, x.sizes, [made], 2.0, error)
 
 
-def smooth_arithmetic(s: Scope) -> None:
+def smooth_arithmetic(s: ModuleScope) -> None:
     x = s.smooth()
     if x is None or not math.isfinite(x.limit):
         return
@@ -494,7 +501,7 @@ def smooth_arithmetic(s: Scope) -> None:
     s.bounded(s.add(f"{opcode}({x.name}, {y.name})", x.element_type, x.sizes, [x, y], limit, error))
 
 
-def normalization(s: Scope) -> None:
+def normalization(s: ModuleScope) -> None:
     """Add a softmax, or a division by a norm, along one dimension."""
     x = s.smooth(lambda v: bool(v.sizes) and v.element_type in ("f32", "f64") and 0 not in v.sizes)
     if x is None or not math.isfinite(x.limit):
@@ -530,7 +537,7 @@ def normalization(s: Scope) -> None:
     s.add(f"multiply({x.name}, {root})", kind, x.sizes, [x], 1.0, error)
 
 
-STEPS: tuple[Callable[[Scope], None], ...] = (
+STEPS: tuple[Callable[[ModuleScope], None], ...] = (
     arithmetic, arithmetic, arithmetic, chain, chain, unary, conversion, choice, holding, complex_numbers,
     reinterpretation, transposition, transposition, reshaping, reshaping, broadcasting, broadcasting, slicing,
     slicing, reversal, padding, padding, joining, joining, dynamic_slicing, updating, updating, gathering,

@@ -1,0 +1,119 @@
+"""The elementwise operations among which generators choose, by the traits of the operations."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.fuzzing.generators.draw import COMPLEX, EVERY, NARROW_FLOATS, Array
+from hloom.ir.operation import REGISTRY
+from hloom.ir.traits import Roundoff
+from hloom.operations.arithmetic import Subtract
+from hloom.operations.elementwise import Elementwise
+from hloom.shape.element_type import ElementType
+
+_REFUSED: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "exp2", "log2", "sinh"), EVERY),
+    "mulhi": EVERY,
+    **dict.fromkeys(("maximum", "minimum"), COMPLEX),
+    **dict.fromkeys(("real", "imag"), ("bf16", "f16", *NARROW_FLOATS)),
+}
+"""Element types for which jaxlib refuses an operation: its client takes programs as StableHLO, which has no
+inverse and hyperbolic functions."""
+
+
+@cache
+def _operation(opcode: str) -> Any:
+    return REGISTRY[opcode]
+
+
+@cache
+def elementwise(operands: int) -> tuple[str, ...]:
+    """Return the operations of some operands of one type that need no attributes."""
+    return tuple(
+        opcode
+        for opcode, cls in sorted(REGISTRY.items())
+        if issubclass(cls, Elementwise)
+        and len(cls.operand_names) == operands
+        and cls.infers
+        and all(attribute.default is not MISSING for attribute in fields(_operation(opcode)))
+        and types_of(opcode)
+    )
+
+
+@cache
+def types_of(opcode: str) -> tuple[str, ...]:
+    """Return the element types that an operation takes in both hloom and XLA."""
+    accepted = {kind.name for kind in _operation(opcode).accepts}
+    return tuple(t for t in EVERY if t in accepted and t not in _REFUSED.get(opcode, ()))
+
+
+@cache
+def is_exact(opcode: str, element_type: str) -> bool:
+    """Return whether all correct computations of an operation give equal bits."""
+    kind, cls = ElementType.parse(element_type), _operation(opcode)
+    if not (kind.is_floating or kind.is_complex):
+        return True
+    roundoff = (cls.complex_roundoff if kind.is_complex else None) or cls.roundoff
+    return roundoff in (Roundoff.NONE, Roundoff.ONCE)
+
+
+@cache
+def choices(operands: int, *, exact: bool) -> dict[str, tuple[str, ...]]:
+    """Return the operations with some operands, and the types in which they are exact, or are not."""
+    table = {o: tuple(t for t in types_of(o) if is_exact(o, t) == exact) for o in elementwise(operands)}
+    return {opcode: types for opcode, types in table.items() if types}
+
+
+@cache
+def exact(operands: int, element_type: str) -> tuple[str, ...]:
+    """Return the exact operations on a type whose results have that type."""
+    kind = ElementType.parse(element_type)
+    table = choices(operands, exact=True)
+    return tuple(o for o, types in table.items() if element_type in types and _keeps(o, kind))
+
+
+def _keeps(opcode: str, kind: ElementType) -> bool:
+    return _operation(opcode)().result_type(kind) is kind
+
+
+@cache
+def functions(element_type: str) -> tuple[str, ...]:
+    """Return the functions of one number of a type that are rounded within a few units in the last place."""
+    return tuple(o for o, types in choices(1, exact=False).items() if element_type in types)
+
+
+@cache
+def reducers(element_type: str) -> tuple[str, ...]:
+    """Return the associative operations on a type."""
+    kind = ElementType.parse(element_type)
+    return tuple(o for o in elementwise(2) if element_type in types_of(o) and _is_associative(o, kind))
+
+
+def _is_associative(opcode: str, kind: ElementType) -> bool:
+    operation = _operation(opcode)
+    return operation.commutative and (kind.is_complex or operation().neutral_element(kind) is not None)
+
+
+@cache
+def arithmetic(element_type: str) -> tuple[str, ...]:
+    """Return the associative operations on a type, and its difference: those defined for all operands."""
+    differences = (Subtract.opcode,) if element_type in types_of(Subtract.opcode) else ()
+    return (*reducers(element_type), *differences)
+
+
+def rounds(opcode: str, element_type: str) -> bool:
+    """Return whether an associative operation rounds, so that its order matters."""
+    kind = ElementType.parse(element_type)
+    return (kind.is_floating or kind.is_complex) and not _operation(opcode).idempotent
+
+
+def neutral(opcode: str, element_type: str) -> Array:
+    """Return the neutral element of an associative operation; 0 for sums, as programs have it."""
+    kind = ElementType.parse(element_type)
+    value = _operation(opcode)().neutral_element(kind.component if kind.is_complex else kind)
+    with np.errstate(all="ignore"):
+        return np.array(value or 0).astype(kind.numpy_dtype)
