@@ -12,6 +12,7 @@ from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.shape.element_type import ElementType
 from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import agree, arguments, compiled
@@ -222,3 +223,38 @@ def test_state_beyond_the_stack_lies_in_the_arena() -> None:
     text = counting(step, elements, parameters(elements))
     assert compiled(text).program.temp_bytes > 0
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (9, 5), (2, 17), (3, 33)])
+@pytest.mark.parametrize("kind", ["bf16", "f16", "s16", "s8"])
+def test_a_lane_left_over_on_the_stack_does_not_touch_its_neighbours(
+    kind: str, sizes: tuple[int, int]
+) -> None:
+    """A loop on a small array updates it in place, in memory that LLVM knows not to be null."""
+    array = f"{kind}[{sizes[0]},{sizes[1]}]"
+    text = f"""HloModule sums
+step {{
+  s = (s32[], {array}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  x = {array} get-tuple-element(s), index=1
+  rows = {array} iota(), iota_dimension=0
+  y = {array} add(x, rows)
+  ROOT t = (s32[], {array}) tuple(j, y)
+}}
+again {{
+  s = (s32[], {array}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(2)
+  ROOT p = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  i = s32[] parameter(0)
+  x = {array} parameter(1)
+  s = (s32[], {array}) tuple(i, x)
+  w = (s32[], {array}) while(s), condition=again, body=step
+  ROOT r = {array} get-tuple-element(w), index=1
+}}"""
+    numbers = (np.arange(sizes[0] * sizes[1]) % 50 + 50).reshape(sizes)
+    agree(text, np.int32(1), numbers.astype(ElementType.parse(kind).numpy_dtype))

@@ -31,8 +31,9 @@ def masked_store(value: Value, pointer: Value, mask: Value) -> None:
     f, type = pointer.function, value.type
     if type.bits < 64 and not type.is_float:
         # LLVM 22 miscompiles a truncation stored under a constant mask of one lane: it stores the wide value,
-        # over the neighbors. The comparison keeps it from folding the mask.
-        mask = mask & pointer.compare("ne", 0).splat(type.lanes)
+        # over the neighbors. The comparison keeps it from folding the mask: it knows that stack memory is not
+        # null, but not that the addresses of programs are below 2**63.
+        mask = mask & pointer.compare("sge", 0).splat(type.lanes)
     f.call(None, f"llvm.masked.store.{type.suffix}.p0", value, pointer, f.constant(I32, type.size), mask)
 
 
