@@ -36,7 +36,7 @@ class CollectiveWriter:
 
     @contextmanager
     def because(self, cause: Cause) -> Generator[None]:
-        """Record a cause for the collectives that are written in the ``with`` statement."""
+        """Record a cause for each collective that is written inside the ``with`` statement."""
         outer, self._cause = self._cause, cause
         try:
             yield
@@ -53,7 +53,7 @@ class CollectiveWriter:
         return self._add(operation, value, value.shape.dimensions)
 
     def all_reduce(self, value: HloInstruction, combiner: Operation, groups: DeviceGroups) -> HloInstruction:
-        """Combine the values of each group."""
+        """Combine the values of each group; every device of the group gets the result."""
         operation = AllReduce(
             replica_groups=groups,
             channel_id=self.channel(),
@@ -93,7 +93,7 @@ class CollectiveWriter:
         return self._add(operation, value, dimensions)
 
     def all_to_all(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
-        """Send index n of dimension ``d`` to device n of the group; its extent is the group size."""
+        """Send index n of dimension ``d`` to device n of the group; the extent of ``d`` is the group size."""
         operation = AllToAll(
             channel_id=self.channel(),
             replica_groups=groups,

@@ -69,7 +69,8 @@ class RuleFactor:
 def rule_of(call: HloInstruction) -> list[RuleFactor]:
     """Return the shardable factors of a call's sharding rule: those that are major in all their dimensions.
 
-    Raises HloError by the rule ``sharding.rule`` for a malformed rule.
+    Returns an empty list for a call without rule. Raises HloError by the rule ``sharding.rule`` for a
+    malformed one.
     """
     text = (call.frontend_attributes or {}).get("xla.sdy.sharding_rule")
     if text is None:
@@ -131,7 +132,10 @@ def with_local_operands(call: HloInstruction) -> CustomCall:
 
 
 def adopt(module: HloModule, program: HloModule, channel: Callable[[], int]) -> None:
-    """Move the computations that a program's entry calls to a module, with unique names and channels."""
+    """Move the computations that a program's entry calls into a module, with unique names and channel ids.
+
+    Names and channels in the entry become unique too. ``channel`` returns an unused channel id.
+    """
     CallInliner().run(program)
     FlattenCallGraph().run(program)
     called = {c for i in program.instructions() for c in i.called_computations}

@@ -20,7 +20,7 @@ from hloom.sharding.tiling.coordinates import MOST_LISTED, Coordinate
 
 
 def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
-    """Return the s32 entry of a table at the device id."""
+    """Write a lookup of the device id in a table of integers; return its s32 scalar."""
     if len(set(table)) == 1:
         return inserter.scalar(table[0], S32)
     numbers = np.asarray(table, np.int32)
@@ -34,7 +34,7 @@ def device_constant(inserter: Inserter, table: Sequence[int]) -> HloInstruction:
 def device_coordinate(inserter: Inserter, coordinate: Coordinate, factor: int = 1) -> HloInstruction:
     """Return the s32 tile index of the device, times a factor.
 
-    For many devices it is computed from digits of the device id, to avoid a table.
+    For many devices arithmetic on the device id replaces a table.
     """
     if coordinate.devices <= MOST_LISTED or coordinate.listed:
         return device_constant(inserter, [index * factor for index in coordinate.indices])

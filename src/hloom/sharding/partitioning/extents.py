@@ -17,7 +17,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def with_extent(shape: Shape, d: int, extent: int) -> Shape:
-    """Return a shape with another extent of dimension ``d``, without layout."""
+    """Return a shape whose dimension ``d`` has the given extent, without layout."""
     return Shape(shape.element_type, (*shape.dimensions[:d], extent, *shape.dimensions[d + 1 :]))
 
 
@@ -36,7 +36,7 @@ def padded(
 
 
 def resized(value: HloInstruction, d: int, extent: int) -> HloInstruction:
-    """Crop dimension ``d`` at its end, or pad it with zeros, to an extent."""
+    """Crop or pad with zeros the end of dimension ``d``, so that it has the given extent."""
     return padded(value, d, 0, extent - value.shape.dimensions[d])
 
 
@@ -55,7 +55,7 @@ def cropped(value: HloInstruction, d: int, low: int, high: int) -> HloInstructio
 def masked(
     value: HloInstruction, d: int, tiling: Tiling, extent: int, fill: HloInstruction
 ) -> HloInstruction:
-    """Mask the padding of a tile along dimension ``d`` with a scalar.
+    """Replace the padding of a tile along dimension ``d`` by a scalar.
 
     Args:
         value: the tile.
@@ -77,7 +77,7 @@ def masked(
 
 
 def on_first_device(value: HloInstruction, number: Coordinate, identity: float = 0) -> HloInstruction:
-    """Return a tile on the devices whose coordinate is 0, and the identity of a combiner on the others."""
+    """Return a tile on the devices whose coordinate is 0, and a combiner's identity on all other devices."""
     inserter = Inserter(value)
     is_first = inserter.compare(device_coordinate(inserter, number), "EQ", inserter.scalar(0, S32))
     mask = inserter.broadcast(is_first, value.shape.dimensions)
@@ -85,7 +85,7 @@ def on_first_device(value: HloInstruction, number: Coordinate, identity: float =
 
 
 def copied(value: HloInstruction) -> HloInstruction:
-    """Return a copy of an array or a token, for which another tiling can be recorded."""
+    """Return a copy of an array or token, so that the copy can be recorded with another tiling."""
     if value.shape.is_array:
         return Inserter(value).op(Reshape(), value, shape=value.shape)
     return Inserter(value).op(AfterAll(), value, shape=value.shape)

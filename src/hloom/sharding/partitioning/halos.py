@@ -30,7 +30,7 @@ def exchange_halo(
     collectives: CollectiveWriter,
     fixed: Sequence[Coordinate],
 ) -> HloInstruction:
-    """Return the array with the range that each device needs along dimension ``d``.
+    """Exchange a halo; return the range of dimension ``d`` that each device needs.
 
     Args:
         value: the tile.
@@ -65,7 +65,10 @@ def exchange_halo(
 
 
 def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int | None]) -> HloInstruction:
-    """Slice a range of each tile; ``firsts`` are its starts by device, None for one that sends nothing."""
+    """Slice ``length`` indices of dimension ``d`` of each tile, to be sent.
+
+    ``firsts`` are the starts by device, None for a device that sends nothing.
+    """
     distinct = {first for first in firsts if first is not None}
     if len(distinct) == 1:
         (first,) = distinct
@@ -74,7 +77,7 @@ def _sent_part(value: HloInstruction, d: int, length: int, firsts: Sequence[int 
 
 
 def _sliced(value: HloInstruction, d: int, length: int, firsts: Sequence[int]) -> HloInstruction:
-    """Slice a range of each tile; ``firsts`` has its start on each device."""
+    """Slice ``length`` indices of dimension ``d``; ``firsts`` are the starts by device."""
     inserter = Inserter(value)
     shape = with_extent(value.shape, d, length)
     starts = [inserter.scalar(0, S32)] * shape.rank

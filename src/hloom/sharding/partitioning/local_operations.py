@@ -43,7 +43,7 @@ Skipped: TypeAlias = "tuple[int, Tiling, Sequence[int]]"
 
 @dataclass(frozen=True, slots=True)
 class LocalOperation:
-    """An instruction to be rewritten to compute a tile of its result.
+    """An instruction that is about to be rewritten to compute a tile of its result.
 
     Attributes:
         i: the instruction, whose operands are tiles already.
@@ -78,7 +78,10 @@ class LocalOperation:
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
-        """Replace operands by halos; ``fill`` maps an operand number to its scalar out of bounds."""
+        """Replace the operands that a sharded factor indexes by their halos; return these.
+
+        ``fill`` maps an operand number to the scalar for elements out of bounds.
+        """
         fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
         for fetch in fetched:
             current = self.tilings[fetch.operand]
@@ -92,7 +95,11 @@ class LocalOperation:
         return fetched
 
     def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
-        """Return the tile of an operation on the operands, computed with the elements to drop and sliced."""
+        """Apply an operation to the local operands; return the tile.
+
+        With ``skipped`` elements, the operation computes a larger tile, from which each device slices its
+        own.
+        """
         self.i.operation = operation
         skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}
         if not skips_of:
@@ -115,13 +122,16 @@ class LocalOperation:
         return self.inserter.scalar(0, self.shapes[number].element_type)
 
     def first(self, tiling: Tiling, extent: int) -> HloInstruction:
-        """Return the global start of the device's tile, along a dimension of the given extent."""
+        """Return the s32 global index at which the device's tile of a dimension starts.
+
+        ``tiling``, of rank 1, and ``extent`` are those of the dimension.
+        """
         local = -(-extent // tiling.tiles[0])
         return device_coordinate(self.inserter, tiling.coordinates[0], local)
 
 
 def localized(local: LocalOperation) -> HloInstruction:
-    """Rewrite an instruction to compute a tile; return it or its replacement."""
+    """Rewrite an instruction to compute a tile of its result; return the instruction or its replacement."""
     rule = _RULES.get(type(local.i.operation))
     return local.i if rule is None else rule(local)
 
@@ -148,7 +158,7 @@ def _slice(local: LocalOperation) -> HloInstruction:
 
 
 def _custom_call(local: LocalOperation) -> HloInstruction:
-    """Replace a rotation by its halo; other calls take tiles."""
+    """Replace a rotation by its halo; other calls run on tiles unchanged."""
     if rotation_of(local.i) is None or not local.of_kind("halo"):
         return local.i
     _fetch_only(local)
@@ -156,7 +166,7 @@ def _custom_call(local: LocalOperation) -> HloInstruction:
 
 
 def _fetch_only(local: LocalOperation) -> HloInstruction:
-    """Replace the operands by their halos, and keep the operation."""
+    """Replace the operands by their halos; the operation stays as it is."""
     for factor, tiling in local.of_kind("halo"):
         local.fetch(factor, tiling, local.zero)
     return local.i
@@ -252,7 +262,7 @@ def _iota(local: LocalOperation) -> HloInstruction:
 
 
 def _as_s32(inserter: Inserter, indices: HloInstruction) -> HloInstruction:
-    """Convert indices to s32, saturated: larger ones are out of bounds of every array."""
+    """Convert indices to s32, clamped to its range: an index beyond it is out of bounds of every array."""
     kind = indices.shape.element_type
     if kind.bits > 32 or (kind.bits == 32 and kind.is_unsigned):
         low = -(1 << 31) if kind.is_signed else 0
@@ -293,7 +303,7 @@ def _dynamic_slice(local: LocalOperation) -> HloInstruction:
 
 
 def _same_types(local: LocalOperation, first: int) -> None:
-    """Convert the start indices, the operands from ``first`` on, to s32."""
+    """Convert the start indices, which are the operands from number ``first`` on, to s32."""
     for number in range(first, len(local.i.operands)):
         index = local.i.operands[number]
         if index.shape.element_type is not S32:
@@ -426,7 +436,8 @@ def _with_component(
 def _scatter(local: LocalOperation) -> HloInstruction:
     """Scatter into the tile, and drop updates out of its bounds.
 
-    If updates are sharded, devices other than the first scatter into the combiner's identity.
+    If the updates are sharded, only the devices with the first tile of updates scatter into the operand; the
+    others scatter into the combiner's identity.
     """
     i = local.i
     operation = i.operation

@@ -1,4 +1,4 @@
-"""Borders of manual regions, across which values keep their shardings over other axes."""
+"""Entry to and exit from manual regions, across which values keep their shardings over other axes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TO_FULL: Final = "SPMDShardToFullShape"
 
 
 def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Coordinate]) -> Tiling:
-    """Return the part of a tiling, over other axes, that a value keeps at the border of a region.
+    """Return the tiling over non-manual axes that a value keeps when it crosses the border of a region.
 
     A dimension keeps its tiles if they divide the array inside of the region evenly, and devices with equal
     manual coordinates hold all tiles.
@@ -47,10 +47,10 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
 
 
 def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
-    """Return the tiling over other axes that a value can have inside of a region.
+    """Return the part of a tiling over non-manual axes, for the value inside of the region.
 
-    If manual axes and other axes shard one dimension, the other axes are kept where they are all minor or all
-    major; in the second case resharding exchanges tiles.
+    If manual and other axes shard one dimension, the other axes are kept if all of them are minor to the
+    manual axes or all are major; in the second case resharding exchanges tiles.
 
     Args:
         have: the tiling outside of the region.
@@ -72,9 +72,10 @@ def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
 
 
 def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
-    """Return the tiling inside of a region that has the tiles of a tiling outside.
+    """Return the tiling inside of a manual region under which devices hold the tiles of a tiling outside.
 
-    Manual axes are major: the ratio of the extents outside and inside is the number of their tiles.
+    ``inside`` and ``outside`` are the shapes. Manual axes are major: the ratio of the extents outside and
+    inside is the number of their tiles.
     """
     tiles = tuple(
         count * m // n if n and count * m % n == 0 else 1
@@ -123,7 +124,7 @@ def enter_tiles(state: PartitionState, i: HloInstruction, region: Region) -> Hlo
 def leave_tiles(state: PartitionState, i: HloInstruction, region: Region) -> HloInstruction:
     """Leave a region that is manual over all devices: return the operand as a tile of the annotated tiling.
 
-    If the annotation has manual subgroups, the value enters their region. Raises HloError by the rule
+    With manual subgroups in the annotation, the result is inside of their region. Raises HloError by the rule
     ``sharding.manual-axes`` if the operand does not have the shape of a tile.
     """
     (operand,) = i.operands
@@ -171,7 +172,7 @@ def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 def _joined(
     state: PartitionState, i: HloInstruction, parts: Sequence[HloInstruction], region: Region
 ) -> HloInstruction:
-    """Return the value of a border call: a single array, or a tuple of arrays."""
+    """Return the value of a call at a border from its parts: the single array, or a tuple of arrays."""
     if not i.shape.is_tuple:
         (part,) = parts
         return part

@@ -26,7 +26,10 @@ def device_of(i: HloInstruction) -> int | None:
 
 
 def run_on(i: HloInstruction, device: int, devices: int, collectives: CollectiveWriter) -> HloInstruction:
-    """Replace an instruction by a conditional that runs it on one device, and broadcasts of the results."""
+    """Replace an instruction by a conditional that runs it on one device, and broadcast the results to all.
+
+    ``device`` is the id of that device, ``devices`` the number of devices.
+    """
     inserter = Inserter(i)
     number = inserter.op(PartitionId(), shape=Shape(U32, ()))
     is_device = inserter.compare(number, "EQ", inserter.scalar(device, U32))
@@ -39,7 +42,7 @@ def run_on(i: HloInstruction, device: int, devices: int, collectives: Collective
 def _broadcast(
     value: HloInstruction, device: int, devices: int, collectives: CollectiveWriter
 ) -> HloInstruction:
-    """Broadcast the arrays of a value, an array or a tuple, from one device to all."""
+    """Broadcast an array, or each array of a tuple, from one device to all."""
     inserter = Inserter(value)
     if not value.shape.is_tuple:
         return collectives.broadcast_from(value, device, devices) if value.shape.is_array else value
@@ -59,7 +62,7 @@ def _branch(i: HloInstruction, argument: Shape) -> tuple[HloComputation, HloInst
 
 
 def _call(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch that runs the instruction, with the operands in a tuple."""
+    """Return the branch that runs a clone of the instruction on the elements of the tuple ``argument``."""
     computation, parameter = _branch(i, argument)
     inserter = Inserter(parameter)
     operands = [
@@ -73,7 +76,7 @@ def _call(i: HloInstruction, argument: Shape) -> HloComputation:
 
 
 def _zeros(i: HloInstruction, argument: Shape) -> HloComputation:
-    """Return the branch of the other devices, which returns zeros."""
+    """Return the branch for the other devices, which returns zeros of the instruction's shape."""
     computation, parameter = _branch(i, argument)
     computation.root = _zero(Inserter(parameter), i.shape)
     return computation

@@ -132,7 +132,7 @@ def _maps_partial_sums(state: PartitionState, i: HloInstruction, unreduced: Coor
 
 
 def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
-    """Replace unreduced operands by copies that count as reduced arrays."""
+    """Replace unreduced operands by copies recorded as reduced: the operation runs on the partial sums."""
     for number, operand in enumerate(list(i.operands)):
         value = state.values[operand]
         if isinstance(value.tilings, Tiling) and value.tilings.unreduced is not None:
@@ -145,7 +145,7 @@ def _push_partial_sums(state: PartitionState, i: HloInstruction) -> None:
 
 
 def _by_leaf(decision: Decision, tilings: Tilings) -> Decisions:
-    """Return a copy of a decision for each leaf of the result, with its tiling."""
+    """Return a copy of a decision for each leaf of the result, with the leaf's tiling."""
     if isinstance(tilings, Tiling):
         decision.tiling = tilings
         return decision
@@ -160,7 +160,7 @@ def _decided(
     region: Region,
     required: Tilings | None,
 ) -> Decision:
-    """Choose the cheapest assignment; return the decision without the tiling."""
+    """Choose the cheapest assignment of an operation; return the decision, whose tiling is not set yet."""
     index, result = next(i.shape.leaves(), ((), i.shape))
     leaves = leaves_of(required) if required is not None else []
     target = leaves[0] if leaves else state.propagation.tiling(i, index)
@@ -231,7 +231,7 @@ def _local_operation(
 
 
 def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, tiling: Tiling) -> None:
-    """Mask the padding of operands along a reduced factor with the identity of the reduction."""
+    """Mask the padding of operands along a reduced factor with the combiner's identity."""
     assert factor.combiner is not None
     for number, d in factor.operands.items():
         if factor.kind == "halo" and number == 0:
@@ -247,7 +247,7 @@ def _mask_padding(i: HloInstruction, shapes: Sequence[Shape], factor: Factor, ti
 def _reduced(
     state: PartitionState, i: HloInstruction, sharded: Sequence[ShardedFactor], required: Tilings | None
 ) -> HloInstruction:
-    """Combine partial results by a reduce-scatter or an all-reduce, unless they stay unreduced."""
+    """Combine the partial results of devices by a reduce-scatter or an all-reduce, or keep partial sums."""
     combiner = next(factor.combiner for factor, _ in sharded if factor.combiner is not None)
     value = state.values[i]
     shape, tiling = value.shape, value.tiling
@@ -291,7 +291,7 @@ def _reduced(
 def partition_custom_call(
     state: PartitionState, i: HloInstruction, partitioner: CallPartitioner, region: Region
 ) -> None:
-    """Replace a call by the local program that its target's partitioner returns."""
+    """Replace a call by the local program that the partitioner registered for its target returns."""
     rule = rule_of(i)
     shapes = [state.values[o].shape for o in i.operands]
     required = state.required.get(i)

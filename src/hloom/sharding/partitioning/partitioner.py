@@ -109,7 +109,7 @@ def _combine_all_reduces(state: PartitionState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """The argument of a parameter: its tilings, manual regions and decisions."""
+    """What a computation receives for a parameter: its tilings, manual regions and decisions."""
 
     tilings: Tilings
     region: Region = ()
@@ -117,7 +117,10 @@ class _Argument:
 
 
 def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
-    """Partition the entry computation; return the tilings of its result."""
+    """Partition the entry computation; return the tilings of its result.
+
+    ``even_results`` replicates results that their annotated tiles do not divide evenly.
+    """
     entry = state.module.entry
     arguments = [_entry_argument(state, p, number) for number, p in enumerate(entry.parameters)]
     tilings = None if state.annotations.open_dimensions(entry.root) else state.required.get(entry.root)
@@ -130,7 +133,7 @@ def _partition_entry(state: PartitionState, even_results: bool) -> Tilings:
 
 
 def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _Argument:
-    """Return the argument of an entry parameter: as annotated or, if it is open, as propagated."""
+    """Return the argument of an entry parameter: its annotated, propagated (if open) or replicated tiling."""
     annotated = state.required.get(p)
     inferred = state.propagation.tiling(p)
     if annotated is None and inferred is not None and state.annotations.is_open(number, p.shape):
@@ -141,7 +144,7 @@ def _entry_argument(state: PartitionState, p: HloInstruction, number: int) -> _A
 def _partition_computation(
     state: PartitionState, computation: HloComputation, arguments: Sequence[_Argument]
 ) -> None:
-    """Rewrite the instructions of a computation, for the given arguments."""
+    """Rewrite the instructions of a computation to compute tiles; ``arguments`` are by parameter number."""
     for i in computation.post_order():
         if isinstance(i.operation, Parameter):
             argument = arguments[i.operation.parameter_number]
@@ -204,7 +207,10 @@ def _partition_custom_call(state: PartitionState, i: HloInstruction, target: str
 
 
 def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite a loop: carried values have their propagated tilings, or else those of the initial value."""
+    """Rewrite a loop.
+
+    Carried arrays have their propagated tilings, or those of the initial value.
+    """
     initial = i.operands[0]
     purpose = Purpose("loop", Decision(i, i.shape, None))
     tilings = _propagated(state, i, state.values[initial].tilings, region)
@@ -222,7 +228,7 @@ def _partition_while(state: PartitionState, i: HloInstruction, region: Region) -
 
 
 def _partition_conditional(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Rewrite a conditional: arguments keep their tilings; the result is sharded as propagated."""
+    """Rewrite a conditional: branch operands keep their tilings; the result has its propagated tilings."""
     selector, *arguments = i.operands
     purpose = Purpose("branches", Decision(i, i.shape, None))
     replicated = resharded(state, selector, state.replicated(state.values[selector].shape), purpose)
@@ -237,7 +243,10 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
 
 
 def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, region: Region) -> Tilings:
-    """Return the propagated tilings of a value; the default for other leaves and inside of manual regions."""
+    """Return the propagated tilings of the leaves of a value.
+
+    A leaf without one, or in a manual region, or with partial sums has its tiling of ``default``.
+    """
     if region:
         return default
     inferred = [state.propagation.tiling(i, index) for index, _ in i.shape.leaves()]
@@ -254,7 +263,10 @@ def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, regi
 
 
 def _replace_constraint(state: PartitionState, i: HloInstruction, region: Region) -> None:
-    """Replace a sharding constraint by its resharded operand; inside of manual regions, by the operand."""
+    """Replace a sharding constraint by its operand, resharded to the annotated tiling.
+
+    Inside of a manual region the operand replaces it unchanged.
+    """
     (operand,) = i.operands
     value = state.values[operand]
     tilings = state.required.get(i) if not region else None

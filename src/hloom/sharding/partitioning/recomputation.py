@@ -48,7 +48,11 @@ class Origin:
     result: Shape
 
     def sharded_factors(self, tiling: Tiling) -> list[ShardedFactor] | None:
-        """Return the sharded factors for a tiling of the result; None if that takes halos or reductions."""
+        """Return the sharded factors that yield a tiling of the result.
+
+        Returns None if the tiling requires halos or reductions, or if its tiles are not on equally many
+        devices.
+        """
         sharded: list[ShardedFactor] = []
         for d, tiles in enumerate(tiling.tiles):
             if tiles == 1:

@@ -20,7 +20,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def resharded(state: PartitionState, i: HloInstruction, tilings: Tilings, purpose: Purpose) -> HloInstruction:
-    """Return a value in the given tilings, nested like its shape."""
+    """Return a value in the given tilings, nested like its shape; ``i`` itself if it has them already."""
     value = state.values[i]
     if value.tilings == tilings:
         return i
@@ -65,7 +65,7 @@ def reshard_operands(
 def _resharded_array(
     state: PartitionState, i: HloInstruction, tiling: Tiling, purpose: Purpose
 ) -> HloInstruction:
-    """Return an array in a tiling: an existing copy, recomputed, or resharded from the cheapest copy."""
+    """Return an array in a tiling: an existing copy, a recomputed array, or the cheapest copy resharded."""
     value = state.values[i]
     copies = value.copies
     for copy in copies:
@@ -107,7 +107,10 @@ def origin_of(
     shapes: Sequence[Shape],
     region: Region,
 ) -> Origin | None:
-    """Return the origin from which a value can be recomputed in other tilings; None if that is not cheap."""
+    """Return the origin from which a value can be recomputed in other tilings.
+
+    Returns None if the operation is not cheap, has unreduced operands, or crosses the border of a region.
+    """
     operands = [state.values[o] for o in i.operands]
     reduced = all(isinstance(o.tilings, Tiling) and o.tilings.unreduced is None for o in operands)
     if not reduced or not is_cheap(i) or any(o.region != region for o in operands):
@@ -117,7 +120,10 @@ def origin_of(
 
 
 def bytes_to_reshard(state: PartitionState, i: HloInstruction, tiling: Tiling, depth: int = DEEPEST) -> float:
-    """Return the bytes that a device sends to reshard an array."""
+    """Return the bytes that a device sends to obtain an array in a tiling, by resharding or recomputation.
+
+    ``depth`` is the number of operations that may be recomputed in a chain.
+    """
     _, sent = _cheapest_copy(state, i, tiling)
     recomputation = _recomputation(state, state.values[i].copies, tiling, sent, depth)
     return sent if recomputation is None else recomputation[2]
@@ -155,7 +161,7 @@ def _recomputation(
 def _recomputed(
     state: PartitionState, copies: Sequence[HloInstruction], tiling: Tiling, limit: float, purpose: Purpose
 ) -> HloInstruction | None:
-    """Return an array recomputed in a tiling; None unless a device sends fewer than ``limit`` bytes."""
+    """Recompute an array in a tiling; return None if a device would send ``limit`` bytes or more."""
     recomputation = _recomputation(state, copies, tiling, limit, DEEPEST)
     if recomputation is None:
         return None

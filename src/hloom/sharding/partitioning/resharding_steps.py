@@ -156,7 +156,7 @@ def _slice_start(
 
 
 def _in_zeros(value: HloInstruction, shape: Shape, have: Tiling, along: Sequence[int]) -> HloInstruction:
-    """Pad a tile with zeros to the full extent along some dimensions, at its global position."""
+    """Pad a tile with zeros to the full extent along some dimensions; the tile gets its global position."""
     inserter = Inserter(value)
     tile = value.shape.dimensions
     dimensions = tuple(n * have.tiles[d] if d in along else n for d, n in enumerate(tile))

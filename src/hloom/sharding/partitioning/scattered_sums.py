@@ -1,6 +1,6 @@
 """Replacement of all-reduces by reduce-scatters, which send half the bytes, if devices use slices only.
 
-This is a pass because the uses of an all-reduce are unknown when it is written.
+This is a pass because the users of an all-reduce are not known yet when it is written.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def scatter_sums(state: PartitionState) -> None:
-    """Replace all-reduces by reduce-scatters if all their users slice the sum to the same tiling."""
+    """Replace each all-reduce whose users all slice the sum to one tiling by a reduce-scatter."""
     for all_reduce, cause in list(state.collectives.causes.items()):
         if isinstance(all_reduce.operation, AllReduce) and cause.purpose.kind == "reduction":
             _scatter(state, all_reduce, cause)
 
 
 def _scatter(state: PartitionState, all_reduce: HloInstruction, cause: Cause) -> None:
-    """Replace an all-reduce if a reduce-scatter can yield the tiling to which all its users slice the sum."""
+    """Replace an all-reduce by a reduce-scatter, if all users slice the sum to a tiling that it can yield."""
     users = list(all_reduce.users)
     total = users[0] if len(users) == 1 and isinstance(users[0].operation, Convert) else all_reduce
     slices = list(total.users)

@@ -58,14 +58,14 @@ class ShardedValue:
 
 
 class PartitionState:
-    """A program that is being partitioned.
+    """A program during its partitioning.
 
     Attributes:
         module: the program, rewritten in place.
         devices: the number of devices.
         annotations: the sharding annotations.
         propagation: the propagated tilings.
-        required: the tilings that instructions must have; without an entry any will do.
+        required: the tilings that instructions must have; an instruction without entry may have any.
         collectives: the writer of collectives.
         resharder: the writer of resharding plans.
         values: the values of the rewritten instructions.
@@ -120,9 +120,9 @@ class PartitionState:
         self.add(i, shape, tilings, region, decisions, is_annotated)
 
     def _required(self, i: HloInstruction, is_grouped: bool) -> Tilings | None:
-        """Return the tilings that an instruction must have; None if any will do.
+        """Return the tilings that an instruction must have; None if it may have any.
 
-        Open dimensions and members of sharding groups are sharded as propagated.
+        Arrays with open dimensions and members of sharding groups must have their propagated tilings.
         """
         tiling = self.propagation.tiling(i)
         if open_dimensions := self.annotations.open_dimensions(i):
@@ -135,7 +135,7 @@ class PartitionState:
         return for_each_leaf(shape, lambda leaf: Tiling.replicated(rank_of(leaf), self.devices))
 
     def replicated_if_uneven(self, shape: Shape, tilings: Tilings) -> Tilings:
-        """Return the tilings with arrays replicated that their tiles do not divide evenly."""
+        """Replace the tilings of arrays that their tiles do not divide evenly by replicated ones."""
         if not isinstance(tilings, Tiling):
             pairs = zip(shape.tuple_shapes, tilings, strict=True)
             return tuple(self.replicated_if_uneven(part, tiling) for part, tiling in pairs)
@@ -145,7 +145,7 @@ class PartitionState:
 
 
 def local_shape(shape: Shape, tilings: Tilings) -> Shape:
-    """Return the shape of a tile, or of a tuple of tiles, of a global shape."""
+    """Return the shape of a device's tile of a global shape, or of its tuple of tiles."""
     if not isinstance(tilings, Tiling):
         pairs = zip(shape.tuple_shapes, tilings, strict=True)
         return Shape.tuple_([local_shape(part, tiling) for part, tiling in pairs])

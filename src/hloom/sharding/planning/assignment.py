@@ -51,7 +51,7 @@ class AssignmentProblem:
 
 
 def cheapest_assignment(problem: AssignmentProblem) -> FactorAssignment:
-    """Return the assignment that sends the fewest bytes; of equal ones, that with the most tiles."""
+    """Return the assignment that sends the fewest bytes; among equals, the one with the most tiles."""
     ranked: list[tuple[float, int, int, list[ShardedFactor]]] = []
     for number, sharded in enumerate(_candidates(problem)):
         work = -math.prod(tiling.tiles[0] for _, tiling in sharded)
@@ -70,7 +70,10 @@ def _same(some: Sequence[ShardedFactor], others: Sequence[ShardedFactor]) -> boo
 
 
 def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
-    """Yield assignments, each greedy for the target or one operand first; the empty assignment last."""
+    """Yield candidate assignments, the empty one last.
+
+    Each is chosen greedily with the target's factors, or those of one operand, first.
+    """
     sources = _sources(problem) or [[]]
     seen: list[list[ShardedFactor]] = []
     for first in range(len(sources)):
@@ -86,7 +89,7 @@ def _candidates(problem: AssignmentProblem) -> Iterator[list[ShardedFactor]]:
 
 
 def _sources(problem: AssignmentProblem) -> list[list[ShardedFactor]]:
-    """Return the factors that the target shards, then those of each operand, large operands first."""
+    """Return the sharded factors of the target, then those of each operand, large operands first."""
     sources: list[tuple[int, list[ShardedFactor]]] = []
     if problem.target is not None:
         target = problem.target
@@ -153,7 +156,7 @@ def _with_unused_tilings(problem: AssignmentProblem, sharded: list[ShardedFactor
 def _can_shard(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor, tiling: Tiling
 ) -> bool:
-    """Return true if a factor can be sharded in addition to the given sharded factors."""
+    """Return true if a factor can be sharded by a tiling in addition to the factors already sharded."""
     if any(factor is other for other, _ in sharded) or factor.size == 0:
         return False
     if factor.combiner is not None and not _can_combine(problem, sharded, factor):
@@ -175,7 +178,7 @@ def _share(a: Factor, b: Factor) -> bool:
 
 
 def _can_combine(problem: AssignmentProblem, sharded: Sequence[ShardedFactor], factor: Factor) -> bool:
-    """Return true if an all-reduce can combine the partial results of a factor with those of others."""
+    """Return true if one all-reduce can combine the partial results of a factor and of sharded factors."""
     combiner, kind = factor.combiner, problem.result.element_type
     assert combiner is not None
     same = {type(f.combiner) for f, _ in sharded if f.combiner is not None} <= {type(combiner)}
@@ -203,7 +206,10 @@ def is_divided(factor: Factor, tiling: Tiling, shapes: Sequence[Shape], result: 
 
 
 def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> float:
-    """Return the bytes that a device sends for an assignment: for operands, reductions and the target."""
+    """Return the bytes that a device sends for an assignment.
+
+    It reshards operands, exchanges halos, reduces partial results, and reshards the result to the target.
+    """
     operands = range(len(problem.operand_tilings))
     total = sum(_bytes_to_operand(problem, sharded, number)[0] for number in operands)
     return total + _bytes_to_result(problem, sharded) if problem.result.is_array else total
@@ -212,7 +218,10 @@ def bytes_sent(problem: AssignmentProblem, sharded: Sequence[ShardedFactor]) -> 
 def _bytes_to_operand(
     problem: AssignmentProblem, sharded: Sequence[ShardedFactor], number: int
 ) -> tuple[float, bool]:
-    """Return the bytes that a device sends for an operand, and whether its halo needs no resharding."""
+    """Return the bytes that a device sends for an operand.
+
+    Also returns whether the operand's halo is fetched from its current tiles, without resharding.
+    """
     current, shape = problem.operand_tilings[number], problem.shapes[number]
     if current is None:
         return 0.0, False
@@ -283,14 +292,14 @@ def result_tiling(sharded: Sequence[ShardedFactor], shape: Shape, devices: int) 
 
 
 def from_dimensions(shape: Shape, by_dimension: dict[int, Tiling], devices: int) -> Tiling:
-    """Return the tiling of an array with the given tilings, of rank 1, of some dimensions."""
+    """Return the tiling of an array from tilings of rank 1 by dimension; other dimensions are replicated."""
     replicated = Tiling.replicated(1, devices)
     tilings = [by_dimension.get(d, replicated) for d in range(shape.rank if shape.is_array else 0)]
     return Tiling.product(tilings) if tilings else Tiling.replicated(0, devices)
 
 
 def extended(tiling: Tiling, have: Tiling, dimensions: Iterable[int]) -> Tiling:
-    """Shard replicated dimensions of a tiling as another tiling does, where all tiles stay equally frequent.
+    """Shard replicated dimensions of a tiling as another tiling does; tiles stay on equally many devices.
 
     Args:
         tiling: the tiling to extend.

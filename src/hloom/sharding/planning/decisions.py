@@ -38,7 +38,7 @@ class FactorAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PropagationStep:
-    """One step of propagation: an instruction passes a sharding from one dimension to another.
+    """One step of propagation: the factor of an instruction carries a sharding from one dimension to another.
 
     Attributes:
         through: the instruction whose factor indexes both dimensions.
@@ -58,7 +58,7 @@ class PropagationTrace:
 
     Attributes:
         flow: the value classes.
-        last: the step that sharded each propagated dimension, by value class and dimension.
+        last: the step that sharded a dimension, by value class and dimension.
         annotated: the annotated instruction of each annotated value class.
     """
 
@@ -92,7 +92,7 @@ class Decision:
         tiling: the tiling; None for a tuple.
         is_annotated: the program states the tiling.
         operands: the decisions about the operands.
-        operand_tilings: the tilings of the operands before resharding; None for other values than arrays.
+        operand_tilings: the tilings of the operands before resharding; None for operands that are not arrays.
         assignment: the sharded factors; None if the instruction computes nothing.
         target: the preferred tiling of the result; None for no preference.
         factors: all factors of the instruction.
@@ -117,11 +117,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a value is resharded for.
+    """The reason for which a value is resharded.
 
     Attributes:
         kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop" or
-            "branches" of a conditional; "region", the border of one; "device", a call on one device.
+            "branches" of a conditional; "region", the border of a manual region; "device", a call on one
+            device.
         by: the decision about the instruction that uses the value; None for the program's result.
         operand: the operand number.
     """
@@ -133,7 +134,7 @@ class Purpose:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a collective exists.
+    """The cause of a collective.
 
     Attributes:
         purpose: the purpose; additional kinds are "reduction" (of partial results) and "halo".

@@ -14,7 +14,7 @@ from hloom.operations.reshaping import Reshape
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.shape.shape import Shape
 from hloom.sharding.tiling.coordinates import Coordinate
-from hloom.sharding.tiling.ranges import Halo, PaddedHalo, by_device, elements, elements_of_tiles
+from hloom.sharding.tiling.ranges import Halo, PaddedHalo, by_device, elements_of_tiles, elements_per_index
 from hloom.sharding.tiling.tiling import Tiling
 
 
@@ -122,7 +122,11 @@ def _of_concatenation(
 def _of_convolution(
     operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
 ) -> list[Fetch] | None:
-    """Return the halo of the input, for tiles of the output or, if the factor is reduced, of the kernel."""
+    """Return the halo of a convolution's input, if a factor is sharded into ``tiles`` tiles.
+
+    The factor is a spatial dimension of the output or, if it is reduced, of the kernel. Returns None if a
+    range has no element or starts between two windows.
+    """
     labels = operation.dim_labels
     d = factor.operands[0]
     number = labels.input_spatial_dimensions.index(d)
@@ -146,7 +150,7 @@ def _of_convolution(
 
 
 def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements that a device sends per index of a halo.
+    """Return the number of elements that a device sends per index of a halo's dimension.
 
     Args:
         i: the instruction, with its operation on global arrays.
@@ -159,15 +163,16 @@ def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Co
         for d, bounds in enumerate(i.operation.slice):
             if d not in halos and bounds.stride == 1:
                 extents[d] = min(extents[d], bounds.limit - bounds.start)
-    return elements(tuple(extents), fetch.dimension)
+    return elements_per_index(tuple(extents), fetch.dimension)
 
 
 def halo_of_current_tiles(
     fetch: Fetch, have: Tiling, want: Tiling, factor_tiling: Tiling, fixed: Sequence[Coordinate]
 ) -> Halo | None:
-    """Return the halo fetched from the current tiles, without resharding first; None if not possible.
+    """Return the halo fetched from the current tiles, without prior resharding; None if that is not possible.
 
-    Tilings ``have`` and ``want`` may differ along the dimension of the halo only.
+    The tilings ``have`` (current) and ``want`` may differ along the dimension of the halo only.
+    ``factor_tiling`` is the tiling of the sharded factor, of rank 1.
     """
     d = fetch.dimension
     others = all(have.is_sharded_like(e, want, e) for e in range(len(have.tiles)) if e != d)

@@ -22,7 +22,7 @@ class Flow:
     """
 
     def __init__(self, entry: HloComputation, groups: Sequence[Sequence[HloInstruction]] = ()) -> None:
-        """Merge the values that tuples, loops and conditionals identify, and those of each group."""
+        """Merge the arrays that tuples, loops and conditionals identify, and those of each sharding group."""
         self.instructions: list[HloInstruction] = list(_reachable(entry))
         self._parents: dict[Leaf, Leaf] = {}
         self._merged: set[Leaf] = set()
@@ -33,7 +33,10 @@ class Flow:
                 self._merge(first, other)
 
     def class_of(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Leaf:
-        """Return the representative of the value class of an array."""
+        """Return the representative of an array's value class.
+
+        ``index`` is the shape index of the array in the value of ``i``.
+        """
         leaf = (i, index)
         parents = self._parents
         while (parent := parents.get(leaf)) is not None:

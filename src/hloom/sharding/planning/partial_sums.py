@@ -37,7 +37,7 @@ _SUMS = (Add, Subtract, Concatenate)
 
 
 def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
-    """Return true if an operation is linear jointly in the unreduced operands.
+    """Return true if an operation is jointly linear in its unreduced operands.
 
     ``unreduced`` has a flag for each operand.
     """
@@ -68,7 +68,7 @@ def is_linear(i: HloInstruction, unreduced: Sequence[bool]) -> bool:
 
 
 def stay_unreduced(tiling: Tiling, target: Tiling | None, sharded: Sequence[ShardedFactor]) -> bool:
-    """Return true if the partial results of an assignment are the partial sums that the target wants.
+    """Return true if an assignment's partial results need no reduction: they are the target's partial sums.
 
     Args:
         tiling: the tiling of the result, without partial sums.
@@ -107,9 +107,10 @@ def scattered_dimension(
 
 
 def tiles_as_partial_sums(have: Tiling, want: Tiling) -> list[int]:
-    """Return the dimensions along which tiles, padded with zeros to full extent, are the wanted partial sums.
+    """Return the dimensions along which tiles, padded with zeros to the full extent, become partial sums.
 
-    Returns an empty list if there are none.
+    ``have`` is the current tiling, ``want`` the unreduced one. Returns an empty list if zero padding does not
+    convert one to the other.
     """
     if have.unreduced is not None or want.unreduced is None:
         return []

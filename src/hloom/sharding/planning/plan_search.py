@@ -45,10 +45,13 @@ class Move:
 def merged(
     sizes: Sequence[int], orders: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merge axes that occur together, adjacent, in all orders; return sizes and orders of the merged axes."""
+    """Merge axes that are adjacent in all orders; return the sizes and the orders of the merged axes.
+
+    An order may lack both axes, but not one of them.
+    """
 
     def are_one(k: int) -> bool:
-        """Return true if axes k and k + 1 occur together only, in this order."""
+        """Return true if each order has axis k + 1 directly after axis k, or neither of them."""
         return all(
             (k in order) == (k + 1 in order) and (k not in order or order.index(k) + 1 == order.index(k + 1))
             for order in orders
@@ -89,7 +92,11 @@ class Search:
         return [k for k in range(len(self.sizes)) if k not in self.fixed]
 
     def shortest(self) -> list[Move] | None:
-        """Return the moves from start to target; None if all send the limit or more, or for too many axes."""
+        """Return the moves from start to target.
+
+        Returns None if every path sends ``limit`` elements or more, or if there are more than `MOST_AXES`
+        axes.
+        """
         if len(self.sizes) > MOST_AXES:
             return None
         best: dict[State, tuple[int, int]] = {self.start: (0, 0)}
@@ -161,7 +168,7 @@ class Search:
                     yield Move("slice", _with(state, d, (*axes, k))), 0
 
     def _arrangements(self, state: State) -> Iterator[State]:
-        """Yield the other states with as many tiles along each dimension."""
+        """Yield the other states with equal numbers of tiles, by permutations of the movable axes."""
         for order in permutations(self.movable):
             unassigned = list(order)
             arranged: list[tuple[int, ...]] = []

@@ -106,7 +106,7 @@ def plan(
 def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Coordinate, ...]) -> int:
     """Return the number of elements that a device sends to reduce an array's partial sums and to reshard it.
 
-    The arguments are those of `plan`; ``have`` may have partial sums.
+    The arguments are those of `plan`, but ``have`` may have partial sums.
     """
     reduction = 2 * math.prod(have.local(dimensions)) if have.unreduced is not None else 0
     return reduction + plan(tuple(dimensions), have.reduced(), want.reduced(), fixed)[1]
@@ -156,7 +156,7 @@ class _RegularPlan:
         self.elements = 0
 
     def planned(self) -> ReshardingPlan:
-        """Return the direct plan, or one that the search finds and that sends less."""
+        """Return the direct plan, or a plan found by the search that sends fewer elements."""
         start = tuple(map(tuple, self.axes))
         self._permute_once()
         self._exchange_axes()
@@ -169,7 +169,7 @@ class _RegularPlan:
         return self._searched(start) or direct
 
     def _searched(self, start: State) -> ReshardingPlan | None:
-        """Return a plan that sends less than ``elements``; None if the search finds none."""
+        """Search a plan from the state ``start``; return None unless it sends fewer than ``elements``."""
         if len(self.sizes) > MOST_AXES:
             sizes, (*states, fixed) = merged(self.sizes, (*start, *self.target, tuple(self.fixed)))
             rank = len(start)
@@ -182,7 +182,7 @@ class _RegularPlan:
         return None if moves is None else self._replayed(start, moves)
 
     def _replayed(self, start: State, moves: Sequence[Move]) -> ReshardingPlan:
-        """Return the plan of the moves that the search found."""
+        """Convert the moves that the search found to a plan."""
         self.axes = [list(axes) for axes in start]
         self.steps.clear()
         self.elements = 0
@@ -210,12 +210,18 @@ class _RegularPlan:
         return Tiling(tuple(map(self._count, self.axes)), coordinates, math.prod(self.sizes))
 
     def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
-        """Return true if coarse tiles of a dimension consist of whole fine tiles; true for one tile."""
+        """Return true if the coarse tiles of dimension ``d`` consist of whole fine tiles.
+
+        ``coarse`` and ``fine`` are the axes that shard the dimension. One coarse tile always does.
+        """
         few, many = self._count(coarse), self._count(fine)
         return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
 
     def _arranged(self) -> list[list[int]] | None:
-        """Return the axes nearest to the target that keep the numbers of tiles; None if there are none."""
+        """Return the axes of each dimension after a permutation of tiles, as near as possible to the target.
+
+        The number of tiles of each dimension stays. Returns None if no assignment of axes keeps it.
+        """
         arranged: list[list[int]] = []
         for axes, target in zip(self.axes, self.target, strict=True):
             count, few = self._count(axes), 1
@@ -243,7 +249,7 @@ class _RegularPlan:
         return arranged
 
     def _permute_once(self) -> None:
-        """Permute tiles if tiles of the right size are on the wrong devices."""
+        """Permute tiles if the target's tiles exist in the right size, but on other devices."""
         arranged = self._arranged()
         if arranged is None or arranged == self.axes:
             return
@@ -260,7 +266,7 @@ class _RegularPlan:
         self.steps.append(PermuteStep(_pairs(before, after), after))
 
     def _exchange_axes(self) -> None:
-        """Move axes by all-to-alls to the dimensions that the target shards over them."""
+        """Move minor axes by all-to-alls to the dimensions that the target shards over them."""
         for d, axes in enumerate(self.axes):
             for e, target in enumerate(self.target):
                 current = self.axes[e]
@@ -278,7 +284,10 @@ class _RegularPlan:
                         return
 
     def _exchange(self, d: int, e: int, major: list[int], moved: list[int]) -> None:
-        """Move axes by an all-to-all from dimension ``d``, which keeps ``major``, to dimension ``e``."""
+        """Add an all-to-all that moves the axes ``moved`` from dimension ``d`` to ``e``.
+
+        ``d`` keeps ``major``.
+        """
         count = self._count(moved)
         local = self._local()
         padded = -(-self.dimensions[e] // self._count([*self.axes[e], *moved])) * count
@@ -328,7 +337,7 @@ class _RegularPlan:
             self._gather(d, common)
 
     def _gather(self, d: int, count: int) -> None:
-        """All-gather a dimension along all but its ``count`` major axes."""
+        """Add an all-gather of dimension ``d`` that keeps its ``count`` major axes."""
         moved = tuple(self.axes[d][count:])
         local = self._local()
         groups = groups_along(moved, self.sizes)
@@ -379,7 +388,7 @@ def _tiles_sent(tiles: int, filled: int) -> int:
 def _halo_step(
     before: Tiling, d: int, extent: int, after: Tiling, fixed: Sequence[Coordinate]
 ) -> HaloStep | None:
-    """Return the halo exchange that retiles one dimension; None if `by_device` finds no halo.
+    """Return the halo exchange that converts one dimension to another tiling; None if `by_device` finds none.
 
     Args:
         before: the current tiling.
@@ -397,7 +406,7 @@ def _halo_step(
 
 @lru_cache(maxsize=64)
 def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
-    """Return (source, target) for each device; devices that have their new tile are their own source."""
+    """Return the pairs (source, target) of a permutation; a device that has its new tile is its source."""
     owners: dict[object, list[int]] = {}
     for device, tile in enumerate(before.tile_indices):
         owners.setdefault(tile, []).append(device)

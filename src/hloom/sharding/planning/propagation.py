@@ -44,12 +44,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """The border of a manual region: a call that converts global arrays to tiles, or back.
+    """The border of a manual region: a call that converts global arrays to tiles, or tiles to global arrays.
 
     Attributes:
         enters: arrays enter the region; otherwise they leave it.
         manual: the tiling of each array outside of the region, restricted to the manual axes.
-        coordinates: the device coordinate along each manual axis; nothing inside is sharded over these.
+        coordinates: the device coordinate along each manual axis; no array inside is sharded over these axes.
     """
 
     enters: bool
@@ -78,9 +78,10 @@ class Propagation:
 
         Args:
             flow: the value classes.
-            annotated: the annotated tilings, final except in open dimensions; the first of a class counts.
-            borders: of manual regions, by call; an array that enters a region and is not annotated gets the
-                tiling along the manual axes, and propagation may shard its other dimensions.
+            annotated: the annotated tilings, final except in open dimensions; the first one of a class
+                counts.
+            borders: the borders of manual regions, by call; an array that enters a region without annotation
+                gets the tiling along the manual axes, and propagation may shard its other dimensions.
             devices: the number of devices.
         """
         self.flow = flow
@@ -147,7 +148,10 @@ class Propagation:
         return factors
 
     def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
-        """Return a factor for each dimension without manual axes, which has one size on both sides."""
+        """Return a factor for each dimension that manual axes do not shard.
+
+        Its size is the same on both sides.
+        """
         factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
             if not result.is_array:
@@ -189,7 +193,11 @@ class Propagation:
         return None
 
     def _shard(self, leaf: Leaf, dimensions: tuple[int, ...], d: int, tiling: Tiling) -> bool:
-        """Shard a dimension if it is open and replicated and tiles stay equally frequent; return whether."""
+        """Shard an open, replicated dimension of a value class if each tile stays on equally many devices.
+
+        Returns true if it did. ``dimensions`` are the global dimensions of the arrays, ``tiling`` is of rank
+        1.
+        """
         if d in self._closed.get(leaf, ()) or dimensions[d] % tiling.tiles[0]:
             return False
         current = self.tilings.get(leaf) or Tiling.replicated(len(dimensions), self.devices)

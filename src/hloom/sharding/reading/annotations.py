@@ -84,7 +84,7 @@ class Annotations:
         return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
 
     def statements(self, i: HloInstruction) -> Iterator[Statement]:
-        """Yield the annotated tiling of an array, or those of the sharded elements of a tuple.
+        """Yield the annotated tiling and open dimensions of an array, or of the sharded elements of a tuple.
 
         The results of a manual region count as annotated along its manual axes, and open in the other
         dimensions.
@@ -131,8 +131,8 @@ class Annotations:
 def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, set[HloInstruction]]:
     """Propagate the annotations of a program; return the propagation and the members of sharding groups.
 
-    Parameters are replicated by default, except in value classes with other members: slicing the initial
-    value of a loop sends nothing.
+    Entry parameters without annotation are replicated, unless propagation may shard them or a loop,
+    conditional or sharding group shares their value class: slicing the initial value of a loop sends nothing.
     """
     groups = sharding_groups(module.computations)
     flow = Flow(module.entry, groups)

@@ -33,7 +33,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def mesh_of(module: HloModule) -> dict[str, int]:
-    """Return the axes of the largest mesh in a program; empty without a mesh."""
+    """Return the axes of the largest mesh in a program; an empty mapping for a program without mesh."""
     meshes = [
         dict(mesh.axes)
         for mesh in parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", "")).values()
@@ -63,7 +63,7 @@ def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
 
 
 def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
-    """Return the number of devices of the given axes, else of the program's mesh, else of its header."""
+    """Return the number of devices: of the given axes or, if empty, of the program's mesh or its header."""
     if axes:
         return math.prod(axes.values())
     mesh = mesh_of(module)
@@ -71,7 +71,7 @@ def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
 
 
 def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
-    """Return the axes along which the devices of a group differ, joined by ``+``; "" without axes."""
+    """Return the axes along which the devices of a group differ, joined by ``+``; "" if ``axes`` is empty."""
     if not axes:
         return ""
     sizes = tuple(axes.values())
@@ -81,7 +81,7 @@ def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
 
 
 def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
-    """Return the axes of a coordinate, major axis first, joined by ``+``, such as ``data+model``.
+    """Return the mesh axes of a coordinate, major axis first, joined by ``+``, such as ``data+model``.
 
     Sub-axes are written as in Shardy, ``a:(2)4``. Returns ``N tiles`` for a coordinate that does not consist
     of axes.
@@ -106,7 +106,7 @@ def coordinate_text(coordinate: Coordinate, axes: Mapping[str, int]) -> str:
 
 
 def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
-    """Return the axes of each dimension, such as ``[data, -]``; without axes, HLO's notation."""
+    """Return the mesh axes that shard each dimension, such as ``[data, -]``; without axes, HLO's notation."""
     coordinates = [*tiling.coordinates, *((tiling.unreduced,) if tiling.unreduced is not None else ())]
     if not axes or any(coordinate.listed for coordinate in coordinates):
         return tiling.to_sharding().text(metadata=False)

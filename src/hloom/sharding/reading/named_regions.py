@@ -30,8 +30,9 @@ _MESHES: Final = "xla.sdy.meshes"
 def normalize_regions(module: HloModule) -> None:
     """Convert named shardings at borders of manual regions to frontend attributes.
 
-    Must run before call inlining, which drops the annotations of operands that name the manual axes. Raises
-    HloError by the rule ``sharding.manual-axes`` for a border with neither attributes nor named shardings.
+    Must run before call inlining, which drops the annotations of operands, and these name the manual axes.
+    Raises HloError by the rule ``sharding.manual-axes`` for a border with neither attributes nor named
+    shardings.
     """
     meshes: dict[Mesh, str] = {}
     for i in [i for computation in module.computations for i in computation.instructions]:
@@ -58,7 +59,14 @@ def _write_attributes(
     inside: Sequence[NamedSharding],
     meshes: dict[Mesh, str],
 ) -> None:
-    """Write the frontend attributes of a border, from the named shardings outside and inside."""
+    """Write the frontend attributes of a border of a manual region.
+
+    Args:
+        border: the call at the border.
+        key: the name of the attribute for the shardings outside of the region.
+        outside, inside: the named shardings; those inside state the manual axes.
+        meshes: maps meshes to names; new meshes are added.
+    """
     axes = {named.mesh.axes[axis.axis][0]: None for named in inside for axis in named.manual_axes}
     shardings = ", ".join(_sharding(named, meshes) for named in outside)
     border.frontend_attributes = {

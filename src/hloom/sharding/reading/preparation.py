@@ -90,7 +90,11 @@ def _merge_slice_into_pad(i: HloInstruction) -> None:
 
 
 def _annotate_operand(i: HloInstruction) -> None:
-    """Replace a sharding constraint by its operand with the annotation, if it is the operand's only user."""
+    """Move the annotation of a sharding constraint to its operand, and remove the constraint.
+
+    Does nothing if the operand has another user or an annotation, or is a parameter, loop, conditional or
+    call.
+    """
     if not is_constraint(i) or not is_annotated(i):
         return
     (operand,) = i.operands

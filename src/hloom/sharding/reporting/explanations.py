@@ -18,7 +18,7 @@ from hloom.sharding.tiling.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a collective is needed.
+    """The reason for a collective.
 
     Attributes:
         kind: "operand" of an operation, "reduction", "halo", "annotation", "result" of the program, "loop",
@@ -67,7 +67,7 @@ class Conflict:
 
 
 class Explainer:
-    """Explains decisions.
+    """Writes the reasons of the partitioner's decisions as text.
 
     Attributes:
         module: the partitioned program, with the tables of source lines.
@@ -81,7 +81,10 @@ class Explainer:
     # -- collectives
 
     def why(self, cause: Cause | None) -> Why:
-        """Return why a collective is needed; without a cause, the program itself states it."""
+        """Return the reason for a collective.
+
+        A collective without a cause is stated by the program itself.
+        """
         if cause is None:
             return Why("program", reason="the program itself states it")
         purpose, by = cause.purpose, cause.purpose.by
@@ -155,7 +158,7 @@ class Explainer:
         return "; ".join(words)
 
     def _conflict_text(self, by: Decision, factor: Factor, coordinate: Coordinate) -> str:
-        """Return the reason why a factor is not sharded over the coordinate of an operand."""
+        """Return the reason why a factor is not sharded over the mesh axes of an operand's coordinate."""
         over = coordinate_text(coordinate, self.axes)
         for sharded, tiling in by.sharded:
             if not are_independent([tiling.coordinates[0], coordinate]):
@@ -167,7 +170,7 @@ class Explainer:
     # -- shardings
 
     def _factor_text(self, by: Decision, factor: Factor, tiling: Tiling) -> str:
-        """Return a text with the sharding of a factor, and the operand or target that it comes from."""
+        """Return a text that states how a factor is sharded, and which operand or target is sharded alike."""
         over = coordinate_text(tiling.coordinates[0], self.axes)
         words = f"{_dimension(by, factor)} is sharded over {over}"
         number = _operand_with(by, factor, tiling)
@@ -179,7 +182,7 @@ class Explainer:
         return "" if tiling is None else tiling_text(tiling, self.axes)
 
     def _origins(self, cause: Cause) -> Iterator[str]:
-        """Yield the origins of the shardings of a value, before and after resharding."""
+        """Yield the annotations from which a value's tilings before and after resharding come."""
         by, value = cause.purpose.by, cause.value
         if isinstance(value, Decision) and cause.before is not None:
             for d in range(len(cause.before.tiles)):
@@ -201,7 +204,7 @@ class Explainer:
                     yield from self._propagated_origin(by, d, by.target.coordinates[d])
 
     def _origin(self, decision: Decision, d: int, coordinate: Coordinate) -> Iterator[str]:
-        """Yield the origin of the sharding of dimension ``d``, found from operand to operand."""
+        """Yield the annotation from which dimension ``d`` got its sharding, found along the operands."""
         over = coordinate_text(coordinate, self.axes)
         passed = 0
         while not decision.is_annotated:
@@ -246,7 +249,7 @@ class Explainer:
     # -- conflicts
 
     def conflicts(self, decisions: Mapping[HloInstruction, Decisions]) -> Iterator[Conflict]:
-        """Yield the conflicts of a program, in its order."""
+        """Yield the conflicts of a program in program order."""
         for decision in dict.fromkeys(d for d in decisions.values() if isinstance(d, Decision)):
             if decision.assignment is None:
                 continue
@@ -263,7 +266,7 @@ class Explainer:
             )
 
     def _proposed(self, by: Decision) -> Iterator[tuple[str, bool]]:
-        """Yield (text, is used) for the shardings of operands and target that an assignment uses or excludes.
+        """Yield (text, is used) for shardings of operands and target that the assignment uses or excludes.
 
         Unused shardings that are compatible with the assignment are left out.
         """
@@ -292,7 +295,10 @@ def _runner_up_bytes(assignment: FactorAssignment | None) -> int:
 
 
 def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | None:
-    """Return the number of the operand that has the sharding of a factor before resharding, or None."""
+    """Return the number of an operand whose current tiling shards a factor by ``tiling``.
+
+    Returns None if none does.
+    """
     for number, d in factor.operands.items():
         current = decision.operand_tilings[number]
         if current is not None and d < len(current.tiles) and current.is_sharded_like(d, tiling, 0):
@@ -301,7 +307,7 @@ def _operand_with(decision: Decision, factor: Factor, tiling: Tiling) -> int | N
 
 
 def _target_has(decision: Decision, factor: Factor, tiling: Tiling) -> bool:
-    """Return true if the target tiling has the sharding of a factor."""
+    """Return true if the target tiling shards a factor by ``tiling``."""
     d, target = factor.result, decision.target
     return (
         d is not None

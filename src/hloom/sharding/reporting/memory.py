@@ -1,8 +1,8 @@
 """Memory of a device over the schedule of a partitioned program, and the live arrays at the peak.
 
-The schedule is post-order. A value is live from its definition to its last use, also through aliases
-(tuples, tuple elements, barriers); arguments and constants are always live; results are live until the end,
-in the buffer of a donated argument if there is one. Loops update carried values in place. Elementwise
+The schedule is post-order. A value is live from its definition to its last use, which may be the use of an
+alias (tuple, tuple element, barrier). Arguments and constants are always live. Results are live until the
+end, in the buffer of a donated argument if there is one. Loops update carried values in place. Elementwise
 operations and updates of slices reuse the buffer of a dead operand of equal size. Fusion is not modelled: a
 backend that fuses needs less. Bytes include the padding of tiled layouts where the program has layouts.
 """
@@ -76,7 +76,7 @@ class _Buffer:
     Attributes:
         instruction, index: the defining instruction, and the shape index of the leaf.
         shape: the shape of the tile, with the layout of the global array.
-        bytes: 0 if the memory belongs to another buffer or to the caller.
+        bytes: the size; 0 if the memory belongs to another buffer or to the caller.
         last: the position of the last use in the schedule.
         is_read_only: no result may reuse it.
     """
@@ -91,14 +91,14 @@ class _Buffer:
 
 @dataclass(frozen=True, slots=True)
 class _Peak:
-    """The peak of a computation: the instruction that runs, and the live buffers."""
+    """The peak memory of a computation: the instruction that runs at the peak, and the live buffers."""
 
     at: str
     buffers: list[_Buffer]
 
 
 def memory_of(partitioned: Partitioned, original: HloModule) -> MemoryUsage:
-    """Return the memory of a device for a partitioned program, with the donations of the original program."""
+    """Return the memory of a device for a partitioned program; ``original`` states the donated arguments."""
     entry = partitioned.module.entry
     donated = _donated(original, entry)
     run = _Schedule(partitioned.global_shapes, donated)
@@ -132,7 +132,7 @@ def _is_free(i: HloInstruction) -> bool:
 
 
 def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
-    """Return the numbers of the result leaves in buffers of donated arguments.
+    """Return the numbers of the result leaves that are written to buffers of donated arguments.
 
     A donor without an alias donates to the first result of its shape, as in XLA.
     """
@@ -153,7 +153,7 @@ def _donated(original: HloModule, entry: HloComputation) -> frozenset[int]:
 
 @dataclass(slots=True)
 class _Schedule:
-    """Buffers of a program over its schedule.
+    """The buffers of a program over its schedule.
 
     Attributes:
         global_shapes: the global shapes of values, with layouts.
@@ -198,7 +198,7 @@ class _Schedule:
     def _buffers(
         self, i: HloInstruction, buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]]
     ) -> tuple[tuple[_Buffer, ...], list[_Buffer]]:
-        """Return the buffers of the leaves of a value, and those of them that it allocates."""
+        """Return the buffers of a value's leaves, and those among them that the instruction allocates."""
         operation = i.operation
         if isinstance(operation, Tuple):
             return tuple(buffer for o in i.operands for buffer in buffers_of[o]), []
@@ -242,7 +242,7 @@ class _Schedule:
         buffers_of: Mapping[HloInstruction, tuple[_Buffer, ...]],
         defined: Sequence[_Buffer],
     ) -> None:
-        """Place the result of an elementwise operation or update in the buffer of a dead operand."""
+        """Let an elementwise operation or an update write its result to the buffer of a dead operand."""
         is_update = isinstance(i.operation, DynamicUpdateSlice)
         if len(defined) != 1 or not (i.operation.elementwise or is_update):
             return
@@ -294,7 +294,7 @@ class _Schedule:
         return timeline
 
     def _peak_of_calls(self, i: HloInstruction) -> list[_Buffer]:
-        """Return the live buffers at the highest peak among the computations that an instruction calls."""
+        """Return the live buffers at the highest peak of the computations that an instruction calls."""
         peaks: list[list[_Buffer]] = [[]]
         if i.operation.calls_program:
             for called in i.called_computations:
@@ -313,7 +313,7 @@ def _is_constant(buffer: _Buffer) -> bool:
 
 
 def _changed_leaves(loop: HloInstruction) -> set[int]:
-    """Return the numbers of the leaves that a loop changes: those that its body does not pass through."""
+    """Return the numbers of the leaves that a loop changes: its body does not return them as they were."""
     (body, _) = loop.called_computations
     root, (parameter,) = body.root, body.parameters
     leaves = range(_leaf_count(loop.shape))

@@ -46,7 +46,7 @@ def replicated_arrays(
 ) -> tuple[ReplicatedArray, ...]:
     """Return the replicated arrays of at least ``least`` bytes, the largest first.
 
-    Leaves out constants and aliases. Without axes, all devices count as one axis.
+    Constants and aliases are left out. Without ``axes``, all devices count as one axis.
     """
     if devices == 1:
         return ()
@@ -60,7 +60,7 @@ def replicated_arrays(
 
 
 def _computed(partitioned: Partitioned) -> Iterator[tuple[HloInstruction, Decision]]:
-    """Yield the instructions that compute replicated arrays of positive rank, with their decisions."""
+    """Yield the instructions that produce replicated arrays of positive rank, with their decisions."""
     module = partitioned.module
     for i in module.instructions():
         decision = partitioned.decisions.get(i)

@@ -33,7 +33,7 @@ _LEAST: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A collective of the partitioned program, and its traffic in a step, one run of the program.
+    """A collective of the partitioned program, and its traffic in a step, which is one run of the program.
 
     Attributes:
         name, opcode: the instruction.
@@ -76,7 +76,7 @@ class Report:
         unknown_loops: the number of loops of unknown trip count.
         conflicts: the instructions with incompatible shardings.
         replicated_arrays: the replicated arrays of at least 1 % of the peak, the largest first.
-        suggestions: other shardings, and reduce-scatters.
+        suggestions: other shardings, and reduce-scatters in place of all-reduces.
     """
 
     devices: int
@@ -137,10 +137,11 @@ def report(
 
     Args:
         program: a module, or the result of ``jax.jit(f).lower(...)``.
-        mesh: sizes of axes, major first, or a mesh of JAX, abstract or not. Axes of the program with these
-            names get these sizes. By default the program's mesh.
-        topology: a name of `TOPOLOGIES`, or a link for each axis; of several axes the slowest link counts.
-        memory: bytes of a device; by default of the topology.
+        mesh: the sizes of axes by name, major first, or a mesh of JAX, abstract or not. Axes of the program
+            with these names get these sizes. None keeps the program's mesh.
+        topology: a name of `TOPOLOGIES`, or a link for each axis. A collective over several axes is timed by
+            the slowest link.
+        memory: the bytes of a device's memory; None for those of the topology.
         tries: the number of shardings to try for suggestions, each of which takes as long as the report
             itself.
         progress: called with a description of each try.
@@ -204,7 +205,7 @@ def _module(program: Any) -> HloModule:
 
 
 def _row(execution: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
-    """Return the row of a collective."""
+    """Return the report's row of a collective."""
     traffic, times = execution.sent, execution.times
     i, members, amount = traffic.instruction, traffic.members, traffic.bytes
     along = _axes(i, axes)
@@ -228,7 +229,7 @@ def _steps(i: HloInstruction, members: int) -> int:
 
 
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
-    """Return the axes along which the devices of a group of a collective differ."""
+    """Return the mesh axes along which the devices of a collective's group differ; "" if none."""
     operation = i.operation
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
         moving = [pair for pair in operation.source_target_pairs if pair[0] != pair[1]]
@@ -243,7 +244,7 @@ def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) ->
 
 
 def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:
-    """Yield name and bytes of the replicated parameters, the largest first."""
+    """Yield the name and the bytes of each replicated parameter, the largest first."""
     tilings = iter(partitioned.parameters)
     parameters: list[tuple[str, int]] = []
     for parameter in module.entry.parameters:

@@ -1,4 +1,7 @@
-"""Detection of all-reduces whose devices use slices only; a reduce-scatter would send half the bytes."""
+"""Detection of all-reduces of which each device uses a slice only.
+
+A reduce-scatter would send half the bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 
 
 def sliced_dimension(all_reduce: HloInstruction) -> int | None:
-    """Return the dimension along which the devices of a group slice an all-reduce; None if there is none.
+    """Return the dimension along which each device of a group takes its slice of an all-reduce, or None.
 
-    All uses must be slices into as many equal parts as the group has devices.
+    All users must be slices into as many equal parts as the group has devices.
     """
     operation = all_reduce.operation
     if (
@@ -30,7 +33,10 @@ def sliced_dimension(all_reduce: HloInstruction) -> int | None:
 
 
 def _partitioned_dimension(user: HloInstruction, total: HloInstruction, members: Sequence[int]) -> int | None:
-    """Return the dimension of which a slice takes part n on member n of the group; None if there is none."""
+    """Return the dimension along which ``user`` slices part n of ``total`` on member n of a group.
+
+    Returns None if there is no such dimension.
+    """
     if not isinstance(user.operation, DynamicSlice) or user.operands[0] is not total or len(members) < 2:
         return None
     pairs = zip(total.shape.dimensions, user.shape.dimensions, strict=True)

@@ -1,6 +1,7 @@
 """Suggestions: other shardings, each verified by partitioning again, and reduce-scatters.
 
-Annotations of equal shape and tiling change together, such as the weights of all layers and their updates.
+Annotated arrays of equal shape and tiling, such as the weights of all layers and their updates, change
+together.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Suggestion:
         kind: "sharding", another annotation; "reduce-scatter" in place of an all-reduce.
         text: a sentence.
         instructions: the instructions to change.
-        op_name, source: of the first of them.
+        op_name, source: the framework's operation and source line of the first of them.
         before, after: the tilings.
         saved_bytes: the bytes that a device sends less in a step; may be negative.
         saved_memory: the bytes that a device uses less at the peak; may be negative.
@@ -82,8 +83,8 @@ class _AnnotationGroup:
     Attributes:
         shape: the global shape.
         tiling: the tiling.
-        leaves: the arrays, as name of the instruction and leaf number in its value.
-        sent: the bytes that a device sends in a step in the collectives that they cause.
+        leaves: the arrays, as (name of the instruction, number of the leaf in its value).
+        sent: the bytes that a device sends per step in the collectives that these annotations cause.
         parameter_bytes: the size of the parameters among them on a device.
     """
 
@@ -104,14 +105,14 @@ def suggested_shardings(
     crowded: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Suggestion]:
-    """Return shardings of lower cost, the cheapest of each group of annotations, in ascending order of cost.
+    """Return cheaper shardings: the cheapest of each group of annotations, in ascending order of cost.
 
     Args:
         module: the program.
         devices: the number of devices.
-        axes: of the mesh; without them all devices are one axis.
-        needs: why each collective is needed, and the bytes that a device sends for it in a step.
-        costs: of the program as it is.
+        axes: the sizes of the mesh axes; if empty, all devices are one axis.
+        needs: the reason for each collective, and the bytes that a device sends for it in a step.
+        costs: the costs of the program as it is.
         tries: the number of programs to partition.
         crowded: the program does not fit into memory, so that more traffic is acceptable for less memory.
         progress: called with a description of each try.
@@ -196,7 +197,7 @@ def _groups(module: HloModule, devices: int, needs: Sequence[tuple[Why, int]]) -
 def _candidates(
     groups: Sequence[_AnnotationGroup], axes: Mapping[str, int], tries: int
 ) -> Iterator[tuple[int, tuple[_AnnotationGroup, Placement]]]:
-    """Yield (number, (group, placement)) round robin over the groups, at most ``tries`` of them."""
+    """Yield at most ``tries`` placements, of each group in turn, as (group number, (group, placement))."""
     queues = [(number, group, list(_placements(group, axes))) for number, group in enumerate(groups)]
     queues = [queue for queue in queues if queue[2]]
     for turn in range(max((len(placements) for _, _, placements in queues), default=0)):
@@ -207,7 +208,7 @@ def _candidates(
 
 
 def _placements(group: _AnnotationGroup, axes: Mapping[str, int]) -> Iterator[Placement]:
-    """Yield the placements of a group's axes in which one axis is added, moved or removed."""
+    """Yield the placements that add, move or remove one axis of a group's tiling."""
     coordinates = group.tiling.coordinates
     current = tuple(tuple(coordinate_text(c, axes).split("+")) if c.count > 1 else () for c in coordinates)
     if any(axis not in axes for dimension in current for axis in dimension):
@@ -231,7 +232,7 @@ def _tiling(placement: Placement, axes: Mapping[str, int], devices: int) -> Tili
 
 
 def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloModule:
-    """Return a copy of a program in which a group of annotations has another tiling."""
+    """Return a copy of a program in which the annotations of a group have another tiling."""
     copy = clone_module(module)
     numbers_of: dict[str, list[int]] = {}
     for name, number in group.leaves:
@@ -246,7 +247,7 @@ def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloM
 def _annotate(
     i: HloInstruction, original: HloInstruction, numbers: Sequence[int], sharding: Sharding
 ) -> None:
-    """Annotate the given leaves of an instruction with a sharding; ``original`` has the current one."""
+    """Annotate the leaves with the given numbers with a sharding; ``original`` has the current sharding."""
     if i.frontend_attributes and _ATTRIBUTE in i.frontend_attributes:
         i.frontend_attributes = {k: v for k, v in i.frontend_attributes.items() if k != _ATTRIBUTE}
     if not i.shape.is_tuple:
@@ -298,7 +299,7 @@ def _suggestion(
 
 
 def scatters(executed: Sequence[Execution]) -> list[Suggestion]:
-    """Return a suggestion for each all-reduce whose devices use slices only: a reduce-scatter."""
+    """Return a suggestion to use a reduce-scatter for each all-reduce of which devices use slices only."""
     suggestions: list[Suggestion] = []
     for execution in executed:
         i = execution.sent.instruction

@@ -59,7 +59,7 @@ def sent(instruction: HloInstruction, devices: int) -> Sent | None:
 
 
 def _members(operation: Collective, devices: int) -> int:
-    """Return the size of the largest group, the number of devices if no groups are listed."""
+    """Return the number of devices in the largest group; ``devices`` if the collective lists no groups."""
     groups = operation.replica_groups
     if isinstance(groups, IotaDeviceList):
         return groups.group_size
@@ -102,7 +102,11 @@ def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
 def _count_executions(
     computation: HloComputation, devices: int, times: int, executed: list[Execution]
 ) -> int:
-    """Append the executions of a computation; return the number of loops of unknown trip count."""
+    """Append the executions of collectives in a computation and in the computations that it calls.
+
+    ``times`` is the number of runs of the computation in a step. Returns the number of loops of unknown trip
+    count.
+    """
     unknown = 0
     for i in computation.instructions:
         traffic = sent(i, devices)

@@ -6,11 +6,10 @@
     state = hloom.sharding.stored("state")                     # arrays by name; nothing is read yet
     arguments = hloom.sharding.cut(tuple(state.values()), partitioned.parameters, device)
 
-Each process writes the tiles of its devices, and reads what its devices need, in any tiling: a run can
-continue with another number of devices or processes. Zarr version 2 divides arrays into chunks of one size,
-padded at the edges like tiles. TensorStore and zarr-python read and write it. Chunks are not compressed.
-
-Source of the format: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
+Each process writes the tiles of its devices. It reads the elements that its devices need, in any tiling, so
+that a run can continue with another number of devices or processes. Zarr version 2 divides arrays into chunks
+of one size, padded at the edges like tiles. TensorStore and zarr-python read and write it. Chunks are not
+compressed. Source of the format: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ class ProcessGroup(Protocol):
 
 
 class StoredArray:
-    """A stored array, from which slices such as ``array[2:4, :]`` are read on demand.
+    """An array in files, from which slices such as ``array[2:4, :]`` are read on demand.
 
     Attributes:
         path: the directory.
         shape: the dimensions.
-        chunks: the dimensions of each file's part.
+        chunks: the dimensions of a chunk, the part of the array in one file.
         dtype: the numpy dtype.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open an array; raises HloError by ``stored.not-found`` or ``stored.metadata``."""
+        """Open a stored array; raises HloError by ``stored.not-found`` or ``stored.metadata``."""
         self.path = Path(path)
         data = _metadata(self.path / _ARRAY)
         data.require("shape", "chunks", "dtype", "fill_value", "zarr_format", "compressor", "order")
@@ -81,7 +80,7 @@ class StoredArray:
         return f"<StoredArray {self.path}: {self.dtype}{list(self.shape)} in files of {list(self.chunks)}>"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Read the full array."""
+        """Read the full array, converted to ``dtype`` unless that is None."""
         array = self[tuple([slice(0, n) for n in self.shape])]
         return array if dtype is None else array.astype(dtype)
 
@@ -107,7 +106,7 @@ class StoredArray:
         return array
 
     def _chunk(self, index: Sequence[int]) -> Array:
-        """Return the memory-mapped chunk at an index of the grid of chunks."""
+        """Return the memory-mapped chunk at an index of the chunk grid."""
         file = self.path / (self._separator.join(map(str, index)) or "0")
         count = int(np.prod(self.chunks, dtype=np.int64))
         if not file.exists():
@@ -122,9 +121,12 @@ class StoredArray:
 
 
 def stored(directory: str | Path) -> dict[str, StoredArray]:
-    """Open all arrays of a directory, by name in natural order; or a single array, named "".
+    """Open all arrays in a directory, by name in natural order.
 
-    Raises HloError by ``stored.not-found`` if there is none, and by ``stored.metadata``.
+    A directory that is one array has the name "".
+
+    Raises HloError by ``stored.not-found`` if there are none, and by ``stored.metadata`` for unreadable
+    metadata.
     """
     path = Path(directory)
     if (path / _ARRAY).exists():
@@ -147,17 +149,17 @@ def store(
 ) -> list[str]:
     """Write the arrays of a sharded value; return their names.
 
-    The directory is replaced atomically, after everything is written. All processes call this function
+    The directory is replaced atomically after all files are written. All processes call this function
     collectively, and share a file system.
 
     Args:
-        directory: replaced if it exists.
+        directory: the directory to write, replaced if it exists.
         values: the value of each device of this process: an array, or a nested tuple; None for tokens.
         devices: the ids of these devices.
         shape: the global shape.
         tilings: the tilings of the leaves.
         name: the name of the array; the arrays of tuples are named ``result.0``, ``result.1.0`` and so on.
-        processes: all processes with devices.
+        processes: all processes with devices; None for this process alone.
 
     Raises HloError by ``stored.unreduced`` for partial sums, by ``stored.failed`` if another process cannot
     write, and OSError.
@@ -196,7 +198,7 @@ def store(
 
 
 class _CollectiveStep:
-    """A step of all processes: if it fails in one of them, it raises in all."""
+    """A context manager for a step that all processes run: if the step fails in one of them, all raise."""
 
     def __init__(self, processes: ProcessGroup | None) -> None:
         self._processes = processes
@@ -214,7 +216,7 @@ class _CollectiveStep:
 
 
 def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: Tiling) -> None:
-    """Write each tile whose first owner is a device of this process; ``tiles`` are by device."""
+    """Write the tiles whose first owner is a device of this process; ``tiles`` maps its devices to tiles."""
     firsts: dict[tuple[int, ...], int] = {}
     for device, index in enumerate(tiling.tile_indices):
         firsts.setdefault(index, device)
@@ -231,7 +233,7 @@ def _write_tiles(folder: Path, tiles: dict[int, object], shape: Shape, tiling: T
 
 
 def _replace(path: Path, partial: Path) -> None:
-    """Replace the directory ``path`` by ``partial``."""
+    """Replace the directory ``path`` by the directory ``partial``."""
     old = path.with_name(path.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if path.exists():
@@ -270,7 +272,7 @@ def _metadata(file: Path) -> Settings:
 
 
 def _dtype_name(dtype: np.dtype) -> str:
-    """Return the name of a dtype in Zarr's metadata: numpy's code, or TensorStore's name of other types."""
+    """Return the name of a dtype in Zarr's metadata: numpy's code, or TensorStore's name for other types."""
     return dtype.newbyteorder("<").str if dtype.isbuiltin == 1 else dtype.name
 
 

@@ -13,16 +13,16 @@ from hloom.sharding.tiling.tiling import Tiling
 
 
 def cut(value: object, tilings: Sequence[Tiling], device: int) -> Value:
-    """Return the tiles that a device has of a global value.
+    """Return a device's tiles of a global value.
 
     Args:
         value: an array, or a nested tuple or list of arrays; None for tokens. Of a `StoredArray` only the
             tile is read.
-        tilings: of its leaves, in order.
+        tilings: the tilings of its leaves, in order.
         device: the device id.
 
     Returns:
-        The same nested tuple of tiles. All tiles have one size: the last ones are padded with zeros.
+        The tiles, nested like the value. All tiles have one size: the last ones are padded with zeros.
     """
     return _cut(value, iter(tilings), device)
 
@@ -35,7 +35,10 @@ def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Value:
 
 
 def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
-    """Return the tile of an array on a device; for an unreduced tiling, zeros except on the first device."""
+    """Return a device's tile of an array.
+
+    If the tiling has partial sums, the devices of the first one get the tile and the others zeros.
+    """
     array: Any = value if isinstance(getattr(value, "shape", None), tuple) else np.asarray(value)
     extents = tiling.local(array.shape)
     begins = [n * p for n, p in zip(extents, tiling.tile_indices[device], strict=True)]
@@ -49,7 +52,7 @@ def tile_of(value: Any, tiling: Tiling, device: int) -> Array:
 
 
 def joined(tiles: Sequence[object], tilings: Sequence[Tiling], shape: Shape) -> Value:
-    """Return a global value from the tiles of all devices, the inverse of `cut`; add partial sums.
+    """Return the global value from the tiles of all devices, the inverse of `cut`; add partial sums.
 
     Args:
         tiles: the value of each device: an array, or a nested tuple of arrays.
@@ -73,12 +76,12 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def nested(shape: Shape, leaves: Iterator[Array | None]) -> Value:
-    """Return the leaves nested like a shape."""
+    """Return leaves, in order, as a nested tuple of the structure of a tuple shape."""
     return tuple([nested(s, leaves) for s in shape.tuple_shapes]) if shape.is_tuple else next(leaves)
 
 
 def _assembled(tiles: Sequence[object], tiling: Tiling, dimensions: Sequence[int]) -> Array | None:
-    """Return an array from the tiles of all devices; add partial sums, drop padding."""
+    """Return an array from the tiles of all devices; add partial sums, drop padding. None for a token."""
     if tiles[0] is None:
         return None
     arrays: list[Array] = [np.asarray(tile) for tile in tiles]

@@ -57,7 +57,10 @@ class Coordinate:
 
     @staticmethod
     def of(indices: Sequence[int]) -> Coordinate:
-        """Return the coordinate with the given index for each device, a regular one if it exists."""
+        """Return the coordinate with the given tile index of each device.
+
+        It is regular if digits of the device id can express the indices.
+        """
         return _recognized(tuple(indices))
 
     @cached_property
@@ -82,7 +85,10 @@ class Coordinate:
 
 @lru_cache(maxsize=1024)
 def _recognized(indices: tuple[int, ...]) -> Coordinate:
-    """Return the coordinate with the given indices; try digits of all radices before an irregular one."""
+    """Return the coordinate with the given tile index for each device.
+
+    It is regular if the digits of some order of the device count's prime factors give these indices.
+    """
     devices = len(indices)
     for sizes in _radices(devices):
         strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
@@ -96,7 +102,10 @@ def _recognized(indices: tuple[int, ...]) -> Coordinate:
 
 @lru_cache
 def _radices(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Return the distinct orders of the prime factors of a number, one order if it has more than 6."""
+    """Return the distinct orders of a number's prime factors.
+
+    Returns a single order if all factors are equal, or if there are more than 6.
+    """
     primes = _primes(devices)
     if len(set(primes)) < 2 or len(primes) > 6:
         return (tuple(primes),)
@@ -122,8 +131,8 @@ Axes: TypeAlias = "tuple[int, ...]"
 def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple[Axes, ...]] | None:
     """Factor device ids into axes of prime size such that each coordinate consists of whole axes.
 
-    Returns the sizes of the axes, major axis first, and the axes of each coordinate. Returns None if a
-    coordinate is irregular, or digits of two coordinates overlap partially.
+    Returns (sizes of the axes, axes of each coordinate), both major axis first. Returns None if a coordinate
+    is irregular, or if digits of two coordinates overlap partially.
     """
     if not coordinates or any(coordinate.listed for coordinate in coordinates):
         return None
@@ -151,16 +160,22 @@ def refined(coordinates: tuple[Coordinate, ...]) -> tuple[tuple[int, ...], tuple
 
 
 def coordinate_along(axes: Iterable[int], sizes: Sequence[int]) -> Coordinate:
-    """Return the device coordinate along some axes; ``sizes`` are those of all axes, major axis first."""
+    """Return the device coordinate along the given axes.
+
+    Args:
+        axes: the numbers of the axes, major axis first.
+        sizes: the sizes of all axes, major axis first.
+    """
     strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
     return Coordinate.along([(strides[k], sizes[k]) for k in axes], math.prod(sizes))
 
 
 @lru_cache(maxsize=1024)
 def groups_along(axes: Axes, sizes: tuple[int, ...]) -> DeviceGroups:
-    """Return the groups of devices that differ along some axes only, in row-major order of these axes.
+    """Return the device groups along the given axes: the devices of a group differ in these indices only.
 
-    ``sizes`` are the sizes of all axes, major axis first.
+    The devices of a group are in row-major order of ``axes``. ``sizes`` are the sizes of all axes, major axis
+    first.
     """
     others = [k for k in range(len(sizes)) if k not in axes]
     width, devices = math.prod(sizes[k] for k in axes), math.prod(sizes)
@@ -188,7 +203,7 @@ def are_independent(coordinates: Sequence[Coordinate]) -> bool:
 
 
 def same_classes(coordinates: Sequence[Coordinate], coordinate: Coordinate) -> bool:
-    """Return true if devices agree in several coordinates exactly where they agree in another coordinate."""
+    """Return true if two devices agree in all of ``coordinates`` exactly if they agree in ``coordinate``."""
     basis = refined((*coordinates, coordinate))
     if basis is not None:
         *others, axes = basis[1]

@@ -41,7 +41,7 @@ class TileOwners:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """The ranges of a dimension that devices need, all of one length, in elements.
+    """The ranges of a sharded dimension that devices need, all of one length, in elements.
 
     Attributes:
         extent: the extent of the dimension in the global array.
@@ -65,11 +65,17 @@ class Halo:
         return -(-self.extent // (self.owners.tiles if self.owners is not None else len(self.starts)))
 
     def rounds(self) -> tuple[ExchangeRound, ...]:
-        """Return the rounds that deliver all segments; the first one may consist of local segments."""
+        """Return the rounds that deliver all segments.
+
+        The first one may hold segments without communication.
+        """
         return _rounds(self)
 
     def segments(self) -> Iterator[tuple[int, HaloSegment]]:
-        """Yield (range number, segment) for all ranges; senders are chosen to balance the elements sent."""
+        """Yield (range number, segment) for all ranges.
+
+        Of several devices that own a tile, the one with the fewest elements sent so far becomes the sender.
+        """
         owners = self.owners.by_tile() if self.owners is not None else {}
         load: dict[int, int] = {}
         for p, q, low, high, at in self._intersections():
@@ -96,7 +102,7 @@ class Halo:
                 first = base + stop
 
     def sent(self) -> int:
-        """Return the extent that a device sends along the dimension, over all rounds."""
+        """Return the number of indices of the dimension that a device sends, summed over all rounds."""
         return sum(exchange.length for exchange in self.rounds() if exchange.is_sent)
 
 
@@ -107,15 +113,16 @@ _MOST_ROUNDS: Final = 8
 
 
 def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequence[Coordinate]) -> Halo | None:
-    """Return a halo with one range per device, fetched from the tiles of the current tiling.
+    """Convert a halo with one range per tile to one with one range per device.
 
+    Devices fetch these ranges from the tiles of the current tiling, which need not be that of the ranges.
     Returns None for too many devices or rounds, or if a class of devices does not own all tiles.
 
     Args:
         halo: a halo with one range per tile.
         have: the current tiling of the array.
         d: the dimension.
-        need: the number of the range that each device needs.
+        need: the range number of each device.
         fixed: coordinates in which the devices of a group must agree.
     """
     if have.devices > MOST_DEVICES:
@@ -135,7 +142,10 @@ def by_device(halo: Halo, have: Tiling, d: int, need: Coordinate, fixed: Sequenc
 
 @lru_cache(maxsize=1024)
 def _rounds(halo: Halo) -> tuple[ExchangeRound, ...]:
-    """Assign segments to rounds, the longest first, each to the first round with both devices idle."""
+    """Assign the segments of a halo to rounds.
+
+    The longest segments come first; each goes to the first round in which its sender and receiver are idle.
+    """
     local: dict[int, HaloSegment] = {}
     sent: list[dict[int, HaloSegment]] = []
     senders: list[set[int]] = []
@@ -182,7 +192,7 @@ class HaloSegment:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRound:
-    """The segments that one permutation delivers, or that need no permutation.
+    """One round of a halo exchange: the segments that one permutation delivers, or that need no permutation.
 
     Attributes:
         segments: the segment of each receiver, by tile or by device.
@@ -201,7 +211,7 @@ class ExchangeRound:
         return max(segment.length for segment in self.segments.values())
 
     def first(self, segment: HaloSegment, local: int) -> int:
-        """Return the index in its tile at which a segment, extended to `length`, starts.
+        """Return the index in its tile at which a segment starts, once extended to the length of the round.
 
         ``local`` is the extent of a tile.
         """
@@ -252,11 +262,11 @@ class PaddedHalo:
 
 
 def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
-    """Return the extent of each tile of a dimension without padding; 0 for a tile of padding."""
+    """Return the number of indices in each tile of a dimension, padding excluded; 0 for a tile of padding."""
     local = -(-extent // tiles)
     return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
 
 
-def elements(dimensions: tuple[int, ...], d: int) -> int:
+def elements_per_index(dimensions: tuple[int, ...], d: int) -> int:
     """Return the number of elements at one index of dimension ``d``: the product of the other extents."""
     return math.prod(n for e, n in enumerate(dimensions) if e != d)

@@ -25,8 +25,8 @@ class Tiling:
         tiles: the number of tiles along each dimension.
         coordinates: the tile index of each device along each dimension.
         devices: the number of devices.
-        unreduced: for an unreduced array, the number of the partial sum on each device; the sum over all
-            numbers is the tile, and devices with equal numbers hold copies. None for a reduced array.
+        unreduced: the index of the partial sum on each device, for an unreduced array; the sum over all
+            indices is the tile, and devices with equal indices hold copies. None for a reduced array.
     """
 
     tiles: tuple[int, ...]
@@ -41,7 +41,7 @@ class Tiling:
 
     @staticmethod
     def product(tilings: Sequence[Tiling]) -> Tiling:
-        """Return the tiling whose dimensions have the given tilings of rank 1, at least one."""
+        """Combine tilings of rank 1, at least one, into the tiling with one dimension for each of them."""
         tiles = tuple(tiling.tiles[0] for tiling in tilings)
         return Tiling(tiles, tuple(tiling.coordinates[0] for tiling in tilings), tilings[0].devices)
 
@@ -49,7 +49,10 @@ class Tiling:
     def from_tile_indices(
         tiles: Sequence[int], tile_indices: Sequence[Sequence[int]], unreduced: Sequence[int] = ()
     ) -> Tiling:
-        """Return the tiling with the given tile index, and number of the partial sum, for each device."""
+        """Return the tiling with the given tile index of each device.
+
+        ``unreduced`` are the indices of partial sums, by device; empty or all zero for a reduced array.
+        """
         coordinates = [Coordinate.of([index[d] for index in tile_indices]) for d in range(len(tiles))]
         sums = Coordinate.of(unreduced) if any(unreduced) else None
         return Tiling(tuple(tiles), tuple(coordinates), len(tile_indices), sums)
@@ -61,7 +64,7 @@ class Tiling:
 
     @property
     def is_even(self) -> bool:
-        """True if all tiles are on the same number of devices."""
+        """True if every tile is on the same number of devices."""
         return are_independent(self.coordinates)
 
     @cached_property
@@ -108,9 +111,9 @@ class Tiling:
     def groups(self, dimensions: Sequence[int], fixed: Sequence[Coordinate]) -> DeviceGroups:
         """Return device groups for collectives along some dimensions.
 
-        Each group holds all tiles along these dimensions, in row-major order, and agrees in the other
-        dimensions and in the ``fixed`` coordinates. Raises HloError by the rule ``sharding.uneven-replicas``
-        if tiles have different numbers of copies.
+        Each group holds all tiles along these dimensions, in row-major order. Its devices agree in the tile
+        indices of the other dimensions and in the ``fixed`` coordinates. Raises HloError by the rule
+        ``sharding.uneven-replicas`` if tiles have different numbers of copies.
         """
         moved = [self.coordinates[d] for d in dimensions]
         others = [coordinate for d, coordinate in enumerate(self.coordinates) if d not in dimensions]
@@ -147,7 +150,7 @@ class Tiling:
         return Tiling(self.tiles, self.coordinates, self.devices)
 
     def reduction_groups(self, fixed: Sequence[Coordinate]) -> DeviceGroups:
-        """Return device groups that hold all partial sums of a tile each; see `groups`."""
+        """Return device groups, each of which holds all partial sums of one tile; see `groups`."""
         assert self.unreduced is not None
         stacked = Tiling(
             (*self.tiles, self.unreduced.count), (*self.coordinates, self.unreduced), self.devices
@@ -192,7 +195,7 @@ class Tiling:
     ) -> Tiling:
         """Convert a sharding over mesh axes; see `of`.
 
-        ``only`` are the names of the axes to convert, all by default; the others count as replicated.
+        ``only`` are the names of the axes to convert; the others count as replicated. None converts all axes.
         """
         mesh = named.mesh
         _require_sum(named.reduction)
@@ -224,7 +227,7 @@ class Tiling:
         return Sharding.tiled(TileAssignment(dimensions, self._order()), tuple(kind for _, kind in last))
 
     def _order(self) -> IotaTiles | tuple[int, ...]:
-        """Return the device ids, ordered by tile index, then by number of the partial sum."""
+        """Return the device ids in the order of tile index, then of partial-sum index."""
         coordinates = (*self.coordinates, *((self.unreduced,) if self.unreduced is not None else ()))
         basis = refined(coordinates)
         if basis is not None:
@@ -254,7 +257,10 @@ def _unknown_device(device: int, devices: int) -> HloError:
 
 
 def coordinate_in_mesh(mesh: Mesh, axes: Sequence[AxisRef], devices: int) -> Coordinate:
-    """Return the device coordinate along axes of a mesh, major axis first; 0 for devices not in the mesh."""
+    """Return the device coordinate along axes of a mesh, major axis first.
+
+    Device ids that the mesh does not contain get the index 0.
+    """
     digits: list[tuple[int, int]] = []
     for reference in axes:
         full = mesh.sizes[reference.axis]
