@@ -1,4 +1,4 @@
-"""Forks: a child process has only the thread that forked."""
+"""Hooks for ``os.fork``: the child has only the thread that called fork, so it resets locks and workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from hloom.jaxlib import private
 
 @cache
 def install() -> None:
-    """Register fork hooks: the parent waits until native code is loaded, children reset locks and workers."""
+    """Register hooks for ``os.fork``.
+
+    A fork waits until no thread is loading native code. The child resets the locks and workers of the threads
+    that it does not have.
+    """
     os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=_begin)
 
 

@@ -1,4 +1,4 @@
-"""Lowerings for the platform ``hloom``: JAX's own for cpu, whose custom calls hloom implements."""
+"""JAX's lowerings for the platform ``hloom``: those for cpu, whose custom calls hloom implements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.jaxlib import private
 
 
 def install(platform: str) -> None:
-    """Register JAX's cpu lowerings for another platform, and allow buffer donation there."""
+    """Register JAX's cpu lowerings for another platform, and enable buffer donation on it."""
     for home in private.HOMES_OF_LOWERINGS:
         home()
     if platform not in private.platforms_with_donation():
@@ -23,7 +23,7 @@ def install(platform: str) -> None:
 
 
 class _CpuLike:
-    """A proxy of a client whose platform is ``cpu``."""
+    """A proxy of a client that reports the platform ``cpu``."""
 
     _proxies: ClassVar[dict[int, _CpuLike]] = {}
     platform = "cpu"
@@ -36,12 +36,12 @@ class _CpuLike:
 
     @staticmethod
     def of(client: object) -> _CpuLike:
-        """Return the one proxy of a client."""
+        """Return the proxy of a client; every call for the same client returns the same object."""
         return _CpuLike._proxies.setdefault(id(client), _CpuLike(client))
 
 
 def _as_cpu(rule: Any, platform: str) -> Any:
-    """Return a lowering rule that runs ``rule`` as if for cpu when JAX lowers for ``platform`` alone."""
+    """Wrap a lowering rule so that it sees the platform ``cpu`` when JAX lowers for ``platform`` alone."""
 
     def lower(context: Any, *arguments: Any, **parameters: Any) -> Any:
         module = context.module_context

@@ -24,7 +24,7 @@ _PRIORITY: Final = -100
 def initialize() -> None:
     """Register hloom if it is selected; JAX calls this entry point when it discovers platforms.
 
-    On an unsupported version of JAX or system, warn and leave JAX its other platforms.
+    On an unsupported system or version of JAX, warns and removes hloom from the selected platforms.
     """
     jax: object = import_module("jax")
     selected = (jax.config.jax_platforms or "").split(",")

@@ -1,4 +1,4 @@
-"""The table of PJRT functions: native code where it exists, Python functions elsewhere."""
+"""The table of PJRT functions: native code if there is any for a function, else Python callbacks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,19 @@ _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
 
 class Table:
-    """``PJRT_Api``: the struct with all PJRT functions, in the interface's order, at `address`."""
+    """The struct ``PJRT_Api``, which holds the addresses of all PJRT functions in the interface's order.
+
+    Attributes:
+        address: the address of the struct.
+    """
 
     def __init__(self, version: int, extension: int) -> None:
-        """Fill the table for a minor version; ``extension`` is the address of the first extension."""
+        """Fill the table.
+
+        Args:
+            version: PJRT's minor version that the table states.
+            extension: the address of the first extension in the linked list; 0 for none.
+        """
         self._api = abi.API.allocate(len(abi.FUNCTIONS) + _LATER_FUNCTIONS, extension=extension)
         self.address = self._api.address
         self._api["struct_size"] = self._api.location("functions", len(abi.FUNCTIONS)) - self.address
@@ -52,7 +61,7 @@ class Table:
     def release(self) -> None:
         """Replace the Python functions by native stubs, before the interpreter ends.
 
-        Destructors succeed and do nothing; the others return FAILED_PRECONDITION.
+        Stubs of destructors succeed and do nothing; all others return FAILED_PRECONDITION.
         """
         stop()
         native().call("pjrt_set_sweeper", None)
@@ -69,13 +78,13 @@ class Table:
 
 
 def _refuse_later(_: object) -> None:
-    """Refuse a PJRT function of a later version."""
+    """Raise PjrtError: the caller called a PJRT function of a later version."""
     version = f"{abi.MAJOR_VERSION}.{abi.MINOR_VERSION}"
     raise PjrtError(UNIMPLEMENTED, f"hloom implements PJRT's interface up to version {version}")
 
 
 def capsule(table: Table) -> Any:
-    """Return the PyCapsule of the table, as JAX's plug-in loader takes it."""
+    """Return a PyCapsule with the address of the table, the form in which JAX loads plug-ins."""
     make = ctypes.pythonapi.PyCapsule_New
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]

@@ -1,1 +1,1 @@
-"""User functions that programs call: Python callbacks, C functions, partitioners of custom calls."""
+"""Functions that programs call: Python callbacks, C functions, and partitioners of custom calls."""

@@ -65,7 +65,10 @@ class ExecutionContext:
 
 
 def fill(function: Callable[..., object], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-    """Call a function on buffers; return its results. A result aliased to an operand shares its memory."""
+    """Call a ``buffer_callback`` on buffers; return its results.
+
+    A result that the instruction aliases to an operand is initialized with the operand and shares its memory.
+    """
     operation = instruction.operation
     assert isinstance(operation, CustomCall)
     shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)

@@ -1,7 +1,7 @@
 """Python callbacks of programs: pure_callback, io_callback, debug.print, buffer_callback.
 
-JAX lowers each to a custom call with an index into the functions that it passes to the compiler beside the
-module; see `hloom.jax.compilation.handover`.
+JAX lowers each to a custom call with an index into the list of functions that it passes to the compiler with
+the module; see `hloom.jax.compilation.handover`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _bound: Final[dict[HloInstruction, Any]] = {}
 
 
 def bind(calls: Sequence[HloInstruction], functions: Sequence[object]) -> list[HloInstruction]:
-    """Bind a program's Python functions to the custom calls of its callbacks; return those calls."""
+    """Bind a program's Python functions to its custom calls; return the custom calls that are callbacks."""
     targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
     callbacks = [call for call in calls if getattr(call.operation, "custom_call_target", "") in targets]
     for call in callbacks:
@@ -52,7 +52,7 @@ def _function_at(call: HloInstruction, functions: Sequence[Any]) -> Any:
 
 
 def unbind(calls: Sequence[HloInstruction]) -> None:
-    """Remove the functions bound to custom calls."""
+    """Remove the Python functions that `bind` bound to custom calls."""
     for call in calls:
         _bound.pop(call, None)
 
@@ -66,14 +66,14 @@ def _function_of(instruction: HloInstruction) -> Any:
 
 
 def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Run a ``buffer_callback``, as the evaluator calls it."""
+    """Run a ``buffer_callback``, called by the evaluator."""
     from hloom.jax.calls.buffer_callbacks import fill
 
     return fill(_function_of(instruction), instruction, operands)
 
 
 def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Value:
-    """Run a callback, as the evaluator calls it."""
+    """Run a callback on read-only copies of the operands, called by the evaluator."""
     function = _function_of(instruction)
     results = _sequence(function(*[_immutable(operand) for operand in operands]))
     values = [
@@ -96,7 +96,7 @@ def _sequence(results: object) -> Sequence[object]:
 
 
 class HostFunctions:
-    """The callbacks of a program, as native code calls them: by number, without an evaluator.
+    """The Python callbacks of a program, which native code calls by the number of the host call.
 
     `take_error` returns the exception of a callback.
 
@@ -109,7 +109,7 @@ class HostFunctions:
         self.answers_all = len(self._sites) == len(calls)
 
     def __call__(self, number: int, pointers: int) -> None:
-        """Run a host call; ``pointers`` is the address of the table of its operands and results."""
+        """Run host call ``number``; ``pointers`` is the address of the table of its operands and results."""
         try:
             self._sites[number].run(pointers)
         except BaseException as error:
@@ -118,7 +118,7 @@ class HostFunctions:
 
     @staticmethod
     def answers(call: HloInstruction) -> bool:
-        """Return whether a host call is a callback on static arrays and tokens."""
+        """Return whether a host call is a callback with static arrays and tokens as operands and results."""
         return getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS and all(
             shape.is_token or (shape.is_array and shape.is_static)
             for shape in (*(o.shape for o in call.operands), *_leaves(call.shape))
@@ -126,9 +126,10 @@ class HostFunctions:
 
 
 class _Site:
-    """A call site: a custom call of a program with its Python function.
+    """A call site: a callback's custom call in a program, and its Python function.
 
-    The function gets copies of the operands: it may keep them, but their memory is reused.
+    The function gets copies of the operands: it may keep references to them, but native code reuses their
+    memory.
     """
 
     def __init__(self, call: HloInstruction, functions: Sequence[Any]) -> None:
@@ -152,7 +153,10 @@ class _Site:
                 result.write(value)
 
     def _views_at(self, table: bytes) -> tuple[list[_View | None], list[_View | None]]:
-        """Return views of operands (None for tokens) and results; cached, as few tables recur."""
+        """Return views of the operands and results at the addresses of a table; None for tokens.
+
+        Views are cached by the bytes of the table, as the same few tables recur.
+        """
         if len(self._views) == _MOST_TABLES:
             self._views.clear()
         addresses = struct.unpack(f"{len(self._shapes)}Q", table)
@@ -163,7 +167,7 @@ class _Site:
 
 
 class _View:
-    """An operand or result in the program's memory."""
+    """An operand or result of a callback as a numpy view of the program's memory."""
 
     def __init__(self, shape: Shape, address: int) -> None:
         kind = np.dtype(shape.element_type.numpy_dtype)
@@ -174,7 +178,7 @@ class _View:
         self._recycles = size >= _RECYCLED_BYTES
 
     def copy(self) -> np.ndarray:
-        """Return a read-only copy.
+        """Return a read-only copy of the array.
 
         Large copies use recycled memory: the C library returns blocks of megabytes to the system, and mapping
         them again costs more than the copy.
@@ -191,7 +195,7 @@ class _View:
         return array
 
     def write(self, value: Any) -> None:
-        """Write a value, reshaped."""
+        """Write a value, reshaped to the array's dimensions, into the program's memory."""
         shape = self._array.shape
         self._array[...] = value if np.shape(value) == shape else np.reshape(value, shape)
 
@@ -216,7 +220,7 @@ def take_error() -> BaseException | None:
 
 
 def register_targets() -> None:
-    """Register the custom calls of callbacks with the evaluator and the run time."""
+    """Register the custom call targets of callbacks with the evaluator and the run time."""
     from hloom.operations.custom_call import TARGETS
 
     TARGETS.update(dict.fromkeys(CALLBACK_TARGETS, _call) | {BUFFER_TARGET: _fill})

@@ -47,7 +47,10 @@ _batch_partitionable: Final[set[str]] = set()
 
 
 def custom_partitioner_extension(next: int) -> int:
-    """Return the address of PJRT's custom-partitioner extension; ``next`` is the following one."""
+    """Return the address of PJRT's custom-partitioner extension.
+
+    ``next`` is the address of the next extension.
+    """
     functions = [callback_of(function, _Registration) for function in (_register, _register_batch)]
     return abi.extension(_EXTENSION, next, functions)
 
@@ -65,12 +68,12 @@ def _name(args: ctypes.Structure) -> str:
 
 
 def calls_back(artifact: bytes) -> bool:
-    """Return whether compiling a StableHLO artifact calls functions of the client."""
+    """Return whether compiling a StableHLO artifact calls C functions that the client registered."""
     return any(target in artifact for target in _TARGETS)
 
 
 def install(convert: Callable[[bytes], HloModule]) -> None:
-    """Register the targets with hloom's partitioner; ``convert`` converts a StableHLO artifact to HLO."""
+    """Register the client's partitioners with hloom's; ``convert`` converts a StableHLO artifact to HLO."""
     from hloom.jax.calls.callbacks import TILEWISE_TARGET
     from hloom.sharding.partitioning.custom_calls import BATCH_PARTITIONABLE, CALL_PARTITIONERS, TILEWISE
 
@@ -87,7 +90,13 @@ def _partition(
     operands: Sequence[ShardedShape],
     results: Sequence[ShardedShape],
 ) -> LocalProgram:
-    """Call a client's ``partition`` for a custom call. Raises PjrtError with the error that it reports."""
+    """Call the C function ``partition`` that the client registered for a custom call.
+
+    Return the local program.
+
+    ``callbacks`` is the address of the client's Callbacks struct. Raises PjrtError with the error that the
+    function reports.
+    """
     from hloom.sharding.partitioning.custom_calls import LocalProgram
 
     table = _Callbacks.from_address(callbacks)
@@ -117,10 +126,10 @@ def _partition(
 
 
 def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Sequence[ShardedShape]) -> None:
-    """Pass the sharding of the operand to the C function that the call's configuration names.
+    """Pass the operand's sharding, a serialized OpSharding, to the C function of an ``InspectSharding`` call.
 
-    The configuration is two little-endian addresses, of the function and of its data. Raises PjrtError with
-    the error that the function reports.
+    The call's configuration is two little-endian addresses, of the function and of its data. Raises PjrtError
+    with the error that the function reports.
     """
     function, data = (
         int.from_bytes(call.backend_config.encode("utf-8", "surrogateescape")[at : at + 8], "little")
@@ -138,7 +147,10 @@ def _inspect(call: HloInstruction, operands: Sequence[ShardedShape], results: Se
 
 
 def _value(arrays: Sequence[ShardedShape], is_tuple: bool, strings: list[object]) -> Any:
-    """Return the struct of an array or a tuple of arrays with its sharding; ``strings`` owns the memory."""
+    """Return the struct with the shape and sharding of an array, or of a tuple of arrays.
+
+    The strings that it points to are appended to ``strings``, which keeps them alive.
+    """
     from hloom.proto.shape import shape_bytes
     from hloom.shape.shape import Shape
 
@@ -149,7 +161,7 @@ def _value(arrays: Sequence[ShardedShape], is_tuple: bool, strings: list[object]
 
 
 def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
-    """Return the serialized OpSharding of an array or a tuple of arrays."""
+    """Return the tilings of an array, or of a tuple of arrays, as a serialized OpSharding."""
     from hloom.ir.sharding import Sharding
     from hloom.proto.schema.xla_data_pb2 import OpSharding
 
@@ -160,7 +172,7 @@ def _serialized(tilings: Sequence[Tiling], is_tuple: bool) -> bytes:
 
 
 def _tilings(sharding: bytes, shapes: Sequence[Shape], devices: int) -> list[Tiling]:
-    """Return the tilings of arrays on a number of devices from a serialized OpSharding."""
+    """Parse a serialized OpSharding; return the tilings of arrays of the given shapes."""
     from hloom.ir.sharding import Sharding
     from hloom.proto.schema.xla_data_pb2 import OpSharding
     from hloom.sharding.tiling.tiling import Tiling

@@ -20,7 +20,7 @@ _staged: Final[set[bytes]] = set()
 
 
 def install(platform: str) -> None:
-    """Receive the functions and state types that JAX registers for a platform, and for cpu."""
+    """Receive the C functions and the types of call states that JAX registers for a platform, and for cpu."""
     private.register_custom_call_handler()(platform, _register)
     private.register_custom_type_handler()(platform, _register_type)
     if platform != "cpu":
@@ -38,7 +38,7 @@ def install(platform: str) -> None:
 
 
 def _register(name: str | bytes, function: object, *_: object) -> None:
-    """Queue the function of a target, or the functions of its stages."""
+    """Queue a C function for a call target, or a mapping from stages to functions, for `register_targets`."""
     target = name.decode() if isinstance(name, bytes) else name
     if target.startswith(_BUILT_IN):
         return
@@ -59,13 +59,13 @@ def _register_type(name: str | bytes, registration: object) -> None:
 def keeps_state(artifact: bytes) -> bool:
     """Return whether an artifact contains the name of a target with several stages.
 
-    The state that such a target creates belongs to one executable, so the program must not be cached.
+    Such a target creates a state that belongs to one executable, so the program must not be cached.
     """
     return any(target in artifact for target in _staged)
 
 
 def register_targets() -> None:
-    """Register the functions that JAX has passed since the last compilation."""
+    """Register the queued C functions and types, which JAX has passed since the last compilation."""
     from hloom.operations.ffi_services import register_type
     from hloom.runtime.custom_call import capsule_address, register_custom_call
 

@@ -1,4 +1,4 @@
-"""Compile options: devices, and XLA's debug options.
+"""Compile options of JAX: device assignment, and XLA's debug options.
 
 ``jax.jit(f, compiler_options={"xla_dump_to": "/tmp/dump"})`` passes debug options by their names in XLA's
 DebugOptions (``xla/xla.proto``). ``xla_dump_*`` options write dumps; the others are type-checked and ignored,
@@ -28,7 +28,7 @@ _BITS: Final = {"int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True)
 class PjrtCompileOptions:
-    """Compile options.
+    """The compile options of a program that hloom uses.
 
     Attributes:
         num_replicas, num_partitions: their product is the number of devices.
@@ -59,7 +59,7 @@ class PjrtCompileOptions:
         )
 
     def devices(self, client: Client) -> list[ClientDevice]:
-        """Return the assigned devices in replica-major order. Raises PjrtError if one does not exist."""
+        """Return the assigned devices in replica-major order; raises PjrtError for an id out of range."""
         ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
         if self.assignment is not None:
             try:
@@ -73,7 +73,10 @@ class PjrtCompileOptions:
 
 
 def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:
-    """Return debug options by name, with values of their types. Raises PjrtError as XLA does."""
+    """Return debug options by name, converted to their types.
+
+    Raises PjrtError with XLA's message for an unknown option or a value of the wrong type.
+    """
     return {name: _checked(name, value) for name, value in overrides}
 
 
@@ -85,7 +88,10 @@ def dump_flags(options: Mapping[str, Option]) -> str:
 
 @cache
 def _types() -> Mapping[str, str]:
-    """Return the type of every option; after ``enum`` follow the names of its values."""
+    """Return the type of every option by name, such as ``int32``.
+
+    ``enum`` is followed by the names of its values.
+    """
     types: dict[str, str] = {}
     kind = ""
     for line in _NAMES.read_text().splitlines():
@@ -109,7 +115,7 @@ def _checked(name: str, value: Option) -> Option:
 
 
 def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
-    """Parse the text of an option's value; return None if it does not parse as a value of the type."""
+    """Parse a string as a value of an option's type; return None if it is none."""
     match kind:
         case "string":
             return text
@@ -126,7 +132,10 @@ def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
 
 
 def _converted(kind: str, value: bool | int | float, values: Sequence[str]) -> Option | None:
-    """Return a Python value if it is a value of the option's type, else None."""
+    """Return ``value`` if it is a value of the option's type, else None.
+
+    ``values`` are the names of an enum's values.
+    """
     match kind, value:
         case "bool", bool():
             return value

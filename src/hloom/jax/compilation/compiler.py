@@ -2,8 +2,8 @@
 
 A program is looked up by its identity: in memory, then in hloom's cache on disk. A cache entry holds the
 program's interface, its StableHLO and its optimized HLO, jaxlib's description of its results, and the key of
-its native code. That is the key of the HLO module, so programs that differ only in names share code. On a
-miss, jaxlib converts StableHLO to HLO, and hloom compiles it.
+its native code. Native code has the key of the HLO module, so programs that differ only in names share code.
+On a miss, jaxlib converts StableHLO to HLO, and hloom compiles it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ _programs: Final[dict[str, Compiled]] = {}
 
 
 class ProgramCache:
-    """The cache of compiled programs, as `hloom.jax.compilation.handover` uses it.
+    """The cache of compiled programs that `hloom.jax.compilation.handover` queries.
 
     Programs that call Python, hold state, are dumped, or span several processes are not cached.
     """
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
-        """Return jaxlib's description of a cached program, loaded into memory; None on a miss."""
+        """Look up a program, and load it into the memory cache.
+
+        Return jaxlib's description of it, None on a miss.
+        """
         try:
             parsed = PjrtCompileOptions.parsed(options)
         except PjrtError:
@@ -58,7 +61,10 @@ class ProgramCache:
         return compiled.description or None
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Store a program that was just compiled on disk, with its description, if it runs without Python."""
+        """Write a newly compiled program to disk, with jaxlib's description, which ``describe`` returns.
+
+        Does nothing for a program that does not run without Python.
+        """
         parsed = PjrtCompileOptions.parsed(options)
         with _lock:
             compiled = _programs.get(_key(identity, parsed))
@@ -72,7 +78,7 @@ class ProgramCache:
             cache.put(compiled.key, Entry(facts, parts))
 
     def load(self, client: Client, identity: bytes, options: bytes) -> LoadedExecutable:
-        """Load a cached program on its devices. Raises PjrtError on a miss."""
+        """Load a cached program on its devices. Raises PjrtError on a cache miss."""
         parsed = PjrtCompileOptions.parsed(options)
         compiled = _look_up(_key(identity, parsed))
         if compiled is None:
@@ -85,7 +91,10 @@ class ProgramCache:
 def compile_program(
     client: Client, artifact: bytes, options: bytes, callbacks: Sequence[object]
 ) -> LoadedExecutable:
-    """Compile a StableHLO artifact, or load it from the cache. Raises PjrtError, HloError."""
+    """Compile a StableHLO artifact, or take it from the cache; load it on its devices.
+
+    Raises PjrtError and HloError.
+    """
     parsed = PjrtCompileOptions.parsed(options)
     devices = parsed.devices(client)
     key = _key(identity_of(artifact), parsed)
@@ -104,7 +113,7 @@ def compile_program(
 
 
 def cache_program(compiled: Compiled) -> None:
-    """Cache a program in memory; evict the oldest ones if there are too many."""
+    """Add a program to the memory cache; evict the oldest programs beyond `_MAX_PROGRAMS`."""
     with _lock:
         _programs[compiled.key] = compiled
         while len(_programs) > _MAX_PROGRAMS:
@@ -112,13 +121,13 @@ def cache_program(compiled: Compiled) -> None:
 
 
 def _key(identity: bytes, options: PjrtCompileOptions) -> str:
-    """Return the key of a program, which covers the options that change its code."""
+    """Return the cache key of a program: a digest of its identity and of the options that change its code."""
     sharding = f"{options.num_replicas} {options.num_partitions} {options.open_parameters}"
     return key_of("jax", identity, sharding, host().identity)
 
 
 def _look_up(key: str) -> Compiled | None:
-    """Return a program from the cache in memory, else from disk; None on a miss."""
+    """Return a program from the memory cache, or else from disk; None on a miss."""
     with _lock:
         compiled = _programs.get(key)
     cache = configured_cache()
@@ -138,7 +147,7 @@ def _look_up(key: str) -> Compiled | None:
 
 @cache
 def _import_compiler() -> None:
-    """Import the modules that only a compilation needs."""
+    """Import the modules that are needed only to compile."""
     with collector_paused_for_imports():
         for name in (
             "cpu.jit.compilation",
@@ -153,7 +162,7 @@ def _import_compiler() -> None:
 def _compiled(
     key: str, artifact: bytes, options: PjrtCompileOptions, distributed: DistributedDevices | None
 ) -> Compiled:
-    """Convert and compile a program."""
+    """Convert a StableHLO artifact to HLO, and compile it."""
     _import_compiler()
     with collector_paused():
         program = compile_artifact(

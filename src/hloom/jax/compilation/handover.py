@@ -1,12 +1,12 @@
 """Pass arguments of JAX's compiler to the plug-in that have no field in PJRT's C API.
 
-A wrapper around JAX's ``backend_compile_and_load`` marks the module by an attribute: the number under which
-its Python callbacks wait here, or its identity. The identity is a digest without source locations, so that
-a program that moved within its file is found in the cache.
+A wrapper around JAX's ``backend_compile_and_load`` adds an attribute to the module, a mark. The mark is the
+number under which this module stores the Python callbacks, or else the identity of the program: a digest
+without source locations, so that a program that moved within its file is found in the cache.
 
 A cached program is loaded instead of compiled, so that jaxlib need not serialize the module, a third of the
 time. jaxlib loads an executable from its description of the results (in the form of its own serialization)
-followed by the executable's bytes; hloom passes the identity in place of the latter.
+followed by the executable's bytes; hloom passes the mark with the identity in place of these bytes.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ _describing: Final = threading.local()
 
 
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
-    """Remove and return the Python callbacks of a marked module; none if it has no mark."""
+    """Remove from the store, and return, the Python callbacks of a marked module; empty without a mark."""
     match = _CALLBACKS_MARK.search(artifact)
     return _waiting.pop(int(match[1]), ()) if match is not None else ()
 
 
 def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
-    """Return a serialized executable without its mark, and the Python callbacks of the mark."""
+    """Split a serialized executable from the mark at its end; return it and the mark's Python callbacks."""
     match = _CALLBACKS_AT_END.search(data)
     return (data, ()) if match is None else (data[: match.start()], _waiting.pop(int(match[1]), ()))
 
 
 def identity_of(artifact: bytes) -> bytes:
-    """Return the identity of a marked module, else the digest of its bytes."""
+    """Return the identity in a module's mark; without a mark, the digest of the module's bytes."""
     match = _IDENTITY_MARK.search(artifact)
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
 def identity_in(data: bytes) -> bytes | None:
-    """Return the identity passed in place of a serialized executable; None for other data."""
+    """Return the identity, if a mark stands in place of a serialized executable; None for other bytes."""
     match = _IDENTITY_MARK.fullmatch(data)
     return None if match is None else match[1]
 
 
 def is_describing() -> bool:
-    """Return whether this thread serializes an executable only for jaxlib's description."""
+    """Return whether this thread serializes an executable only to get jaxlib's description of its results."""
     return getattr(_describing, "now", False)
 
 
 def _description(executable: Any) -> bytes:
-    """Return jaxlib's description of an executable's results, which begins its serialized form."""
+    """Return jaxlib's description of an executable's results, which precedes the serialized executable."""
     _describing.now = True
     try:
         data: bytes = executable.serialize()
@@ -75,7 +75,7 @@ def _description(executable: Any) -> bytes:
 
 
 class Programs(Protocol):
-    """The cache of compiled programs, `hloom.jax.compilation.compiler.ProgramCache`."""
+    """The interface of the cache of compiled programs, `hloom.jax.compilation.compiler.ProgramCache`."""
 
     def description(self, identity: bytes, options: bytes) -> bytes | None:
         """Return jaxlib's description of a cached program; None on a miss."""
@@ -87,7 +87,10 @@ class Programs(Protocol):
 
 
 def install(platform_version: str, programs: Programs) -> None:
-    """Wrap JAX's functions that compile and that read its cache, for clients of this platform version."""
+    """Wrap JAX's functions that compile, and that read JAX's own compilation cache.
+
+    The wrappers change nothing for clients of other platform versions.
+    """
     _wrap_compile(platform_version, programs)
     _wrap_cache(platform_version)
 
@@ -110,7 +113,7 @@ def _wrap_cache(platform_version: str) -> None:
 
 
 class _Loader:
-    """A proxy of a client that loads executables with Python callbacks."""
+    """A proxy of a client that adds Python callbacks to the executables that it loads."""
 
     def __init__(self, client: Any, functions: Sequence[Any]) -> None:
         self._client = client
@@ -120,7 +123,7 @@ class _Loader:
         return getattr(self._client, name)
 
     def deserialize_executable(self, data: bytes, devices: Any, options: Any) -> Any:
-        """Load an executable, with the mark of its callbacks after its bytes."""
+        """Load a serialized executable, with the mark of its callbacks appended to its bytes."""
         marked = data + _enqueued(self._functions).encode()
         return self._client.deserialize_executable(marked, devices, options)
 
@@ -156,7 +159,7 @@ def _wrap_compile(platform_version: str, programs: Programs) -> None:
 
 
 def _enqueued(callbacks: Sequence[object]) -> str:
-    """Store the Python callbacks of a module; return the mark with their number."""
+    """Store the Python callbacks of a module; return the mark with the number of their entry."""
     number = next(_numbers)
     _waiting[number] = list(callbacks)
     return f"hloom-callbacks-{number};"
@@ -164,7 +167,7 @@ def _enqueued(callbacks: Sequence[object]) -> str:
 
 @contextmanager
 def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
-    """Add string attributes to a module while the context is active."""
+    """Add string attributes to a module, and remove them at the end of the ``with`` statement."""
     ir = private.ir()
     attributes = module.operation.attributes
     for name, mark in added.items():
@@ -177,7 +180,7 @@ def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
 
 
 def _identity(operation: Any) -> str:
-    """Return the digest of a module with the names of its operations, but without source locations."""
+    """Return the digest of a module that covers the names of its operations, but not its source locations."""
     text = operation.get_asm(enable_debug_info=True)
     locations = dict(_LOCATION.findall(text))
     names = [locations[use].partition('"(')[0] for use in _USE.findall(text) if use in locations]

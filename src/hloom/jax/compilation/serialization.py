@@ -29,7 +29,10 @@ _FORMAT: Final = "jax executable"
 
 
 class Serialized(Handle):
-    """The bytes of a serialized executable; the caller copies them, then calls the deleter."""
+    """The bytes of a serialized executable.
+
+    Its owner lives until the caller has copied them and calls the deleter.
+    """
 
     def __init__(self, data: bytes) -> None:
         super().__init__()
@@ -37,7 +40,7 @@ class Serialized(Handle):
 
 
 def serialize(executable: LoadedExecutable) -> bytes:
-    """Serialize an executable, without its Python callbacks."""
+    """Return the bytes of an executable, without its Python callbacks."""
     compiled = executable.compiled
     cache = configured_cache()
     code = cache.get(compiled.program_key) if cache is not None and compiled.program_key else None
@@ -54,9 +57,9 @@ def serialize(executable: LoadedExecutable) -> bytes:
 
 
 def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
-    """Load a serialized executable; nonempty options replace its own.
+    """Load a serialized executable; ``options``, unless empty, replace the serialized ones.
 
-    Raises PjrtError for other bytes, and if the executable calls Python but is not followed by the mark of
+    Raises PjrtError for bytes that are none, and for an executable with Python callbacks without the mark of
     its callbacks (see `hloom.jax.compilation.handover`).
     """
     data, callbacks = split_callbacks(data)
@@ -77,7 +80,7 @@ def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
 
 
 def _cache(entry: Entry) -> None:
-    """Add the program of a serialized executable to the cache in memory, if its code can be loaded."""
+    """Add the program of a serialized executable to the memory cache, if its machine code can be loaded."""
     interface = Interface.from_json(entry.facts.get("interface"))
     code = entry.facts.get("code")
     if interface is None or not isinstance(code, dict):

@@ -1,6 +1,7 @@
-"""Asynchronous transfers from the host: buffers that exist before their elements, which come in pieces.
+"""Asynchronous transfers from the host: buffers are created first, and filled in pieces later.
 
-JAX fills such buffers when arrays go from process to process over sockets. A transfer ends with its call.
+JAX fills such buffers when arrays are sent between processes over sockets. Each transfer call returns after
+its copy.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from hloom.jax.pjrt.structs import BUFFER
 
 
 class TransferManager(Handle):
-    """Buffers of a memory that transfers fill.
+    """Pending buffers in one memory, which transfers from the host fill.
 
     Attributes:
-        device, memory: where the buffers are.
-        buffers: their handles, each the manager's own; callers get further handles of the same storage.
+        device, memory: the device and the memory of the buffers.
+        buffers: the manager's own handles of the buffers; callers get other handles of the same storage.
     """
 
     def __init__(self, memory: ClientMemory) -> None:
@@ -39,7 +40,7 @@ class TransferManager(Handle):
         self._lock: Final = threading.Lock()
 
     def add(self, dimensions: tuple[int, ...], element_type: int, order: tuple[int, ...]) -> None:
-        """Add a buffer of a layout, which is pending."""
+        """Add a pending buffer; ``order`` is the canonical minor-to-major order of its layout."""
         size, event = size_of(dimensions, element_type), native().call("pjrt_event", 1)
         buffer = allocate(dimensions, size, element_type, self.device, self.memory, event)
         BUFFER.record(buffer)["layout"] = handle_of(order)
@@ -47,13 +48,18 @@ class TransferManager(Handle):
         self.buffers.append(buffer)
 
     def buffer(self, number: int) -> Record:
-        """Return a buffer; raises PjrtError for an unknown number."""
+        """Return buffer ``number``; raises PjrtError for a number out of range."""
         if not 0 <= number < len(self.buffers):
             raise PjrtError(INVALID_ARGUMENT, f"no buffer {number}: there are {len(self.buffers)}")
         return buffer_at(self.buffers[number])
 
     def fill(self, number: int, source: int, offset: int, size: int, *, is_last: bool) -> None:
-        """Copy bytes from the host to a pending buffer; the last transfer completes it."""
+        """Copy ``size`` bytes at address ``source`` to ``offset`` in a pending buffer.
+
+        The last transfer completes it.
+
+        Raises PjrtError for a complete buffer and for a range outside of the buffer.
+        """
         buffer = self.buffer(number)
         with self._lock:
             if number not in self._pending:
@@ -79,7 +85,7 @@ class TransferManager(Handle):
         native().call("pjrt_complete", self.buffer(number)["event"], error)
 
     def release(self) -> None:
-        """Fail what is pending, and drop the manager's handles."""
+        """Complete pending buffers with the error CANCELLED, and drop the manager's handles."""
         for number in sorted(self._pending):
             self.fail(number, CANCELLED, "the transfers to a buffer ended before the last one")
         for buffer in self.buffers:
@@ -88,7 +94,7 @@ class TransferManager(Handle):
 
 
 def _call(name: str, **fields: int) -> Any:
-    """Call a function of the interface that does not fail; return its arguments."""
+    """Call a PJRT function that cannot fail, with the given argument fields; return its argument struct."""
     args = abi.struct(name)(**fields)
     native().call(f"PJRT_{name}", ctypes.addressof(args))
     return args
@@ -129,7 +135,7 @@ def _transfer_data(args: ctypes.Structure) -> None:
 
 @implements("AsyncHostToDeviceTransferManager_TransferLiteral")
 def _transfer_literal(args: ctypes.Structure) -> None:
-    """Copy a whole array, whose layout may be another one than the buffer's."""
+    """Fill a buffer with an array, which may have another layout than the buffer."""
     manager = _manager(args)
     buffer = manager.buffer(args.buffer_index)
     dimensions = tuple(read_array(args.shape_dims, args.shape_num_dims))
@@ -181,5 +187,5 @@ def _buffer_size(args: ctypes.Structure) -> None:
 
 @implements("AsyncHostToDeviceTransferManager_AddMetadata")
 def _add_metadata(args: ctypes.Structure) -> None:
-    """Accept hints about transfers, of which none applies here."""
+    """Accept and ignore hints about transfers."""
     _manager(args)

@@ -1,7 +1,7 @@
-"""The client: platform, devices and their memories.
+"""The client of a platform, its devices and their memories.
 
 All devices are virtual devices on this machine's processor. Each has three memory spaces, ``device``,
-``pinned_host`` and ``unpinned_host``, which are all the machine's memory.
+``pinned_host`` and ``unpinned_host``, all of which are the machine's memory.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ClientDevice(Handle):
     """A virtual device.
 
     Attributes:
-        id: number among the devices of all processes.
-        process: rank of its process.
+        id: the number of the device among those of all processes.
+        process: the rank of its process.
         memories: its memory spaces, in the order of `MEMORY_KINDS`.
     """
 
@@ -82,7 +82,7 @@ class ClientDevice(Handle):
 
 
 class Client(Handle):
-    """The only client of a platform.
+    """The client of a platform, of which there is one.
 
     Attributes:
         processes: the processes of the platform, and the transport between them.
@@ -115,7 +115,7 @@ class Client(Handle):
         keep_for_ever(self)  # worker threads use its structs until the process ends
 
     def own(self, devices: Sequence[ClientDevice]) -> list[ClientDevice]:
-        """Return the given devices that belong to this process."""
+        """Return those of the given devices that belong to this process."""
         return [device for device in devices if device.process == self.processes.rank]
 
     def drain(self) -> None:
@@ -125,7 +125,7 @@ class Client(Handle):
 
 
 def _topology(client: Client) -> Handle:
-    """Return the topology of a client."""
+    """Return a new PJRT topology that describes the devices of a client."""
     text = f"{version()}, {len(client.devices)} devices"
     topology = Handle(TOPOLOGY)
     topology.set(
@@ -157,18 +157,18 @@ platform_name: str = "hloom"
 
 
 def set_platform(name: str) -> None:
-    """Set the platform name of the next client."""
+    """Set the platform name of the client that is created next."""
     global platform_name
     platform_name = name
 
 
 def version() -> str:
-    """Return the platform version, ``hloom`` with its version number."""
+    """Return the platform version: ``hloom`` and its version number."""
     return f"hloom {metadata.version('hloom')}"
 
 
 def device_count() -> int:
-    """Return the number of devices: ``jax_num_cpu_devices``, else the flag in ``XLA_FLAGS``, else 1."""
+    """Return the number of devices: ``jax_num_cpu_devices`` if set, else from ``XLA_FLAGS``, else 1."""
     import jax
 
     configured = getattr(jax.config, "jax_num_cpu_devices", -1)

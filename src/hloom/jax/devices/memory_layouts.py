@@ -14,7 +14,7 @@ from hloom.jax.pjrt.structs import LAYOUT
 
 
 class MemoryLayout(Handle):
-    """A layout, serialized as text such as ``{1,0}``; never freed."""
+    """A layout, whose handle JAX reads as text such as ``{1,0}``; never freed."""
 
     def __init__(self, order: tuple[int, ...]) -> None:
         self.order = order
@@ -25,7 +25,7 @@ class MemoryLayout(Handle):
 
 @cache
 def layout(order: tuple[int, ...]) -> MemoryLayout:
-    """Return the one layout of a minor-to-major order, which need not be canonical."""
+    """Return the layout of a minor-to-major order, which need not be canonical; equal orders share one."""
     return MemoryLayout(order)
 
 
@@ -35,7 +35,7 @@ def row_major(rank: int) -> tuple[int, ...]:
 
 
 def canonical(order: Sequence[int]) -> tuple[int, ...]:
-    """Return a minor-to-major order, or an empty one if it is row-major."""
+    """Return the canonical form of a minor-to-major order: empty for row-major, else the order itself."""
     return () if tuple(order) == row_major(len(order)) else tuple(order)
 
 
@@ -45,5 +45,5 @@ def handle_of(order: tuple[int, ...]) -> int:
 
 
 def order_at(handle: int | None) -> tuple[int, ...]:
-    """Return the canonical order of the layout with a handle; null is row-major."""
+    """Return the canonical order of the layout with a handle; a null handle means row-major."""
     return canonical(object_at(handle, MemoryLayout).order) if handle else ()

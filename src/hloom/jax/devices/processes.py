@@ -1,8 +1,8 @@
-"""The processes of ``jax.distributed``: their discovery, and the transport between their programs.
+"""The processes of ``jax.distributed``: how they find each other, and the transport between their programs.
 
-JAX gives a new client the rank of its process, and the functions of its key-value store. There each process
-publishes its number of devices, its listening address, and its MPI rank if MPI started it. Messages go over
-TCP; the data of native collectives go over MPI if it connects all processes.
+JAX gives a new client the rank of its process, and the functions of its key-value store. Each process
+publishes its number of devices, its listening address, and its MPI rank if MPI started it in this store.
+Messages go over TCP. The data of native collectives go over MPI if MPI connects all processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _clients: Final = itertools.count()
 
 
 def _store_error(code: int, message: bytes, size: int) -> int:
-    """Return a PJRT error for a function of JAX's store, and record its message."""
+    """Return a new PJRT error for a failure of JAX's key-value store, and record its message."""
     _raised.append(ctypes.string_at(message, size).decode("utf-8", "replace"))
     return native().error(code, _raised[-1])
 
@@ -53,11 +53,11 @@ _STORE_ERROR: Final = _ERROR(_store_error)
 
 
 class KeyValueStore:
-    """JAX's distributed key-value store.
+    """JAX's distributed key-value store, which all processes share.
 
     Args:
         args: the arguments of ``PJRT_Client_Create``, which hold the store's functions.
-        prefix: of all keys.
+        prefix: the prefix of all keys.
     """
 
     def __init__(self, args: ctypes.Structure, prefix: str) -> None:
@@ -66,7 +66,7 @@ class KeyValueStore:
         self._put = _CALLBACK(args.kv_put_callback), args.kv_put_user_arg
 
     def put(self, key: str, value: str) -> None:
-        """Store a value. Raises PjrtError if the store fails."""
+        """Store a value under a key. Raises PjrtError if the store fails."""
         function, user = self._put
         name, content = (self._prefix + key).encode(), value.encode()
         args = abi.struct("KeyValuePut")()
@@ -76,7 +76,10 @@ class KeyValueStore:
         self._call(function, args, user)
 
     def get(self, key: str) -> str:
-        """Wait for a value and return it. Raises PjrtError if the store fails or the time limit passes."""
+        """Wait until a key has a value.
+
+        Return it. Raises PjrtError if the store fails or the time limit passes.
+        """
         function, user = self._get
         name = (self._prefix + key).encode()
         args = abi.struct("KeyValueGet")()
@@ -116,7 +119,7 @@ class Processes:
     transport: Callable[[int, Sequence[int], Sequence[int]], Transport] | None = None
 
     def of_program(self, module: HloModule, processes: Sequence[int], devices: Sequence[int]) -> Transport:
-        """Open the transport of a program.
+        """Open the transport of a program between the processes of its devices.
 
         Args:
             module: the partitioned program, which runs on each device.
@@ -130,9 +133,10 @@ class Processes:
 
 
 def program_number(module: HloModule, devices: Sequence[int]) -> int:
-    """Return a 64-bit number for a program on devices, equal in all processes: a digest of its collectives.
+    """Return a 64-bit number that identifies a program on its devices in all processes.
 
-    Constants are left out: they may depend on the process, such as its rank.
+    It is a digest of the device ids and the collectives. Constants are left out: they may depend on the
+    process, such as its rank.
     """
     digest = hashlib.sha256(f"{module.name} {list(devices)}".encode())
     for instruction in module.instructions():
@@ -143,7 +147,7 @@ def program_number(module: HloModule, devices: Sequence[int]) -> int:
 
 
 def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devices: int) -> Processes:
-    """Connect a new client to the other processes; return them.
+    """Connect a new client to the other processes, if there are any; return the processes.
 
     Args:
         args: the arguments of ``PJRT_Client_Create``.
@@ -186,8 +190,9 @@ def connect(args: ctypes.Structure, options: dict[str, int], platform: str, devi
 def _end(connections: Connections) -> None:
     """Tell the other processes that this one exits; if one of them crashed, detach from JAX's service.
 
-    Otherwise JAX would wait at exit for the crashed one until its heartbeats time out, and abort this process
-    if the coordinator's service stops earlier. This exit handler runs before JAX's, which is older.
+    Otherwise JAX would wait at exit for the crashed process until its heartbeats time out, and abort this
+    process if the coordinator's service stops earlier. This exit handler runs before JAX's, which was
+    registered earlier.
     """
     with connections.lock:
         connections.leave()
@@ -199,7 +204,7 @@ def _end(connections: Connections) -> None:
 
 
 class ProcessRecord(NamedTuple):
-    """A process in the key-value store: device count, host name, TCP address, MPI rank or -1."""
+    """A process's entry in the key-value store: device count, host name, TCP address, MPI rank or -1."""
 
     devices: int
     host: str
@@ -208,7 +213,7 @@ class ProcessRecord(NamedTuple):
 
     @staticmethod
     def parsed(text: str) -> ProcessRecord:
-        """Parse a record. Raises HloError with the rule ``processes.connect`` if it is malformed."""
+        """Parse a record. Raises HloError with the rule ``processes.connect`` for a malformed one."""
         with suppress(ValueError):
             match json.loads(text):
                 case [int(devices), str(host), str(address), int(port), int(mpi_rank)] if (

@@ -1,4 +1,4 @@
-"""Transfers implemented in Python: other layouts, elements narrower than a byte, views, allocation."""
+"""Transfers in Python: arrays of other layouts than row-major, sub-byte elements, views, allocation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def dimensions_of(buffer: Record) -> tuple[int, ...]:
 
 
 def dtype_of(number: int) -> np.dtype:
-    """Return the numpy dtype of PJRT's number of an element type. Raises PjrtError for unknown types."""
+    """Return the numpy dtype for PJRT's number of an element type. Raises PjrtError for an unknown number."""
     element_type = TYPES.get(number)
     if element_type is None:
         raise PjrtError(UNIMPLEMENTED, f"element type {number} of PJRT is none of hloom's")
@@ -48,9 +48,10 @@ def dtype_of(number: int) -> np.dtype:
 
 
 def elements_of(handle: int) -> Array:
-    """Wait for a buffer; return a view of its elements with the dimensions in major-to-minor order.
+    """Wait until a buffer is ready; return a view of its memory.
 
-    Raises PjrtError if the buffer was deleted or its producer failed.
+    The dimensions of the view are in major-to-minor order. Raises PjrtError if the buffer was deleted or its
+    producer failed.
     """
     buffer = buffer_at(handle)
     if buffer["deleted"]:
@@ -65,20 +66,26 @@ def elements_of(handle: int) -> Array:
 
 
 def array_of(handle: int) -> Array:
-    """Return a view of a buffer's array, in logical order of dimensions. Raises as `elements_of`."""
+    """Wait until a buffer is ready; return a view of its array with dimensions in logical order.
+
+    Raises the errors of `elements_of`.
+    """
     elements = elements_of(handle)
     return logical(elements, order_at(buffer_at(handle)["layout"]))
 
 
 def logical(elements: Array, order: Sequence[int]) -> Array:
-    """Transpose elements whose dimensions are major to minor to the logical order of dimensions."""
+    """Transpose an array from major-to-minor order of dimensions to the logical order.
+
+    ``order`` is the canonical minor-to-major order.
+    """
     if not order:
         return elements
     return elements.transpose([len(order) - 1 - order.index(d) for d in range(len(order))])
 
 
 def wait_for(buffer: Record) -> None:
-    """Wait until a buffer is ready. Raises PjrtError with the producer's error if that failed."""
+    """Wait until a buffer is ready. If its producer failed, raises PjrtError with the producer's error."""
     failure = native().call("pjrt_await", buffer["event"])
     if failure:
         error = ERROR.record(failure)
@@ -96,9 +103,10 @@ def new_buffer(
     """Return the handle of a new buffer with a copy of an array.
 
     Args:
-        array: in logical order of dimensions.
-        device, memory: where it belongs, by default in the device's default memory.
-        number: PJRT's number of the element type, by default the array's.
+        array: the array, in logical order of dimensions.
+        device: the device of the buffer.
+        memory: the memory space of the buffer; None for the device's default memory.
+        number: PJRT's number of the element type; 0 for the array's.
         order: the canonical minor-to-major order of the buffer.
     """
     contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
@@ -118,7 +126,18 @@ def allocate(
     memory: ClientMemory | None,
     event: int | None = None,
 ) -> int:
-    """Return the handle of a new buffer of uninitialized elements; ``size`` is in bytes."""
+    """Return the handle of a new buffer with uninitialized elements.
+
+    Args:
+        dimensions: the dimensions of the array.
+        size: the size in bytes.
+        number: PJRT's number of the element type.
+        device: the device.
+        memory: the memory space; None for the device's default memory.
+        event: completes when the elements are written; None if the buffer is ready.
+
+    Raises PjrtError with RESOURCE_EXHAUSTED if memory is short.
+    """
     storage = native().call("pjrt_storage", size)
     if not storage:
         raise PjrtError(RESOURCE_EXHAUSTED, f"not enough memory for a buffer of {size} bytes")
@@ -138,7 +157,10 @@ def allocate(
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
-    """Return the device and the memory for their handles, one of which may be null."""
+    """Return the device and memory of two handles: a null memory is the device's default memory.
+
+    With a memory, its device replaces ``device``.
+    """
     if memory:
         target = object_at(memory, ClientMemory)
         return object_at(target.record["device"], ClientDevice), target
@@ -147,7 +169,7 @@ def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, Clie
 
 
 def from_host(args: ctypes.Structure) -> None:
-    """Client_BufferFromHostBuffer for arrays of any strides or layout."""
+    """Copy a host array of any strides or layout to a new buffer: PJRT's Client_BufferFromHostBuffer."""
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
     order = canonical(order_of(args.device_layout)) if args.device_layout else ()
@@ -176,7 +198,10 @@ def _host_array(
 
 
 def order_of(address: int) -> list[int]:
-    """Return the minor-to-major order of a PJRT layout. Raises PjrtError if it has strides or tiles."""
+    """Return the minor-to-major order of the PJRT layout at an address.
+
+    Raises PjrtError if the layout has strides or tiles.
+    """
     layout = abi.struct("MemoryLayout").from_address(address)
     if layout.type != _TILED or layout.num_tiles:
         raise PjrtError(UNIMPLEMENTED, "layouts with tiles or strides are not implemented")
@@ -184,7 +209,7 @@ def order_of(address: int) -> list[int]:
 
 
 def to_host(args: ctypes.Structure) -> None:
-    """Buffer_ToHostBuffer for any minor-to-major order."""
+    """Copy a buffer to the host in any minor-to-major order: PJRT's Buffer_ToHostBuffer."""
     buffer = buffer_at(args.src)
     if not args.dst:
         args.dst_size = buffer["bytes"]
@@ -201,13 +226,13 @@ def to_host(args: ctypes.Structure) -> None:
 
 
 def install() -> None:
-    """Register the transfers that native code leaves to Python."""
+    """Register with the native code the Python functions for transfers that it does not implement."""
     addresses = callback(from_host, "Client_BufferFromHostBuffer"), callback(to_host, "Buffer_ToHostBuffer")
     native().call("pjrt_set_transfers", *addresses)
 
 
 def size_of(dimensions: tuple[int, ...], number: int) -> int:
-    """Return the bytes of an array of an element type; raises PjrtError for an unknown one."""
+    """Return the size of an array in bytes; raises PjrtError for an unknown element type."""
     return math.prod(dimensions) * dtype_of(number).itemsize
 
 

@@ -228,7 +228,7 @@ Layouts_PJRT_Executable_GetParameterLayouts executable:p num_parameters:z layout
 
 
 def lines_of(table: str) -> list[list[str]]:
-    """Return the words of each line of a table, whose indented lines continue the line before."""
+    """Return the words of each line of a table; an indented line continues the previous one."""
     return [line.split() for line in table.replace("\n    ", " ").strip().splitlines()]
 
 
@@ -240,7 +240,7 @@ def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def structs(table: str, **nested: Struct) -> dict[str, Struct]:
-    """Return the structs of a table: a line for each, with its name and fields ``name:type``.
+    """Return the structs that a table declares, by name; each line is a name and fields ``name:type``.
 
     A type is ``p``, ``z``, ``l``, ``i``, ``e`` or ``b`` as in PJRT's structs; ``t``, the address of a text,
     followed by its size ``NAME_size``; ``a``, the address of an array, followed by the length ``num_NAME``;
@@ -279,11 +279,11 @@ EXTENSION: Final = Struct("Extension", struct_size=I64, type=I32, next=PTR, func
 
 
 def extension(type: int, next: int, functions: Sequence[int]) -> int:
-    """Return the address of a new extension, which is never freed.
+    """Allocate a PJRT extension, which is never freed; return its address.
 
     Args:
         type: the number of its type.
-        next: the address of the following extension, or 0.
+        next: the address of the next extension in the list, or 0.
         functions: the addresses of its functions.
     """
     size = EXTENSION.size + len(functions) * size_of(PTR)
@@ -296,11 +296,11 @@ def extension(type: int, next: int, functions: Sequence[int]) -> int:
 
 @cache
 def arguments(name: str) -> Struct:
-    """Return the struct of a name, or of the arguments of a function. Raises KeyError for unknown names."""
+    """Return the struct with a name, or a function's argument struct. Raises KeyError for unknown names."""
     fields = {field: _CODES[code] for field, code in _arguments[name]}
     return Struct(name, struct_size=I64, extension=PTR, **fields)
 
 
 def struct(name: str) -> Any:
-    """Return the ctypes structure of `arguments`."""
+    """Return the ctypes structure with a name, or the argument struct of a function; see `arguments`."""
     return arguments(name).ctypes_class

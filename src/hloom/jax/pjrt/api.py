@@ -26,7 +26,10 @@ _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def implements(*names: str) -> Callable[[Implementation], Implementation]:
-    """Register a Python function for PJRT functions, named without ``PJRT_``."""
+    """Register a Python function as the implementation of PJRT functions.
+
+    Their names are without ``PJRT_``.
+    """
 
     def register(function: Implementation) -> Implementation:
         for name in names:
@@ -58,18 +61,21 @@ def status_of(error: BaseException) -> tuple[int, str]:
 
 
 def permanent_address(function: Any) -> int:
-    """Return the address of a ctypes function, which then lives until the process ends."""
+    """Return the address of a ctypes function, which is kept alive until the process ends."""
     keep_for_ever(function)
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def callback(function: Implementation, name: str) -> int:
-    """Return the address of a C function that calls a Python implementation of a PJRT function."""
+    """Return the address of a C function that calls a Python implementation of the PJRT function ``name``."""
     return callback_of(function, abi.struct(name))
 
 
 def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> int:
-    """Return the address of a C function that calls a Python function with a struct of arguments."""
+    """Return the address of a C function that calls a Python function with a struct of type ``arguments``.
+
+    The C function returns null, or a new PJRT error for an exception.
+    """
 
     def call(address: int) -> int | None:
         try:
@@ -82,7 +88,7 @@ def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> 
 
 
 def implementation(name: str) -> Implementation:
-    """Return the Python implementation of a PJRT function; by default one that raises UNIMPLEMENTED."""
+    """Return the Python implementation of a PJRT function, or a function that raises UNIMPLEMENTED."""
 
     def refuse(_: object) -> None:
         raise PjrtError(UNIMPLEMENTED, f"hloom does not implement PJRT_{name}")

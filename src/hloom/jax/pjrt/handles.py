@@ -1,4 +1,4 @@
-"""Handles of the plug-in's objects: addresses of structs that native code reads, opaque to PJRT's callers."""
+"""Handles of the plug-in's objects: addresses of structs that only native code reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPAQUE: Final = Struct("opaque", unused=I64)
 
 
 class Handle:
-    """An object with a handle, alive until `drop`.
+    """A Python object with a handle; the object stays alive until `drop`.
 
     Attributes:
         record: the struct that native code reads.
@@ -32,7 +32,7 @@ class Handle:
         Handle._alive[self.handle] = self
 
     def set(self, **fields: int | SizedMemory) -> None:
-        """Set fields of the struct; memory also sets the field of its size, and is kept alive."""
+        """Set fields of the struct. A string or array also sets the field of its size, and is kept alive."""
         for name, value in fields.items():
             if isinstance(value, int):
                 self.record[name] = value
@@ -50,7 +50,7 @@ keep_for_ever(Handle._alive)  # pyright: ignore[reportPrivateUsage]
 
 
 def object_at(handle: int | None, type: type[T]) -> T:
-    """Return the living object of a handle. Raises PjrtError if there is none of this type."""
+    """Return the Python object of a handle. Raises PjrtError if no object of this type has the handle."""
     candidate = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
     if not isinstance(candidate, type):
         message = f"{type.__name__}: no such handle, or one that was destroyed"
@@ -59,11 +59,11 @@ def object_at(handle: int | None, type: type[T]) -> T:
 
 
 class SizedMemory:
-    """A C string or array.
+    """A C string or array that Python owns.
 
     Attributes:
-        address: of the first byte or element.
-        size: number of bytes or elements.
+        address: the address of the first byte or element.
+        size: the number of bytes or elements.
     """
 
     _size_field: ClassVar[str] = "num_{}"
@@ -74,11 +74,11 @@ class SizedMemory:
         self.size: Final = size
 
     def size_name(self, name: str) -> str:
-        """Return the name of the size field that belongs to an address field."""
+        """Return the name of the field for the size that belongs to the address field ``name``."""
         return self._size_field.format(name)
 
     def write(self, args: object, pointer: str) -> None:
-        """Write the address and the size to a field of PJRT arguments and its size field."""
+        """Write the address to the field ``pointer`` of PJRT arguments, and the size to its size field."""
         setattr(args, pointer, self.address)
         setattr(args, self.size_name(pointer), self.size)
 
@@ -94,12 +94,15 @@ class Text(SizedMemory):
 
 
 class CArray(SizedMemory):
-    """A C array of integers of one type, by default of addresses."""
+    """A C array of integers of one ctypes type, addresses by default."""
 
     def __init__(self, values: Sequence[int], kind: Any = ctypes.c_void_p) -> None:
         super().__init__((kind * max(1, len(values)))(*values), len(values))
 
 
 def read_array(address: int | None, count: int, kind: Any = ctypes.c_int64) -> list[int]:
-    """Return the elements of a C array of integers, or of addresses (None for null)."""
+    """Return the elements of a C array of integers or addresses; a null address in the array is None.
+
+    Returns an empty list if the array's own address is null.
+    """
     return list((kind * count).from_address(address)) if count and address else []

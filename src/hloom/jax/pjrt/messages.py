@@ -12,7 +12,7 @@ _VARINT, _BYTES = 0, 2
 
 
 def varint(value: int) -> bytes:
-    """Encode a nonnegative integer in groups of seven bits."""
+    """Encode a nonnegative integer as a varint: seven bits in each byte, the least significant first."""
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)
@@ -21,7 +21,7 @@ def varint(value: int) -> bytes:
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """Encode a message, a string, or packed integers: the tag, the length in bytes, then the content."""
+    """Encode a field of bytes (a message, a string, or packed integers): tag, length in bytes, content."""
     return varint(number << 3 | _BYTES) + varint(len(content)) + content
 
 
@@ -42,7 +42,7 @@ def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) ->
 def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[int]:
     """Return the device ids of a DeviceAssignmentProto in replica-major order.
 
-    Raises ValueError if it is malformed or has other numbers of replicas and partitions.
+    Raises ValueError if it is malformed or not for the given numbers of replicas and partitions.
     """
     columns = [
         [device for number, ids in _fields(column) if number == 1 for device in _integers(ids)]
@@ -73,7 +73,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _integers(content: bytes | int) -> list[int]:
-    """Decode a field of repeated integers: a single one, or packed ones."""
+    """Decode a field of repeated integers, which is a single integer or packed integers."""
     if isinstance(content, int):
         return [content]
     integers: list[int] = []
@@ -85,7 +85,7 @@ def _integers(content: bytes | int) -> list[int]:
 
 
 def _varint_at(message: bytes, position: int) -> tuple[int, int]:
-    """Return the varint at a position, and the position after it."""
+    """Decode the varint at a position; return it and the position after it."""
     value = shift = 0
     for at in range(position, len(message)):
         value |= (message[at] & 127) << shift

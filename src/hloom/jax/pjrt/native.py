@@ -24,7 +24,7 @@ _loaded: Final[list[Native]] = []
 
 
 class Native:
-    """The loaded code; `native` returns the only instance.
+    """The loaded native code; `native` returns the only instance.
 
     Attributes:
         symbols: the address of each function, by name.
@@ -40,7 +40,7 @@ class Native:
         keep_for_ever(self)
 
     def call(self, name: str, *arguments: object) -> Any:
-        """Call a function without holding the GIL; return its result as an address, None for null.
+        """Call a native function without holding the GIL; return its result as an address, None for null.
 
         Arguments are integers, addresses or bytes, passed as 64-bit words.
         """
@@ -65,7 +65,7 @@ def native() -> Native:
 
 
 def begin_native() -> bool:
-    """Compile the native code in another thread; return false if it is already loaded or in the cache."""
+    """Start a thread that compiles the native code; return false if the code is loaded or cached already."""
     if _loaded or is_compiled(_KIND):
         return False
     import_module(
@@ -76,7 +76,7 @@ def begin_native() -> bool:
 
 
 def _emit() -> str:
-    """Emit the code, on a cache miss."""
+    """Return the LLVM IR of the native code, which is emitted on a cache miss only."""
     from hloom.jax.pjrt.routines import exported_routines
 
     return emitted_code(host(), exported_routines())

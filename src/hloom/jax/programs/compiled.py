@@ -1,7 +1,7 @@
 """Compiled programs: native code and its interface to JAX.
 
-JAX queries the `Interface` and the encoded optimized module on every compile. Both are cached beside the
-code, so that a cached program needs no HLO module; rare queries convert the artifact again.
+JAX queries the `Interface` and the serialized optimized module on every compilation. Both are cached beside
+the code, so that a cached program needs no HLO module. Rare queries convert the StableHLO artifact again.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _SMALL_LENGTH: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An argument or a result: an array, or a token, which has no elements.
+    """An array of a program's arguments or results, or a token, which has no elements.
 
     Attributes:
-        dimensions: in logical order.
+        dimensions: the dimensions in logical order.
         number: PJRT's number of the element type.
         is_token: whether it is a token.
-        memory: the number of a result's memory space on its device.
-        order: the canonical minor-to-major order.
+        memory: the number of the memory space on its device.
+        order: the canonical minor-to-major order; empty for row-major.
     """
 
     dimensions: tuple[int, ...]
@@ -73,7 +73,11 @@ class Leaf:
 
     @staticmethod
     def of(shape: Shape, placement: Placement) -> Leaf:
-        """Return the leaf of a program's array or token, whose dimensions are in major-to-minor order."""
+        """Return the leaf for an array or token of the program, whose parameters and results are row-major.
+
+        The leaf has the logical dimensions, of which the program's ones are a permutation by
+        ``placement.order``.
+        """
         if not shape.is_array:
             return Leaf((0,), TOKEN, True, placement.memory)
         dimensions, order = shape.dimensions, placement.order
@@ -88,12 +92,12 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The interface of a program: arguments, results, donation and devices.
+    """The interface of a program: arguments, results, donation and number of devices.
 
     Attributes:
-        name: of the module.
+        name: the name of the module.
         inputs, outputs: the arguments and the results.
-        donated: numbers of the arguments whose buffers the program may reuse.
+        donated: the numbers of the arguments whose buffers the program may reuse.
         num_replicas, num_partitions: their product is the number of devices.
     """
 
@@ -132,7 +136,7 @@ class Interface:
 
     @staticmethod
     def from_json(facts: object) -> Interface | None:
-        """Read the interface from JSON data; return None if they are malformed."""
+        """Read the interface from JSON data; return None if the data are malformed."""
         try:
             fields = cast("Any", facts)
             replicas, partitions = fields["devices"]
@@ -174,23 +178,23 @@ class HloProgram:
 
     @property
     def alone(self) -> NativeExecutable | None:
-        """The native code of a program on one device; None for several devices."""
+        """The native code of a program for one device; None for several devices."""
         from hloom.cpu.native import NativeExecutable
 
         return self.executable if isinstance(self.executable, NativeExecutable) else None
 
     @property
     def cost(self) -> Cost:
-        """The operations and bytes of an execution, on one device."""
+        """The operations and bytes of one execution on one device."""
         from hloom.cpu.native import NativeExecutable
 
         executable = self.executable
         return (executable.inspection if isinstance(executable, NativeExecutable) else executable).cost
 
     def encoded(self) -> bytes:
-        """Return the optimized module as an HloModuleProtoWithConfig.
+        """Return the optimized module as a serialized HloModuleProtoWithConfig.
 
-        For several devices it is the partitioned module before optimization, with synchronous collectives.
+        For several devices this is the partitioned module before optimization, with synchronous collectives.
         """
         from hloom.jax.programs.optimized import module_with_config
         from hloom.passes.expand.synchronous_operations import SynchronousOperations
@@ -204,16 +208,16 @@ class HloProgram:
 
 
 class Compiled:
-    """A compiled program, from this compilation or from the cache.
+    """A compiled program, new or from the cache.
 
     Attributes:
-        key: digest of the program, its devices, the compiler and the processor.
-        artifact: the program from JAX, a portable artifact of StableHLO.
-        interface: arguments, results, donation and devices.
-        native: its native code, if it runs on one device and never calls the host; else None.
-        program_key: the key of the native code in the cache; empty if there is none.
-        description: jaxlib's description of its results, the beginning of a serialized executable; empty
-            until jaxlib has made it.
+        key: the digest of the program, its devices, the compiler and the processor.
+        artifact: JAX's program, a portable artifact of StableHLO.
+        interface: arguments, results, donation and number of devices.
+        native: the native code, if the program runs on one device and never calls the host; else None.
+        program_key: the key of the native code in the cache; empty if it is not cached.
+        description: jaxlib's description of the results, the beginning of a serialized executable; empty
+            until jaxlib has serialized the program.
     """
 
     def __init__(
@@ -226,7 +230,7 @@ class Compiled:
         program_key: str = "",
         description: bytes = b"",
     ) -> None:
-        """Store the parts; compiling the artifact on demand supplies the others."""
+        """Store the parts; an optimized module of None is made from the artifact when it is needed."""
         self.key = key
         self.artifact = artifact
         self.interface = interface
@@ -237,7 +241,7 @@ class Compiled:
 
     @staticmethod
     def of(key: str, artifact: bytes, program: HloProgram) -> Compiled:
-        """Return a new program; drop its HLO modules if it runs without Python."""
+        """Return a newly compiled program; drop its HLO modules if it runs without Python."""
         interface, alone = Interface.of(program), program.alone
         if alone is not None and alone.runs_alone:
             return Compiled(key, artifact, interface, alone.loaded, program.encoded(), alone.key)
@@ -247,29 +251,41 @@ class Compiled:
 
     @cached_property
     def program(self) -> HloProgram:
-        """The program with its HLO modules, compiled again if they were dropped."""
+        """The program with its HLO modules; compiles the artifact again if they were dropped."""
         return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
 
     @property
     def calling(self) -> LoadedProgram | None:
-        """The native code of a program that runs on one device and calls the host; None for others."""
+        """The native code of a program that runs on one device and calls the host.
+
+        Returns None for any other program.
+        """
         alone = self.program.alone if self.native is None else None
         return None if alone is None or alone.module is not alone.source else alone.loaded
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions by which native code calls the host; none if an evaluator is in between."""
+        """The instructions by which native code calls Python.
+
+        Empty if the evaluator runs parts of the program.
+        """
         if self.native is not None or (self.program.alone is not None and self.calling is None):
             return ()
         return self.program.executable.host_calls
 
     @cached_property
     def gang(self) -> Gang | None:
-        """The gang that runs all devices in one thread; None on one device or with host calls."""
+        """The gang that runs all devices in one thread.
+
+        Returns None for one device, or if the program calls the host.
+        """
         return self.calling_gang(None)
 
     def calling_gang(self, host: Host | None) -> Gang | None:
-        """Return the gang that runs all devices in one thread, with ``host`` for host calls; else None."""
+        """Return the gang that runs all devices in one thread, with ``host`` for host calls.
+
+        Returns None for a program on one device, and for programs that no gang can run.
+        """
         if self.native is not None:
             return None
         from hloom.runtime.executable import Executable
@@ -280,7 +296,7 @@ class Compiled:
 
     @cached_property
     def temp_bytes(self) -> int:
-        """The size of the arena of temporaries, in bytes."""
+        """The size of the arena, the memory of temporaries, in bytes."""
         if self.native is not None:
             return self.native.memory.temp
         from hloom.cpu.native import NativeExecutable
@@ -296,7 +312,7 @@ class Compiled:
         return 0 if self.program.alone is None else self.program.alone.loaded.size
 
     def cost_properties(self) -> Mapping[str, float]:
-        """Return flops and bytes moved, by XLA's names."""
+        """Return the floating-point operations and the bytes moved, by XLA's names of these properties."""
         if self.native is None:
             cost = self.program.cost
         else:
@@ -311,14 +327,17 @@ class Compiled:
 
     @property
     def optimized_program(self) -> bytes:
-        """The optimized module that JAX prints and reads shardings from; see `HloProgram.encoded`."""
+        """The optimized module, serialized, which JAX prints and reads shardings from.
+
+        See `HloProgram.encoded`.
+        """
         if self._optimized is None:
             self._optimized = self.program.encoded()
         return self._optimized
 
 
 def converted(artifact: bytes) -> HloModule:
-    """Convert a portable artifact of StableHLO to HLO."""
+    """Convert a portable artifact of StableHLO to an HLO module."""
     from hloom.ir.module import HloModule
 
     computation = private.to_computation()(artifact, use_tuple_args=False, return_tuple=False)
@@ -327,19 +346,22 @@ def converted(artifact: bytes) -> HloModule:
 
 @dataclass(frozen=True, slots=True)
 class DistributedDevices:
-    """The devices of a program that spans several processes."""
+    """The devices of a program that runs in several processes, and the transport between these."""
 
     processes: Processes
     devices: Sequence[ClientDevice]
 
     @staticmethod
     def of(client: Client, devices: Sequence[ClientDevice]) -> DistributedDevices | None:
-        """Return the devices of a program; None if all belong to this process."""
+        """Return the devices of a program; None if this process owns all of them."""
         is_local = len(client.own(devices)) == len(devices)
         return None if is_local else DistributedDevices(client.processes, devices)
 
     def transport(self, module: HloModule) -> Transport | None:
-        """Open the transport of the program; None if no device belongs to this process."""
+        """Open the transport for the collectives of a program.
+
+        Returns None if this process owns none of the devices.
+        """
         numbers, owners = [d.id for d in self.devices], [d.process for d in self.devices]
         if self.processes.rank not in owners:
             return None
@@ -354,7 +376,7 @@ def compile_artifact(
     open_parameters: tuple[bool, ...] = (),
     distributed: DistributedDevices | None = None,
 ) -> HloProgram:
-    """Convert a StableHLO artifact to HLO, partition it, and compile it. Raises PjrtError, HloError.
+    """Convert a StableHLO artifact to HLO, partition it for several devices, and compile it.
 
     Args:
         artifact: a portable artifact of StableHLO.
@@ -362,7 +384,9 @@ def compile_artifact(
         num_partitions: the number of devices.
         dump_flags: dump options in the syntax of ``XLA_FLAGS``.
         open_parameters: for each parameter, whether the partitioner chooses its sharding if it has none.
-        distributed: the devices, if some belong to other processes.
+        distributed: the devices, if some belong to other processes; else None.
+
+    Raises PjrtError and HloError.
     """
     from hloom.jax.calls import callbacks, foreign_functions
     from hloom.jax.programs.entry_layouts import lay_out
@@ -393,7 +417,7 @@ def compile_artifact(
 
 
 def _code_level(module: HloModule) -> int:
-    """Return the level of code generation: `QUICK` for loop-free programs on a few elements.
+    """Return `QUICK`, the level of code generation for loop-free programs on a few elements, or `OPTIMIZED`.
 
     Most programs of JAX are single operations on small arrays outside of jit. They run for about a
     microsecond, less than their dispatch, so that optimization, half of LLVM's time, does not pay.
@@ -411,10 +435,10 @@ def _code_level(module: HloModule) -> int:
 
 
 def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Leaf]) -> tuple[int, ...]:
-    """Return the numbers of donated arguments: those aliased to a result, and donors as large as a result.
+    """Return the numbers of donated arguments: those aliased to a result, and donors of a result's size.
 
-    JAX states donors without results where the partitioner chooses the shardings of results. A donor that no
-    result has the size of is not donated, as in XLA.
+    JAX states donors without aliases where the partitioner chooses the shardings of results. A donor whose
+    size no result has is not donated, as in XLA.
     """
     donated = {alias.parameter_number for alias in config.aliases.values()}
     aliased = {index[0] if index else 0 for index in config.aliases}

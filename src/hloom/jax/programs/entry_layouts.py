@@ -1,4 +1,4 @@
-"""Layouts of a program's arguments and results, expressed as transposes in the program."""
+"""Layouts of a program's arguments and results, implemented by transposes in the program."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hloom.shape.shape import Shape
 
 
 def lay_out(module: HloModule, placements: Placements) -> Placements:
-    """Rewrite the entry computation to take and return row-major arrays only.
+    """Rewrite the entry computation so that its parameters and results are row-major arrays.
 
-    A column-major argument ``f32[2,3]`` becomes ``f32[3,2]``, which the program transposes. Return the
-    placements with an order for every result whose layout is ``auto``.
+    A column-major argument ``f32[2,3]`` becomes a parameter ``f32[3,2]``, which the program transposes.
+    Returns the placements, in which results with the layout ``auto`` have their chosen order.
     """
     if not any(p.order or p.is_auto for p in (*placements.arguments, *placements.results)):
         return placements
@@ -44,15 +44,15 @@ def lay_out(module: HloModule, placements: Placements) -> Placements:
 
 
 def _source(root: HloInstruction, number: int) -> HloInstruction:
-    """Return the instruction that computes a result: an operand if the root is a tuple, else the root."""
+    """Return the instruction that computes result ``number``: an operand of a root tuple, else the root."""
     return root.operands[number] if isinstance(root.operation, Tuple) else root
 
 
 def _natural_order(i: HloInstruction) -> tuple[int, ...]:
-    """Return the canonical order in which a value is computed without a transposing copy.
+    """Return the canonical order in which a value can be computed without a transposing copy.
 
-    It is the order of the nearest LayoutConstraint, else row-major, followed through elementwise operations
-    and transposes.
+    It is the order of the nearest LayoutConstraint, found through elementwise operations and transposes;
+    without one it is row-major.
     """
     permutation = range(i.shape.rank)  # dimensions of i, by those of the result
     while True:
@@ -76,7 +76,10 @@ def _renamed(order: Sequence[int], permutation: Sequence[int]) -> tuple[int, ...
 
 
 def _transpose_parameter(parameter: HloInstruction, order: Sequence[int]) -> None:
-    """Replace a parameter by the transpose of one whose dimensions are in major-to-minor order."""
+    """Replace a parameter by a row-major parameter and its transpose to the logical order of dimensions.
+
+    ``order`` is the minor-to-major order of the dimensions in memory.
+    """
     writer = Writer(parameter)
     major_to_minor = tuple(reversed(order))
     shape = Shape(parameter.shape.element_type, tuple(parameter.shape.dimensions[d] for d in major_to_minor))

@@ -37,13 +37,13 @@ class LoadedExecutable(Handle):
 
     Attributes:
         compiled: the program.
-        interface: arguments, results, donation and devices.
+        interface: arguments, results, donation and number of devices.
         inputs, outputs: the arguments and results of the interface.
         assigned: its devices in all processes, in replica-major order.
         devices: its devices in this process.
         options: the serialized compile options.
         callbacks: the Python functions that it calls.
-        bound: the custom calls bound to these functions by the first execution.
+        bound: the custom calls that the first execution bound to these functions.
         gang: runs all devices in one thread; None on one device, or if Python runs the program.
     """
 
@@ -142,7 +142,7 @@ class LoadedExecutable(Handle):
 
     @cached_property
     def logical_ids(self) -> CArray:
-        """The replica and the partition of each device of this process, in one list."""
+        """The replica number and the partition number of each device of this process, in one flat array."""
         partitions = self.interface.num_partitions
         numbers = [n for n, device in enumerate(self.assigned) if device in self.devices]
         flat = [word for n in numbers for word in divmod(n, partitions)]
@@ -159,12 +159,12 @@ class LoadedExecutable(Handle):
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def abandon(self, error: PjrtError) -> None:
-        """Make this execution fail in the other processes, because this one cannot start it."""
+        """Report an execution that this process cannot start, so that it fails in the other processes too."""
         if len(self.assigned) > len(self.devices) > 0:
             cast("Executable", self.compiled.program.executable).abandon(error)
 
     def drop(self) -> None:
-        """Release the program, or postpone that until its queued executions have ended."""
+        """Release the program, at once or after its queued executions have ended."""
         unbind(self.bound)
         if self.record["queued"]:
             _dying[self.handle] = self
@@ -173,7 +173,7 @@ class LoadedExecutable(Handle):
 
 
 def _host_functions(compiled: Compiled, callbacks: Sequence[object]) -> HostFunctions | None:
-    """Return the Python functions that native code of a program calls; None if it calls none."""
+    """Return the Python callbacks of a program by host call number; None if the program has none."""
     calls = compiled.host_calls if callbacks else ()
     return HostFunctions(calls, callbacks) if calls else None
 
@@ -207,7 +207,7 @@ keep_for_ever(_dying)
 
 
 def sweep() -> None:
-    """Free the destroyed executables that have no queued executions; several threads may sweep at once."""
+    """Free the destroyed executables without queued executions; threads may call this concurrently."""
     for handle, executable in list(_dying.items()):
         if not executable.record["queued"] and _dying.pop(handle, None) is not None:
             Handle.drop(executable)
@@ -219,7 +219,7 @@ def sweep() -> None:
 
 
 def _pending_sweep(_: int | None) -> int:
-    """Sweep, as a pending call of CPython, which the main thread makes."""
+    """Call `sweep`, as a pending call of CPython in the main thread; return 0 for success."""
     sweep()
     return 0
 
@@ -229,7 +229,7 @@ native().call("pjrt_set_sweeper", permanent_address(_SWEEPER))
 
 
 def executable_at(handle: int | None) -> LoadedExecutable:
-    """Return the executable of a handle. Raises PjrtError for other handles and deleted executables."""
+    """Return the executable of a handle. Raises PjrtError for invalid handles and deleted executables."""
     executable = object_at(handle, LoadedExecutable)
     if executable.record["is_deleted"]:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {executable.interface.name} was deleted")
@@ -245,7 +245,7 @@ def _logical_ids(args: ctypes.Structure) -> None:
 
 @implements("LoadedExecutable_Delete")
 def _delete(args: ctypes.Structure) -> None:
-    """Refuse later executions; queued ones go on."""
+    """Refuse later executions; executions in the queue still run."""
     executable_at(args.executable).set(is_deleted=True, is_native=False)
 
 

@@ -1,4 +1,4 @@
-"""Executions that native code leaves to Python: with host calls or dynamic sizes, recorded ones, errors."""
+"""Executions by Python instead of native code: with host calls, dynamic sizes, a profiler, or errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CALLBACK_ERROR: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 def install() -> None:
-    """Register the functions that native code calls."""
+    """Register with the native code the Python functions that execute programs and return their errors."""
     native().call(
         "pjrt_set_execute",
         callback(execute, "LoadedExecutable_Execute"),
@@ -42,7 +42,7 @@ def install() -> None:
 
 
 def _run_error(handle: int, status: int) -> int:
-    """Return the error of an execution: `NO_ARENA`, `NO_RESULTS`, or the status of its gang."""
+    """Return a new PJRT error for the status of an execution: `NO_ARENA`, `NO_RESULTS`, or that of a gang."""
     executable = object_at(handle, LoadedExecutable)
     if status in (NO_ARENA, NO_RESULTS):
         is_arena = status == NO_ARENA
@@ -56,7 +56,7 @@ def _run_error(handle: int, status: int) -> int:
 
 
 def _callback_error(handle: int) -> int | None:
-    """Return the error of the callback that failed in this thread and ended an execution, or None."""
+    """Return a new PJRT error for the callback that failed in this thread and ended an execution, or None."""
     gang = object_at(handle, LoadedExecutable).gang
     if gang is not None:
         gang.reset()
@@ -65,7 +65,7 @@ def _callback_error(handle: int) -> int | None:
 
 
 def execute(args: ctypes.Structure) -> None:
-    """Execute a program: PJRT's LoadedExecutable_Execute."""
+    """Execute a program in Python: PJRT's LoadedExecutable_Execute, whose arguments ``args`` are."""
     executable = executable_at(args.executable)
     lists = read_array(args.argument_lists, args.num_devices, ctypes.c_void_p)
     rows = [read_array(row, args.num_args, ctypes.c_void_p) for row in lists]
@@ -99,7 +99,7 @@ def execute(args: ctypes.Structure) -> None:
 
 
 def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
-    """Check the arguments of a device, and wait for them. Raises PjrtError."""
+    """Compare a device's arguments with the parameters, and wait until they are ready. Raises PjrtError."""
     name = executable.interface.name
     if len(row) != len(executable.inputs):
         raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
@@ -180,7 +180,10 @@ def _result(value: Array | None, leaf: Leaf, device: ClientDevice) -> int:
 
 
 def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
-    """Return the numbers of the arguments donated to an execution with these options."""
+    """Return the numbers of the donated arguments, except those that the execution's options exclude.
+
+    ``options`` is the address of PJRT's ExecuteOptions, or null.
+    """
     excepted: Sequence[int] = ()
     if options:
         record = abi.arguments("ExecuteOptions").record(options)
@@ -190,7 +193,10 @@ def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
 
 
 def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) -> None:
-    """Refuse a donated buffer that is also another argument, with XLA's message."""
+    """Refuse a donated buffer that is also passed for another argument, with XLA's message.
+
+    Raises PjrtError.
+    """
     first: dict[int, int] = {}
     for number, handle in enumerate(row if donated else ()):
         before = first.setdefault(handle, number)

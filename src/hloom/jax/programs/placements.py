@@ -1,4 +1,4 @@
-"""Placements of arguments and results: attributes of StableHLO's ``main`` that HLO does not have.
+"""Placements of arguments and results: attributes of StableHLO's ``main`` that HLO cannot express.
 
 ``mhlo.memory_kind`` names a memory space. ``mhlo.layout_mode`` is a minor-to-major order such as ``{0,1}``
 (a column-major matrix), ``default`` (row-major), or ``auto`` (chosen by the compiler).
@@ -27,7 +27,7 @@ class Placement:
 
     Attributes:
         memory: the number of the memory space on its device.
-        order: the canonical minor-to-major order.
+        order: the canonical minor-to-major order; empty for row-major.
         is_auto: whether the compiler chooses the order.
     """
 
@@ -38,7 +38,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The placements of arguments and results; empty if the module states none."""
+    """The placements of all arguments and results; both empty if the module states none."""
 
     arguments: Sequence[Placement] = ()
     results: Sequence[Placement] = ()

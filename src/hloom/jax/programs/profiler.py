@@ -1,7 +1,7 @@
-"""PJRT's profiler extension: ``jax.profiler`` shows the instructions of programs, a line for each thread.
+"""PJRT's profiler extension: ``jax.profiler`` shows the instructions of programs, one row for each thread.
 
-While a profiler runs, programs are compiled again to record the times at which instructions begin and end,
-and Python executes them. Otherwise the extension costs nothing. The structs are declared in
+While a profiler runs, programs are compiled again with code that records when instructions begin and end, and
+Python executes them. Otherwise the extension costs nothing. The structs are declared in
 ``xla/pjrt/c/pjrt_c_api_profiler_extension.h`` and ``xla/backends/profiler/plugin/profiler_c_api.h``.
 """
 
@@ -36,10 +36,10 @@ _FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class ProfilerTrace:
-    """The recordings of a profiler session.
+    """The recorded executions of a profiler session.
 
     Attributes:
-        recordings: of the executions that have ended, from any thread.
+        recordings: the recordings of executions that have ended, in any thread.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class ProfilerTrace:
         native().call("pjrt_set_tracing", len(_running))
 
     def encoded(self) -> bytes:
-        """Return the recordings as a serialized XSpace; no bytes if there are none."""
+        """Return the recordings as a serialized XSpace; empty without recordings."""
         return space(self.recordings, self._epoch) if self.recordings else b""
 
 
@@ -72,7 +72,7 @@ _numbers: Final = itertools.count(1)
 
 
 def current_trace() -> ProfilerTrace | None:
-    """Return the trace of the profiler that runs; None if none does."""
+    """Return the trace of the running profiler; None if no profiler runs."""
     return _running[-1] if _running else None
 
 
@@ -103,7 +103,7 @@ def _stop(address: int) -> None:
 
 
 def _collect(address: int) -> None:
-    """Return the serialized trace; older callers first ask for its size, then pass a buffer to fill."""
+    """Return the serialized trace; older callers first ask for its size, then pass a buffer to copy it to."""
     args = _session(address)
     profiler = args["profiler"]
     if args["buffer"]:
@@ -116,7 +116,7 @@ def _collect(address: int) -> None:
 
 @cache
 def _api() -> Record:
-    """Return the table of the profiler's functions, which never fail: the functions of errors do nothing."""
+    """Return the table of the profiler's functions; they never fail, so the error functions do nothing."""
     functions = zip(_FUNCTIONS, (_create, _destroy, _start, _stop, _collect), strict=True)
     addresses = {name: permanent_address(_FUNCTION(function)) for name, function in functions}
     nothing, struct = native().symbols["pjrt_nothing"], _STRUCTS["Api"]
@@ -127,11 +127,14 @@ def _api() -> Record:
 
 @cache
 def profiler_extension(next: int) -> int:
-    """Return the address of PJRT's profiler extension; ``next`` is the following one in the list."""
+    """Return the address of PJRT's profiler extension.
+
+    ``next`` is the address of the next extension in the list.
+    """
     return abi.extension(_EXTENSION, next, [_api().address, 0])
 
 
 def release() -> None:
-    """Replace the profiler's functions by native ones that do nothing, before the interpreter ends."""
+    """Replace the profiler's Python functions by native stubs that do nothing, as the interpreter ends."""
     nothing = native().symbols["pjrt_nothing"]
     _api().update(dict.fromkeys(_FUNCTIONS, nothing))

@@ -1,4 +1,4 @@
-"""Recordings of executions as an XSpace for XProf: a plane for each device, a line for each thread.
+"""Conversion of recorded executions to an XSpace for XProf: a plane for each device, a line for each thread.
 
 The messages are declared in ``tsl/profiler/protobuf/xplane.proto``.
 """
@@ -22,7 +22,7 @@ _HLO_OP, _MODULE, _PROGRAM, _OP_NAME, _CATEGORY, _LOST = range(1, 7)
 
 
 def space(recordings: Sequence[Recording], epoch: int) -> bytes:
-    """Encode recordings as an XSpace; ``epoch`` is wall-clock minus monotonic time, in nanoseconds."""
+    """Serialize recordings as an XSpace; ``epoch`` is wall-clock minus monotonic time, in nanoseconds."""
     programs: dict[int, int] = {}
     for recording in recordings:
         programs.setdefault(id(recording.instructions), len(programs) + 1)
@@ -34,7 +34,7 @@ def space(recordings: Sequence[Recording], epoch: int) -> bytes:
 
 
 def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, int], epoch: int) -> bytes:
-    """Encode the recordings of a device as an XPlane.
+    """Serialize the recordings of a device as an XPlane.
 
     ``programs`` numbers the programs by the ``id`` of their list of instructions.
     """
@@ -63,7 +63,7 @@ def _plane(recordings: Sequence[Recording], device: int, programs: Mapping[int, 
 
 
 def _event_metadata(number: int, i: HloInstruction | None, module: str, program: int) -> bytes:
-    """Encode an entry of the map of XEventMetadata: an instruction, or the whole program if that is None."""
+    """Serialize an entry of the map of XEventMetadata, for an instruction; None stands for the program."""
     stats = [_stat(_MODULE, module), _stat(_PROGRAM, program)]
     name = module
     if i is not None:
@@ -81,7 +81,10 @@ def _event_metadata(number: int, i: HloInstruction | None, module: str, program:
 def _line(
     recordings: Sequence[Recording], thread: int, events: Mapping[tuple[int, int], int], epoch: int
 ) -> bytes:
-    """Encode the events of a thread as an XLine, enclosing events before enclosed ones."""
+    """Serialize the events of a thread as an XLine.
+
+    An enclosing event precedes the events that it encloses.
+    """
     first = min((int(r.records[:, 1].min()) for r in recordings if len(r.records)), default=0)
     rows: list[tuple[int, int, int, int]] = []
     for recording in recordings:

@@ -7,7 +7,7 @@ from hloom.ir.registration import import_modules
 
 
 def exported_routines() -> list[Routine]:
-    """Return the routines of this folder that PJRT's callers or Python call."""
+    """Return the routines in this folder that PJRT's callers or Python code call."""
     from hloom.jax.pjrt.routines.getters import GETTERS
 
     routines = routines_of(*import_modules(__name__, __path__))

@@ -70,7 +70,7 @@ def pjrt_give(f: Function, data: Value) -> None:
 
 @routine(storage=STORAGE)
 def release_inline(f: Function, storage: Fields) -> None:
-    """Free storage that is one block with its data."""
+    """Free storage whose data are in the same block."""
     free(f, storage)
 
 
@@ -83,7 +83,7 @@ def release_pooled(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_host(f: Function, storage: Fields) -> None:
-    """Free storage of borrowed host memory, and complete the event that tells the host of it."""
+    """Free storage of borrowed host memory, and complete the event that returns the memory to the host."""
     event = storage["argument"]
     free(f, storage)
     pjrt_complete(f, event, 0)
@@ -92,7 +92,7 @@ def release_host(f: Function, storage: Fields) -> None:
 
 @routine(storage=STORAGE)
 def release_foreign(f: Function, storage: Fields) -> None:
-    """Free storage of another owner's memory; call the owner's deleter, if any, with data and argument."""
+    """Free storage of another owner's memory; call the owner's deleter, if any, with its argument."""
     data, callee, argument = storage["data"], storage["argument"], storage["second_argument"]
     free(f, storage)
     with f.when(~is_null(callee)):
@@ -100,6 +100,7 @@ def release_foreign(f: Function, storage: Fields) -> None:
 
 
 def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
+    """Fill new storage with one reference, the address of the data, and the function that releases it."""
     storage["references"] = 1
     storage["data"] = data
     storage["release"] = release.address(f)
@@ -125,7 +126,10 @@ def pjrt_storage(f: Function, bytes: Value) -> Fields:
 
 @routine(PTR, data=PTR, release=PTR, argument=PTR, second_argument=PTR)
 def foreign(f: Function, data: Value, release: Value, argument: Value, second_argument: Value) -> Fields:
-    """Return new storage of memory that another owner frees."""
+    """Return new storage for memory of another owner.
+
+    ``release`` is called when it is no longer referenced.
+    """
     return allocate(
         f,
         STORAGE,
@@ -201,7 +205,7 @@ def pjrt_buffer(
 
 @routine(exported=True, buffer=BUFFER)
 def pjrt_delete(f: Function, buffer: Fields) -> None:
-    """Mark a buffer deleted and drop its reference to the storage, which views may keep alive."""
+    """Mark a buffer deleted, and drop its reference to the storage; other references may keep that alive."""
     with f.when(buffer.atomic("deleted").exchange(1, "acq_rel").compare("eq", 0)):
         drop_storage(f, buffer["storage"])
 
@@ -219,7 +223,10 @@ def refuse_deleted(f: Function) -> Value:
 
 
 def living(f: Function, args: Fields, name: str = "buffer") -> Fields:
-    """Return the buffer in a field of the arguments; emit the return of an error if it is deleted."""
+    """Return the buffer in the field ``name`` of the arguments.
+
+    Emits a return of an error for a deleted buffer.
+    """
     buffer = Fields(BUFFER, args[name])
     with f.when(is_deleted(f, buffer)):
         f.return_value(refuse_deleted(f))
@@ -286,7 +293,7 @@ def drop_external(f: Function, args: Fields) -> None:
 
 @routine(PTR, buffer=BUFFER, device=DEVICE, memory=MEMORY)
 def shared(f: Function, buffer: Fields, device: Fields, memory: Fields) -> Fields:
-    """Return a new buffer on another device or memory that shares the storage; arrays are immutable."""
+    """Return a new buffer on another device or memory that shares the storage of an immutable buffer."""
     keep_storage(f, buffer["storage"])
     copy = Fields(
         BUFFER,

@@ -24,7 +24,10 @@ pthread_cond_broadcast: Final = External("pthread_cond_broadcast", I32, PTR)
 
 
 def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: PassedValue) -> Fields:
-    """Allocate a struct whose last field has ``length`` elements; fields without a value are undefined."""
+    """Emit the allocation of a struct whose last field is an array of ``length`` elements.
+
+    ``values`` initialize fields; the other fields are undefined.
+    """
     element = size_of(list(struct.fields.values())[-1].element)
     size = length * element + struct.size
     fields = Fields(struct, malloc(f, size))
@@ -35,7 +38,10 @@ def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Pass
 
 @contextmanager
 def locked(f: Function, mutex: Fields) -> Generator[None]:
-    """Emit the body of the context with the mutex locked; the body must not return from the function."""
+    """Emit code in the ``with`` statement that runs with the mutex locked.
+
+    It must not return from the function.
+    """
     pthread_mutex_lock(f, mutex)
     yield
     pthread_mutex_unlock(f, mutex)

@@ -59,7 +59,7 @@ def destroy(f: Function, args: Fields) -> None:
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_gone(f: Function, args: Value) -> Value:
-    """Stand in for a Python function after the interpreter has ended: return an error."""
+    """Stand-in for a Python function after the end of the interpreter: return a FAILED_PRECONDITION error."""
     return refusal(f, FAILED_PRECONDITION, "the Python interpreter is ending")
 
 
@@ -68,7 +68,7 @@ def pjrt_gone(f: Function, args: Value) -> Value:
 
 @routine(error=ERROR, message=PTR, size=PTR)
 def error_message(f: Function, error: Fields, message: Value, size: Value) -> None:
-    """Write the address and the size of an error's message."""
+    """Store the address and the size of an error's message."""
     f.store(error.address("message"), message)
     f.store(error["message_size"], size)
 
@@ -80,12 +80,12 @@ def error_code(f: Function, error: Fields) -> Value:
 
 @routine(error=ERROR, visitor=PTR, argument=PTR)
 def error_payloads(f: Function, error: Fields, visitor: Value, argument: Value) -> None:
-    """Visit the payloads of an error: it has none."""
+    """Visit the payloads of an error; errors have none."""
 
 
 @routine(exported=True)
 def pjrt_begin_errors(f: Function) -> None:
-    """Fill the table of functions, once after the code is loaded."""
+    """Fill the table of error functions, once after the code is loaded."""
     functions = _FUNCTIONS(f)
     functions["size"], functions["error_size"] = _FUNCTIONS_BYTES, _ERROR_BYTES
     functions["destroy"], functions["message"] = free.address(f), error_message.address(f)

@@ -1,4 +1,4 @@
-"""PJRT events: threads wait for them, and they call functions when they complete."""
+"""PJRT events: futures without a value, which threads wait for and which call functions on completion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVENTS: Final = State("events", lock=MUTEX, changed=CONDITION)
 
 
 def ready_event(f: Function) -> Value:
-    """Return the static event that is always ready: all its fields are zero."""
+    """Return the address of the static event that is always ready, all of whose fields are zero."""
     return _READY_EVENT(f).address("event")
 
 
@@ -38,13 +38,13 @@ def pjrt_ready_event(f: Function) -> Value:
 
 @routine(PTR, exported=True, references=I64)
 def pjrt_event(f: Function, references: Value) -> Fields:
-    """Return a new pending event with a number of references."""
+    """Return a new pending event with the given number of references."""
     return allocate(f, EVENT, state=PENDING, references=references, error=0, callbacks=0)
 
 
 @routine(PTR, event=EVENT)
 def keep_event(f: Function, event: Fields) -> Value:
-    """Add a reference to an event and return it; for null, return the static ready event."""
+    """Add a reference to an event and return it; for a null event return the static ready event."""
     f.return_if(is_null(event.pointer), ready_event(f))
     event.atomic("references").add(1, "monotonic")
     return event.pointer
@@ -73,9 +73,9 @@ def is_unready(f: Function, event: Fields) -> Value:
 
 @routine(exported=True, event=EVENT, error=PTR)
 def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
-    """Complete an event, then call its functions with copies of the error.
+    """Complete an event, then call its functions with copies of the error; a null error means success.
 
-    The event takes ownership of the error; null is success.
+    The event takes ownership of the error.
     """
     state = is_null(error).select(f.constant(I64, READY), FAILED)
     callback = LocalVariable(f, PTR)
@@ -96,7 +96,7 @@ def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
 
 @routine(PTR, exported=True, event=EVENT)
 def pjrt_await(f: Function, event: Fields) -> Value:
-    """Wait until an event is complete; return its error, which the event still owns."""
+    """Wait until an event is complete; return its error, which remains the event's property, or null."""
     f.return_if(~is_unready(f, event), 0)
     with locked(f, EVENTS(f).nested("lock")), repeat(f) as loop:
         loop.leave_if(event["state"].compare("ne", PENDING))
@@ -126,7 +126,7 @@ def await_event(f: Function, args: Fields) -> Value:
 
 @function("Event_OnReady")
 def on_ready(f: Function, args: Fields) -> None:
-    """Call the function at once if the event is complete, else when it completes."""
+    """Call the function at once if the event is complete, or else on its completion."""
     event, callee, argument = pointee(args, "event"), args["callback"], args["user_arg"]
     lock = EVENTS(f).nested("lock")
     with f.when(_is_pending(event)):

@@ -1,8 +1,8 @@
 """Destruction of executables by any thread, without waiting for the GIL.
 
 A thread of JAX may drop the last reference while the interpreter finalizes. CPython then unwinds threads that
-wait for the GIL, which makes the C++ code around them call ``std::terminate``. So destroyed executables are
-put into a list, which Python frees in the main thread, by a pending call.
+wait for the GIL, which makes the C++ code around them call ``std::terminate``. Therefore destroyed
+executables are put into a list, and Python frees them in the main thread, by a pending call.
 
 Tracing is off during the pending call: CPython 3.11 loops forever when a debugger or coverage traces a
 function called there while another pending call waits.
@@ -30,20 +30,20 @@ PyThreadState_LeaveTracing: Final = External("PyThreadState_LeaveTracing", VOID,
 
 @routine(exported=True, callee=PTR)
 def pjrt_set_sweeper(f: Function, callee: Value) -> None:
-    """Set the function that the main thread calls soon after an executable was destroyed, or null."""
+    """Set the Python function that frees destroyed executables, called by the main thread; null for none."""
     with locked(f, SWEEPER(f).nested("lock")):
         SWEEPER(f)["function"] = callee
 
 
 @routine(PTR, exported=True)
 def pjrt_take_destroyed(f: Function) -> Value:
-    """Return the list of destroyed executables, and empty it."""
+    """Return the first of the linked list of destroyed executables, and empty the list."""
     return SWEEPER(f).atomic("destroyed").exchange(0, "acquire")
 
 
 @routine(I32, callee=PTR)
 def sweep_untraced(f: Function, callee: Value) -> Value:
-    """Call the Python function without tracing, as a pending call of the main thread, which holds the GIL."""
+    """Call a Python function with tracing off, as a pending call in the main thread, which holds the GIL."""
     thread = PyThreadState_Get(f)
     PyThreadState_EnterTracing(f, thread)
     status = f.call_pointer(I32, callee, null(f))

@@ -46,13 +46,13 @@ _READY, _LATE, _MISMATCH = range(3)
 
 @routine(exported=True, sessions=I64)
 def pjrt_set_tracing(f: Function, sessions: Value) -> None:
-    """Set the number of running profilers."""
+    """Set the number of running profilers; unless it is 0, Python executes programs."""
     _TRACING(f).atomic("sessions").store(sessions, "monotonic")
 
 
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
-    """Compare the arguments of a device with the program's inputs; return their worst state."""
+    """Return the worst state of a device's arguments: ready, late (its event is not), or a type mismatch."""
     state = LocalVariable(f, I32, _READY)
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
@@ -67,7 +67,7 @@ def examine(f: Function, executable: Fields, arguments: Value) -> Value:
 
 @function("LoadedExecutable_Execute")
 def execute(f: Function, args: Fields) -> Value:
-    """Run a program at once, or queue it for a worker."""
+    """Run a program in this thread, or queue it for a worker, or let Python run it."""
     executable = pointee(args, "executable")
     with section(f) as native:
         native.leave_if(_is_run_by_python(f, executable, args))
@@ -94,7 +94,7 @@ def execute(f: Function, args: Fields) -> Value:
 
 
 def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
-    """Return whether Python must run or record the program, or refuse numbers of arguments or devices."""
+    """Return whether Python must run or record the program, or refuse its number of arguments or devices."""
     is_traced = ~is_zero(_TRACING(f).atomic("sessions").load("monotonic"))
     is_elsewhere = ~is_null(executable["gang"]) & ~is_null(args["execute_device"])
     has_other_inputs = args["num_args"].compare("ne", executable["num_inputs"])
@@ -103,7 +103,10 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Return whether the program is long or an argument is late; fall back to Python if one does not fit."""
+    """Return whether the program is long or an argument is not ready.
+
+    Leave ``native`` if one does not fit.
+    """
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:
         arguments = arguments_of(f, args, loop.index)
@@ -116,7 +119,7 @@ def _examine_all(f: Function, executable: Fields, args: Fields, native: Section)
 
 
 def _give_events(f: Function, args: Fields, event: Value) -> None:
-    """Pass the caller a reference to the event for each device, if it asks for events."""
+    """Give the caller a reference to the event for each device, if it asks for completion events."""
     events = args["device_complete_events"]
     with f.when(~is_null(events)), f.loop(0, args["num_devices"]) as loop:
         store_element(events, loop.index, keep_event(f, event))
@@ -145,7 +148,10 @@ def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
 
 @routine(PTR, executable=EXECUTABLE, args=ARGS, event=EVENT)
 def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) -> Value:
-    """Queue a task that completes the event and takes over a reference to it; return an error or null."""
+    """Queue an execution whose task completes the event; return an error, null on success.
+
+    The task takes over one reference to the event.
+    """
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     task = allocate(f, TASK, (inputs + outputs) * 2 + inputs, executable=executable, event=event)
     addresses = TaskAddresses.of(f, task, inputs, outputs)
@@ -165,7 +171,7 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
 def _hold_inputs(
     f: Function, executable: Fields, args: Fields, addresses: TaskAddresses, device: Value
 ) -> None:
-    """Write the data, storages and events of a device's arguments to the task, each with a reference."""
+    """Store the data, storages and events of a device's arguments in the task, and add references to them."""
     first = device * executable["num_inputs"]
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments_of(f, args, device), loop.index))
@@ -177,7 +183,7 @@ def _hold_inputs(
 
 
 def _hold_outputs(f: Function, executable: Fields, args: Fields, storages: Value, device: Value) -> None:
-    """Write the storages of a device's results to the task, each with a reference."""
+    """Store the storages of a device's results in the task, and add references to them."""
     results, first = results_of(f, args, device), device * executable["num_outputs"]
     with f.loop(0, executable["num_outputs"]) as loop:
         storage = Fields(BUFFER, load_element(PTR, results, loop.index))["storage"]

@@ -1,4 +1,4 @@
-"""Reset of locks in the child of a fork, which has none of the threads that may have held them."""
+"""Reset of locks in the child of a fork, which has none of the parent's other threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.jax.pjrt.routines.executables import SWEEPER
 
 @routine(exported=True)
 def pjrt_unlock_all(f: Function) -> None:
-    """Reset the locks that other threads of the parent may have held."""
+    """Reset the locks that other threads of the parent may have held at the fork."""
     unlock_pool(f)
     for lock in (EVENTS(f).nested("lock"), EVENTS(f).nested("changed"), SWEEPER(f).nested("lock")):
         fill_bytes(lock.pointer, f.constant(I8, 0), lock.struct.size)

@@ -43,7 +43,7 @@ _POINTEES: Final[dict[str, Struct]] = {
 
 
 def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None]], Routine]:
-    """Declare the emitter of a PJRT function: it returns the error, or None for success."""
+    """Declare a PJRT function; the decorated emitter returns its error, or None for success."""
 
     def declared(emit: Callable[[Function, Fields], Operand | None]) -> Routine:
         def body(f: Function, args: Fields) -> Operand:
@@ -56,11 +56,11 @@ def function(name: str) -> Callable[[Callable[[Function, Fields], Operand | None
 
 
 def pointee(fields: Fields, name: str) -> Fields:
-    """Return the struct that a field points to."""
+    """Return the struct that the pointer field ``name`` points to."""
     return Fields(_POINTEES[name], fields[name])
 
 
 @routine(PTR, exported=True, args=PTR)
 def pjrt_nothing(f: Function, args: Value) -> Value:
-    """Do nothing and succeed: the deleter of memory that the plug-in owns."""
+    """Do nothing and return success: the deleter for memory that the plug-in owns."""
     return null(f)

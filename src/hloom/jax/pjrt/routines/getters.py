@@ -1,4 +1,4 @@
-"""PJRT functions that only read fields, a line each."""
+"""PJRT functions that only read fields, each declared by a line of a table."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _LAYOUTS: Final = State("layouts", row_major=PTR)
 
 @routine(exported=True, row_major=PTR)
 def pjrt_set_layouts(f: Function, row_major: Value) -> None:
-    """Set the table of the handles of the row-major layouts, by rank."""
+    """Set the table of handles of row-major layouts, indexed by rank."""
     _LAYOUTS(f)["row_major"] = row_major
 
 

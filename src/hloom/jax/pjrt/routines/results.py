@@ -1,4 +1,4 @@
-"""Results of an execution, and arguments donated to it."""
+"""Result buffers of an execution, and arguments donated to it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _DONATIONS: Final = State("donations", calls=I64)
 
 
 def arguments_of(f: Function, args: Fields, device: Value) -> Value:
-    """Return the table of the argument buffers of a device."""
+    """Return the address of the table of a device's argument buffers."""
     return load_element(PTR, args["argument_lists"], device)
 
 
 @routine(PTR, args=ARGS, device=I64)
 def results_of(f: Function, args: Fields, device: Value) -> Value:
-    """Return the table of the result buffers of a device; null if the caller passes none."""
+    """Return the address of the table of a device's result buffers; null if the caller passes none."""
     lists = args["output_lists"]
     f.return_if(is_null(lists), 0)
     return load_element(PTR, lists, device)
@@ -46,7 +46,7 @@ def results_of(f: Function, args: Fields, device: Value) -> Value:
 
 @routine(I1, args=ARGS, index=I64)
 def is_excepted(f: Function, args: Fields, index: Value) -> Value:
-    """Return whether the options exclude an argument from donation."""
+    """Return whether the execution's options exclude the argument ``index`` from donation."""
     f.return_if(is_null(args["options"]), 0)
     options = pointee(args, "options")
     with f.loop(0, options["num_non_donatable_input_indices"]) as loop:
@@ -57,10 +57,10 @@ def is_excepted(f: Function, args: Fields, index: Value) -> Value:
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: Value) -> Value:
-    """Return whether a donated buffer is also another argument.
+    """Return whether a donated buffer is passed for another argument too.
 
-    Donated buffers are marked by the number of this call. A duplicate is one that is marked twice, or if more
-    arguments are marked than were donated.
+    Donated buffers are marked by the number of this call. There is a duplicate if a buffer is marked already,
+    or if more arguments are marked than were donated.
     """
     call = _DONATIONS(f).atomic("calls").add(1, "monotonic") + 1
     donated, bearers = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
@@ -79,7 +79,7 @@ def is_donated_twice(f: Function, executable: Fields, args: Fields, arguments: V
 
 @routine(executable=EXECUTABLE, args=ARGS, arguments=PTR)
 def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> None:
-    """Delete the donated buffers of a device."""
+    """Delete the donated argument buffers of a device."""
     with f.loop(0, executable["num_donated"]) as loop:
         index = load_element(I64, executable["donated"], loop.index)
         with f.when(~is_excepted(f, args, index)):
@@ -88,7 +88,7 @@ def donate(f: Function, executable: Fields, args: Fields, arguments: Value) -> N
 
 @routine(executable=EXECUTABLE, args=ARGS)
 def donate_all(f: Function, executable: Fields, args: Fields) -> None:
-    """Delete the donated buffers of all devices."""
+    """Delete the donated argument buffers of all devices."""
     f.return_if(is_zero(executable["num_donated"]))
     with f.loop(0, executable["num_devices"]) as loop:
         donate(f, executable, args, arguments_of(f, args, loop.index))
@@ -101,8 +101,8 @@ def donate_all(f: Function, executable: Fields, args: Fields) -> None:
 def donated_storage(f: Function, args: Fields, arguments: Value, index: Value) -> Value:
     """Return a new reference to the storage of a donated argument, for a result to reuse.
 
-    Return null if the index is -1, if the argument is excluded from donation, or if the storage has other
-    references or another owner.
+    Returns null if the index is -1, if the options exclude the argument from donation, or if the storage has
+    other references or another owner.
     """
     f.return_if(index.compare("slt", 0), 0)
     f.return_if(is_excepted(f, args, index), 0)
@@ -129,10 +129,10 @@ def make_results(
     device: Fields,
     event: Fields,
 ) -> Value:
-    """Allocate the result buffers of a device, each with a reference to the event.
+    """Allocate the result buffers of a device; their event, to which each adds a reference, is ``event``.
 
-    Write them to ``results`` and the addresses of their data to ``targets``. Return whether there was enough
-    memory.
+    Stores the buffers in ``results`` and the addresses of their data in ``targets``. Returns whether memory
+    sufficed.
     """
     with f.loop(0, executable["num_outputs"]) as loop:
         output = Fields(OUTPUT, executable["outputs"]).at(loop.index)
@@ -181,14 +181,17 @@ def destroy_all_results(f: Function, executable: Fields, args: Fields, devices: 
 
 
 def device_of(f: Function, executable: Fields, args: Fields, number: Value | int) -> Value:
-    """Return the device of the PJRT arguments if they state one, else the executable's device of a number."""
+    """Return the device that the PJRT arguments state, or else the executable's device ``number``."""
     device = args["execute_device"]
     return is_null(device).select(load_element(PTR, executable["devices"], number), device)
 
 
 @routine(I1, executable=EXECUTABLE, args=ARGS, targets=PTR, event=EVENT)
 def make_all_results(f: Function, executable: Fields, args: Fields, targets: Value, event: Fields) -> Value:
-    """Allocate the result buffers of all devices; return whether there was enough memory."""
+    """Allocate the result buffers of all devices; return whether memory sufficed.
+
+    ``targets`` receives the addresses of their data, device after device.
+    """
     arguments = LocalVariable(f, PTR, 0)
     with f.loop(0, executable["num_devices"]) as loop:
         with f.when(~is_zero(executable["num_inputs"])):

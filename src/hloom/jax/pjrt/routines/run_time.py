@@ -1,4 +1,4 @@
-"""Functions of the cpu run time, which is a separately compiled module."""
+"""Functions of the cpu run time that the plug-in calls; the run time is a separately compiled module."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ PyErr_SetInterrupt: Final = External("PyErr_SetInterrupt", VOID)
 def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_error: Value) -> None:
     """Set the Python functions that native code calls.
 
-    ``execute`` runs what native code does not; ``run_error`` returns the error of an executable and a status;
-    ``callback_error`` returns the error of the callback that failed in this thread, or null.
+    ``execute`` runs programs that native code does not. ``run_error`` returns the error for an executable and
+    a status. ``callback_error`` returns the error of the callback that failed in this thread, or null.
     """
     python = PYTHON(f)
     python["execute"], python["run_error"], python["callback_error"] = execute, run_error, callback_error
@@ -37,7 +37,7 @@ def pjrt_set_execute(f: Function, execute: Value, run_error: Value, callback_err
 
 @routine(PTR, executable=EXECUTABLE, status=I32)
 def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
-    """Return the PJRT error of a nonzero status: a gang's, `NO_ARENA` or `NO_RESULTS`."""
+    """Return the PJRT error for a nonzero status: `NO_ARENA`, `NO_RESULTS`, or that of a gang."""
     return f.call_pointer(PTR, PYTHON(f)["run_error"], executable.pointer, status)
 
 
@@ -45,9 +45,10 @@ def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
 def error_of_interruption(f: Function, executable: Fields) -> Value:
     """Return the PJRT error of a program that ended early, for one of three reasons.
 
-    A callback raised an exception, which Python has recorded. Or a signal handler raised one in this thread,
-    which has no Python frame: the interrupt is set again for the next Python code. Or the program was
-    stopped.
+    - A callback raised an exception, which Python has recorded. - A signal handler raised an exception in
+    this thread, which has no Python frame: the interrupt is set again
+      for the next Python code.
+    - The process is ending, and stopped the program.
     """
     gil = PyGILState_Ensure(f)
     with f.when(~is_null(PyErr_Occurred(f))):
@@ -63,7 +64,7 @@ def error_of_interruption(f: Function, executable: Fields) -> Value:
 
 @routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR)
 def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Run a program, whose gang this thread holds; return its error, null on success.
+    """Run a program on its devices; return its error, null on success. The caller has taken its gang, if any.
 
     ``sources`` and ``targets`` are the tables of the addresses of inputs and outputs, device after device.
     """
@@ -83,7 +84,7 @@ def _run_together(f: Function, executable: Fields, sources: Value, targets: Valu
 
 
 def _run_alone(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Run a program on one device, with an arena if it needs one; return its status."""
+    """Run a program on one device, with an arena if it has temporaries; return its status."""
     bytes, arena = executable["arena_bytes"], LocalVariable(f, PTR, 0)
     with f.when(~is_zero(bytes)):
         arena.set(pjrt_take(f, bytes))

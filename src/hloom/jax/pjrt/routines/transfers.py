@@ -1,6 +1,6 @@
 """Transfers of row-major arrays between the host and buffers.
 
-Other layouts, and elements narrower than a byte, fall back to Python.
+Python transfers arrays of other layouts, and elements narrower than a byte.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _IMMUTABLE_UNTIL_TRANSFER: Final = 2
 
 @routine(exported=True, from_host=PTR, to_host=PTR)
 def pjrt_set_transfers(f: Function, from_host: Value, to_host: Value) -> None:
-    """Set the Python functions for other transfers."""
+    """Set the Python functions for transfers that native code does not implement."""
     _PYTHON(f)["from_host"], _PYTHON(f)["to_host"] = from_host, to_host
 
 
 @function("Buffer_ToHostBuffer")
 def to_host(f: Function, args: Fields) -> Value:
-    """Wait for a buffer, and copy it in row-major order; without a destination, return its size."""
+    """Wait until a buffer is ready, and copy it to the host; without a destination, return its size only."""
     with f.when(~is_null(args["host_layout"])):
         f.return_value(f.call_pointer(PTR, _PYTHON(f)["to_host"], args.pointer))
     buffer, target = living(f, args, "src"), args["dst"]
@@ -72,7 +72,7 @@ def to_host(f: Function, args: Fields) -> Value:
 
 @function("Buffer_CopyRawToHost")
 def raw_to_host(f: Function, args: Fields) -> Value:
-    """Wait for the buffer, and copy some of its bytes."""
+    """Wait until a buffer is ready, and copy a range of its bytes to the host."""
     buffer, offset, size = living(f, args), args["offset"], args["transfer_size"]
     total = buffer["bytes"]
     with f.when(offset.compare("ugt", total) | size.compare("ugt", total - offset)):
@@ -83,7 +83,10 @@ def raw_to_host(f: Function, args: Fields) -> Value:
 
 
 def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value) -> None:
-    """Wait for a buffer and copy its bytes from an offset on; the function returns the producer's error."""
+    """Emit a wait for a buffer and a copy of ``size`` of its bytes.
+
+    Return from the function if its producer failed.
+    """
     storage = pointee(buffer, "storage")
     keep_storage(f, storage)
     error = pjrt_await(f, buffer["event"])
@@ -96,7 +99,7 @@ def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value
 
 @function("Client_BufferFromHostBuffer")
 def from_host(f: Function, args: Fields) -> Value:
-    """Return a buffer with row-major data of the host; Python handles other data, and lack of memory."""
+    """Create a buffer from row-major host data; call Python for other data, or if memory is short."""
     with section(f) as native:
         width = _width_of(f, args["type"])
         native.leave_if(is_zero(width) | ~is_null(args["device_layout"]))
@@ -115,7 +118,7 @@ def from_host(f: Function, args: Fields) -> Value:
 
 
 def _width_of(f: Function, type: Value) -> Value:
-    """Return the size of an element in bytes; 0 for types narrower than a byte and unknown types."""
+    """Return the size of an element type in bytes; 0 for types narrower than a byte and unknown types."""
     widths = [TYPES[n].bits // 8 if n in TYPES else 0 for n in range(max(TYPES) + 1)]
     f.module.constant_bytes("widths", bytes(widths), align=I8.size)
     row = type.compare("ult", len(widths)).select(type, 0)
@@ -123,7 +126,7 @@ def _width_of(f: Function, type: Value) -> Value:
 
 
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
-    """Return the size of the array in bytes; fall back to Python if its strides are not row-major."""
+    """Return the size of a host array in bytes; leave ``native`` if its strides are not row-major."""
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     is_strided = ~is_zero(args["num_byte_strides"])
     with repeat(f) as loop:
@@ -138,9 +141,10 @@ def _row_major_size(f: Function, args: Fields, width: Value, native: Section) ->
 
 
 def _host_storage(f: Function, args: Fields, size: Value, native: Section) -> tuple[Value, Value]:
-    """Return storage with the host's data, and the event that completes when the host may overwrite them.
+    """Return storage with the host's data, and an event that completes when the host may overwrite its data.
 
-    The storage borrows large aligned host memory that stays unchanged; otherwise it has a copy.
+    The storage borrows host memory that is large, aligned and immutable until the event; otherwise it has a
+    copy.
     """
     data, storage, event = args["data"], LocalVariable(f, PTR), LocalVariable(f, PTR, ready_event(f))
     is_lasting = args["host_buffer_semantics"].compare("uge", _IMMUTABLE_UNTIL_TRANSFER)
@@ -180,6 +184,9 @@ def pjrt_view(
     callee: Value,
     argument: Value,
 ) -> Value:
-    """Return a buffer of another owner's memory; ``callee`` is that owner's deleter with its argument."""
+    """Return a buffer that is a view of another owner's memory.
+
+    ``callee`` and ``argument`` are the owner's deleter and its argument; null for none.
+    """
     storage = foreign(f, data, release_foreign.address(f), callee, argument)
     return pjrt_buffer(f, storage, device, memory, 0, bytes, type, rank, dimensions)

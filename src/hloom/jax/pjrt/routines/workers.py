@@ -1,4 +1,4 @@
-"""Workers: one thread for each device, with a queue of executions."""
+"""Worker threads: one for each device, with a queue of executions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def all_inputs(executable: Fields) -> Value:
 
 
 def all_outputs(executable: Fields) -> Value:
-    """Return the number of outputs of all devices."""
+    """Return the total number of outputs: outputs per device times devices."""
     return executable["num_outputs"] * executable["num_devices"]
 
 
@@ -45,9 +45,9 @@ class TaskAddresses:
     """The tables of addresses in a task.
 
     Attributes:
-        sources, targets: data of the inputs, and of the outputs.
-        storages: storages of the inputs, then of the outputs.
-        events: events of the inputs.
+        sources, targets: the data of the inputs, and of the outputs.
+        storages: the storages of the inputs, then of the outputs.
+        events: the events of the inputs.
     """
 
     sources: Value
@@ -66,7 +66,7 @@ class TaskAddresses:
 
 @routine(task=TASK)
 def execute_task(f: Function, task: Fields) -> None:
-    """Wait for the inputs, run the program, drop the task's references, and complete its event."""
+    """Wait for a task's inputs, run its program, release its references, and complete its event."""
     executable, event = pointee(task, "executable"), task["event"]
     inputs, outputs = all_inputs(executable), all_outputs(executable)
     addresses = TaskAddresses.of(f, task, inputs, outputs)
@@ -89,7 +89,7 @@ def execute_task(f: Function, task: Fields) -> None:
 
 
 def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> Value:
-    """Run a program as soon as no other thread holds its gang; return its error, null on success."""
+    """Wait until no other thread runs the program's gang, and run it; return its error, null on success."""
     gang = executable["gang"]
     with f.when(~is_null(gang)):
         wait_for_gang(f, gang)
@@ -101,7 +101,7 @@ def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> V
 
 @routine(PTR, worker=WORKER)
 def work(f: Function, worker: Fields) -> None:
-    """Run the tasks of a worker, forever."""
+    """Run the tasks of a worker's queue in an endless loop."""
     lock, changed, task = worker.nested("lock"), worker.nested("changed"), LocalVariable(f, PTR)
     with repeat(f):
         with locked(f, lock):
@@ -127,7 +127,10 @@ def pjrt_drain(f: Function, device: Fields) -> None:
 
 @routine(worker=WORKER, task=TASK)
 def enqueue(f: Function, worker: Fields, task: Fields) -> None:
-    """Queue a task, when the worker has fewer unfinished tasks than the limit; start its thread if needed."""
+    """Append a task to a worker's queue; start the worker's thread if it has none.
+
+    Waits while the worker has `_MOST_UNFINISHED` unfinished tasks.
+    """
     lock, changed = worker.nested("lock"), worker.nested("changed")
     task["next"] = 0
     with locked(f, lock):
