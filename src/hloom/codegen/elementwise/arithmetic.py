@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from hloom.codegen.elementwise.outlining import expand_or_call
 from hloom.codegen.elementwise.registry import LoweringContext, lowering
 from hloom.codegen.llvm import F32, F64, I8, I16, I32, ConstantValue, Value
 from hloom.codegen.target import has_avx512
@@ -57,7 +58,7 @@ def _divide(c: LoweringContext, a: Element, b: Element) -> Element:
 def _remainder(c: LoweringContext, a: Element, b: Element) -> Element:
     x, y = parts(a, b)
     if not c.kind.is_integer:
-        return remainder(x, y)
+        return expand_or_call("remainder", remainder, x, y)
     # with -1 as the quotient by 0, the remainder is the dividend
     return x - quotient(x, y, c.kind) * y
 
@@ -66,9 +67,11 @@ def _remainder(c: LoweringContext, a: Element, b: Element) -> Element:
 def _power(c: LoweringContext, a: Element, b: Element) -> Element:
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
-        return complex_exponential.power(a, b)
+        return expand_or_call("power", complex_exponential.power, a, b)
     x, y = parts(a, b)
-    return integer_power(x, y, c.kind.is_signed) if c.kind.is_integer else power(x, y)
+    if c.kind.is_integer:
+        return integer_power(x, y, c.kind.is_signed)
+    return expand_or_call("power", power, x, y)
 
 
 @lowering("negate")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from hloom.codegen.elementwise.outlining import expand_or_call
 from hloom.codegen.elementwise.registry import LoweringContext, lowering
 from hloom.codegen.llvm import Value
 from hloom.codegen.types import Element
@@ -29,8 +30,8 @@ def _register(opcode: str, of_reals: Function, of_complex: Function | None = Non
     def lower(c: LoweringContext, *operands: Element) -> Element:
         if isinstance(operands[0], tuple):
             assert of_complex is not None
-            return of_complex(*operands)
-        return of_reals(*operands)
+            return expand_or_call(opcode, of_complex, *operands)
+        return expand_or_call(opcode, of_reals, *operands)
 
     lowering(opcode)(lower)
 

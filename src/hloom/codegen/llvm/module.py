@@ -65,6 +65,7 @@ class Function:
         stack: the allocas.
         prologue: stores that initialize allocas.
         symbols: referenced globals and functions, in the order of first use.
+        expansions: number of elementary functions expanded in it.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Function:
         self.stack: list[StackMemory] = []
         self.prologue: list[Store] = []
         self.symbols: dict[str, None] = {}
+        self.expansions = 0
         self.constants: dict[ConstantKey, ConstantValue] = {}
         self._poisons: dict[Type, Poison] = {}
         self._addresses: dict[str, GlobalAddress] = {}
