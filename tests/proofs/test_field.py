@@ -1,4 +1,4 @@
-"""Arithmetic modulo 2^61 - 1 against Python's integers."""
+"""Arithmetic modulo the prime against Python's integers."""
 
 from __future__ import annotations
 

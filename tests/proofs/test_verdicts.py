@@ -146,6 +146,38 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) b = f32[4] constant({inf, inf, inf, inf})
         ROOT r = f32[4] power(a, b)""",
     ),
+    "the largest integer": (
+        REFUTED,
+        "ROOT c = s64[] constant(9223372036854775807)",
+        "ROOT c = s64[] constant(3)",
+    ),
+    "a large power of two": (
+        REFUTED,
+        "a = f32[4] parameter(0) c = f32[] constant(2305843009213693952) "
+        "b = f32[4] broadcast(c), dimensions={} ROOT r = f32[4] multiply(a, b)",
+        "ROOT a = f32[4] parameter(0)",
+    ),
+    "two shifts": (
+        REFUTED,
+        """a = u64[4] parameter(0) c = u64[4] constant({40, 40, 40, 40}) d = u64[4] constant({21, 21, 21, 21})
+        e = u64[4] shift-left(a, c) ROOT r = u64[4] shift-left(e, d)""",
+        "ROOT a = u64[4] parameter(0)",
+    ),
+    "bits as another type": (
+        REFUTED,
+        "a = f32[4] parameter(0) b = f32[4] add(a, a) ROOT r = s32[4] bitcast(b)",
+        "a = f32[4] parameter(0) b = s32[4] bitcast(a) ROOT r = s32[4] add(b, b)",
+    ),
+    "zero in a type without it": (
+        REFUTED,
+        "a = pred[64] parameter(0) b = f8e8m0fnu[64] convert(a) ROOT r = f32[64] convert(b)",
+        "a = pred[64] parameter(0) ROOT r = f32[64] convert(a)",
+    ),
+    "a quotient by a difference that is zero": (
+        REFUTED,
+        "a = f32[4] parameter(0) d = f32[4] subtract(a, a) ROOT r = f32[4] divide(a, d)",
+        "a = f32[4] parameter(0) ROOT r = f32[4] subtract(a, a)",
+    ),
     "a softmax by parts": (
         REALS,
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) q = f32[4] divide(e, b)
@@ -235,6 +267,20 @@ def test_fingerprints_of_a_large_degree_prove_nothing() -> None:
     verdict = prove(both[0], exchanged)
     assert verdict.relation is Relation.OPEN
     assert "degree" in verdict.reason
+
+
+def test_sums_of_many_fractions_have_a_small_degree() -> None:
+    """Sums of fractions with different denominators, of sums of such fractions."""
+    layers = "x0 = f32[64,64] parameter(0) z = f32[] constant(0) " + "".join(
+        f"""e{n} = f32[64,64] exponential(x{n}) t{n} = f32[64] reduce(e{n}, z), dimensions={{1}}, to_apply=add
+        b{n} = f32[64,64] broadcast(t{n}), dimensions={{0}} q{n} = f32[64,64] divide(e{n}, b{n})
+        x{n + 1} = f32[64,64] dot(q{n}, q{n}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}} """
+        for n in range(6)
+    )
+    before = program(layers + "ROOT r = f32[64,64] add(x6, x6)")
+    twice = "c = f32[] constant(2) two = f32[64,64] broadcast(c), dimensions={} "
+    after = program(layers + twice + "ROOT r = f32[64,64] multiply(x6, two)")
+    assert prove(before, after).relation is REALS
 
 
 def test_the_first_new_value_is_named() -> None:

@@ -9,6 +9,7 @@ of which nothing is known.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
@@ -57,15 +58,18 @@ Extreme: TypeAlias = Maximum | Minimum | And | Or
 """Operations that combine equal operands into their value, in any order."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Algebra:
     """The fingerprints of results from those of operands.
 
     Attributes:
         reals: whether elements that are equal over the real numbers have equal fingerprints.
+        has_fractions: whether 1 / x is the inverse in the field for unknown x. Otherwise it is a random
+            function, so that x / x is not 1, and degrees stay small: sums of fractions have a large one.
     """
 
-    def __init__(self, *, reals: bool) -> None:
-        self.reals = reals
+    reals: bool
+    has_fractions: bool = True
 
     def known(self, value: object) -> Prints:
         """Return the fingerprints of elements that depend on no argument."""
@@ -87,12 +91,20 @@ class Algebra:
             return Prints(np.asarray(residues))
         return Prints(np.asarray(field.mix(salt_of("round", element_type.name), residues)))
 
+    def inverse(self, x: Prints) -> Residues:
+        """Return 1 / x, and infinity for 0."""
+        if self.has_fractions or x.value is not None:
+            return np.where(x.residues == 0, field.INFINITY, field.inverse(x.residues))
+        return field.mix(salt_of("inverse"), x.residues)
+
     def converted(self, x: Prints, before: ElementType, after: ElementType) -> Prints:
         """Return elements as numbers of another type."""
         if before == after:
             return x
-        if before.is_predicate and not after.is_predicate:
-            return Prints(x.residues, None if x.value is None else x.value.astype(after.numpy_dtype))
+        if before.is_predicate:
+            no, yes = self.known(np.asarray([False, True]).astype(after.numpy_dtype)).residues
+            chosen = field.add(no, field.multiply(x.residues, field.subtract(yes, no)))
+            return Prints(np.asarray(chosen))
         if before.is_floating and after.is_floating:
             source = x.format or before
             if contains(after, source):
@@ -230,13 +242,13 @@ class Algebra:
 
         match i.operation:
             case Divide():
-                return field.multiply(x, field.inverse(operands[1].residues))
+                return field.multiply(x, self.inverse(operands[1]))
             case Power():
-                return _power(operands)
+                return self._power(operands)
             case SquareRoot():
                 return function(SquareRoot.opcode, x)
             case ReciprocalSquareRoot():
-                return field.inverse(function(SquareRoot.opcode, x))
+                return self.inverse(Prints(function(SquareRoot.opcode, x)))
             case Exponential():
                 return function(Exponential.opcode, x)
             case ExponentialMinusOne():
@@ -246,9 +258,22 @@ class Algebra:
             case LogarithmPlusOne():
                 return function(Logarithm.opcode, field.add(x, field.ONE))
             case Logistic():
-                return field.inverse(field.add(field.ONE, function(Exponential.opcode, field.negate(x))))
+                exponential = function(Exponential.opcode, field.negate(x))
+                return self.inverse(Prints(field.add(field.ONE, exponential)))
             case _:
                 return None
+
+    def _power(self, operands: list[Prints]) -> Residues | None:
+        """Return x to the power of one small known integer."""
+        base, exponents = operands[0], operands[1].value
+        if exponents is None or not np.size(exponents):
+            return None
+        exponent = float(np.asarray(exponents).reshape(-1)[0])
+        is_small = abs(exponent) <= LARGEST_POWER and exponent == int(exponent)
+        if not is_small or not (np.asarray(exponents) == exponent).all():
+            return None
+        factor = base.residues if exponent >= 0 else self.inverse(base)
+        return field.power(factor, abs(int(exponent)))
 
     def _function(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues:
         """Return the results of a function of which only exchangeable operands are known."""
@@ -278,7 +303,7 @@ def _fractions(array: Array, residues: Residues) -> Residues:
     result = residues.copy()
     for number in np.unique(array[np.isfinite(array)]):
         fraction = Fraction(float(number)).limit_denominator(_LARGEST_DENOMINATOR)
-        if fraction and array.dtype.type(fraction.numerator / fraction.denominator) == number:
+        if fraction.denominator > 1 and array.dtype.type(fraction.numerator / fraction.denominator) == number:
             numerator, denominator = map(field.of_integers, (fraction.numerator, fraction.denominator))
             result[array == number] = field.multiply(numerator, field.inverse(denominator))
     return result
@@ -302,15 +327,3 @@ def _shifted(operands: list[Prints], kind: ElementType) -> Residues | None:
         return None
     powers = field.of_integers(field.ONE << np.asarray(count).astype(np.uint64))
     return field.multiply(operands[0].residues, powers)
-
-
-def _power(operands: list[Prints]) -> Residues | None:
-    """Return x to the power of one small known integer."""
-    exponents = operands[1].value
-    if exponents is None or not np.size(exponents):
-        return None
-    exponent = float(np.asarray(exponents).reshape(-1)[0])
-    is_small = abs(exponent) <= LARGEST_POWER and exponent == int(exponent)
-    if not is_small or not (np.asarray(exponents) == exponent).all():
-        return None
-    return field.power(operands[0].residues, int(exponent))

@@ -56,6 +56,10 @@ RANDOM: Final = Degree()
 """The degree of a random number."""
 
 
+CONSTANT: Final = Degree(0)
+"""The degree of a number that depends on no argument."""
+
+
 def largest(degrees: Sequence[Degree]) -> Degree:
     """Return the degree of an array of elements of several arrays."""
     return Degree(max((d.degree for d in degrees), default=1), any(d.is_fraction for d in degrees))
@@ -72,13 +76,16 @@ def total(degrees: Sequence[Degree], terms: int = 1) -> Degree:
     return Degree(product(degrees).degree * terms, True) if bound.is_fraction else bound
 
 
-def degree_of(i: HloInstruction, degrees: Sequence[Degree], *, forms_ring: bool) -> Degree:
+def degree_of(
+    i: HloInstruction, degrees: Sequence[Degree], *, forms_ring: bool, has_fractions: bool
+) -> Degree:
     """Return the degree of the result of an instruction.
 
     Args:
         i: computes an array.
         degrees: of its operands.
         forms_ring: whether sums and products of its element type are those of the field.
+        has_fractions: whether quotients of unknown elements are those of the field.
     """
     operation, kind = i.operation, i.shape.element_type
     match operation:
@@ -100,11 +107,15 @@ def degree_of(i: HloInstruction, degrees: Sequence[Degree], *, forms_ring: bool)
         case Multiply():
             return product(degrees)
         case Divide():
-            return product(degrees)._replace(is_fraction=True)
+            numerator, denominator = degrees
+            if not (has_fractions or denominator is CONSTANT):
+                denominator = RANDOM
+            is_fraction = numerator.is_fraction or (has_fractions and denominator is not CONSTANT)
+            return product([numerator, denominator])._replace(is_fraction=is_fraction)
         case Power():
-            return Degree(degrees[0].degree * LARGEST_POWER, True)
+            return Degree(degrees[0].degree * LARGEST_POWER, has_fractions)
         case Logistic() | ReciprocalSquareRoot():
-            return Degree(1, True)
+            return Degree(1, has_fractions)
         case Dot() | Convolution():
             terms = i.operands[1].shape.element_count
             return total([product(degrees)], terms)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hloom.dumps import DumpedProgram, DumpedStage
 from hloom.errors import HloError
 from hloom.files import load
-from hloom.ir.module import HloModule
-from hloom.proofs.verdict import Relation, Verdict, prove
+from hloom.proofs.verdict import Fingerprinted, Relation, Verdict, decide
 
 
 @dataclass(frozen=True)
@@ -35,18 +34,18 @@ def judge(
     A pass that changes parameters or results, such as partitioning, is open. Raises HloError for a file that
     cannot be read.
     """
-    before: HloModule | None = None
+    before: Fingerprinted | None = None
     for stage in program.passes or program.stages:
-        after = load(stage.path)
+        after = Fingerprinted(load(stage.path))
         progress(f"{program.name}: {stage.title}")
         if before is not None:
             yield Step(program.name, stage, judged(before, after, samples))
         before = after
 
 
-def judged(before: HloModule, after: HloModule, samples: int) -> Verdict:
+def judged(before: Fingerprinted, after: Fingerprinted, samples: int) -> Verdict:
     """Return the verdict on two stages; open if it cannot be decided for an error."""
     try:
-        return prove(before, after, samples=samples)
+        return decide(before, after, samples=samples)
     except HloError as error:
         return Verdict(Relation.OPEN, reason=error.message)

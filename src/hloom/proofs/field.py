@@ -1,40 +1,66 @@
-"""Arithmetic on arrays of integers modulo the prime 2^61 - 1, in which programs are compared.
+"""Arithmetic on arrays of integers modulo a prime of 61 bits, in which programs are compared.
 
 Two polynomials of degree d that are not equal have equal values at random arguments with a probability of at
-most d / 2^61 (Schwartz 1980, Zippel 1979). Residues are uint64 numbers in [0, PRIME).
+most d / PRIME (Schwartz 1980, Zippel 1979). Residues are uint64 numbers in [0, PRIME).
+
+The prime was drawn at random, so that it divides no difference of the constants of programs. Modulo 2^61 - 1
+arithmetic is a little faster, but 2^61 is 1, the largest s64 is 3, and two shifts by 61 bits
+in all are none.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-PRIME: Final = (1 << 61) - 1
-BITS: Final = 61
+PRIME: Final = 2303315389096541087
+BITS: Final = 60
+"""PRIME exceeds 2**BITS, and is less than twice that."""
 Residues: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _PRIME: Final = np.uint64(PRIME)
+_INVERSE: Final = (1 - 2.0**-50) / PRIME
+_HALF: Final = np.uint64(31)
+_LOW_HALF: Final = np.uint64((1 << 31) - 1)
 _WRAPPING: Final = np.errstate(over="ignore")
 """Numpy warns where scalars wrap, though not where elements of arrays do."""
 ONE: Final[Residues] = np.ones((), np.uint64)
 _LIMB: Final = 16
 _LIMBS: Final = 4
+_BLOCK: Final = 1 << 14
+"""Number of elements of a block of large arrays."""
 _MOST_TERMS: Final = 1 << 20
 """Sums of so many products of two limbs are exact in f64."""
 
 
 @_WRAPPING
 def _folded(x: Residues) -> Residues:
-    """Reduce numbers below 2^63."""
-    x = (x & _PRIME) + (x >> np.uint64(BITS))
-    return np.where(x >= _PRIME, x - _PRIME, x)
+    """Reduce numbers below twice the prime: the difference of smaller ones wraps to a large number."""
+    return np.minimum(x, x - _PRIME)
 
 
 def add(a: Residues, b: Residues) -> Residues:
     """Return a + b."""
     return _folded(a + b)
+
+
+def _in_blocks(function: Callable[..., Residues], *arrays: Residues) -> Residues:
+    """Apply an elementwise function to blocks of large arrays, so that its steps stay in the cache."""
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    size = math.prod(shape)
+    if size <= 2 * _BLOCK:
+        return function(*arrays)
+    flat = [a if not a.ndim else np.broadcast_to(a, shape).reshape(-1) for a in arrays]
+    result = np.empty(size, np.uint64)
+    for start in range(0, size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        result[block] = function(*(a[block] if a.ndim else a for a in flat))
+    return result.reshape(shape)
 
 
 @_WRAPPING
@@ -49,14 +75,25 @@ def subtract(a: Residues, b: Residues) -> Residues:
     return _folded(a + (_PRIME - b))
 
 
-@_WRAPPING
 def multiply(a: Residues, b: Residues) -> Residues:
-    """Return a * b, from products of halves of 31 and 30 bits: 2^61 = 1."""
-    low, half = np.uint64((1 << 31) - 1), np.uint64(31)
-    a_high, a_low, b_high, b_low = a >> half, a & low, b >> half, b & low
-    middle = _folded(a_high * b_low + a_low * b_high)
-    shifted = ((middle & np.uint64((1 << 30) - 1)) << half) + (middle >> np.uint64(30))
-    return _folded(_folded(a_high * b_high * np.uint64(2) + a_low * b_low) + shifted)
+    """Return a * b."""
+    return _in_blocks(_multiplied, a, b)
+
+
+def _multiplied(a: Residues, b: Residues) -> Residues:
+    """Return a * b, from products with halves of 30 and 31 bits."""
+    high = _scaled(_scaled(b, a >> _HALF), number(1 << 31))
+    return _folded(_folded(_folded(high) + _folded(_scaled(b, a & _LOW_HALF))))
+
+
+@_WRAPPING
+def _scaled(x: Residues, factor: Residues) -> Residues:
+    """Return products of numbers below 2^62 and below 2^32, less multiples of the prime: below twice it.
+
+    The quotient of the f64 is too small by one at most, as its error is below 2^-16.
+    """
+    quotient = (x.astype(np.float64) * (factor.astype(np.float64) * _INVERSE)).astype(np.uint64)
+    return x * factor - quotient * _PRIME
 
 
 def power(a: Residues, exponent: int) -> Residues:
@@ -91,9 +128,9 @@ def inverse(a: Residues) -> Residues:
 
 def total(a: Residues, axis: int = 0) -> Residues:
     """Return the sum along an axis."""
-    low = np.asarray(np.sum(a & np.uint64(0xFFFFFFFF), axis=axis, dtype=np.uint64))
-    high = np.asarray(np.sum(a >> np.uint64(32), axis=axis, dtype=np.uint64))
-    return add(_folded(low), multiply(_folded(high), number(1 << 32)))
+    low = np.asarray(np.sum(a & _LOW_HALF, axis=axis, dtype=np.uint64))
+    high = np.asarray(np.sum(a >> _HALF, axis=axis, dtype=np.uint64))
+    return add(low % _PRIME, multiply(high % _PRIME, number(1 << 31)))
 
 
 def product(a: Residues) -> Residues:
@@ -117,7 +154,7 @@ def matmul(a: Residues, b: Residues) -> Residues:
     for weight in reversed(range(2 * _LIMBS - 1)):
         result = multiply(result, number(1 << _LIMB))
         for n in range(max(0, weight - _LIMBS + 1), min(weight, _LIMBS - 1) + 1):
-            result = add(result, _folded((lefts[n] @ rights[weight - n]).astype(np.uint64)))
+            result = add(result, (lefts[n] @ rights[weight - n]).astype(np.uint64))
     return result
 
 
@@ -134,13 +171,16 @@ def number(value: int) -> Residues:
 # -- random functions
 
 
-@_WRAPPING
 def mix(salt: int, *arrays: Residues) -> Residues:
     """Return a random function of some residues, chosen by the salt: the same for the same arguments."""
-    state = np.uint64(salt & 0xFFFFFFFFFFFFFFFF)
+    return _in_blocks(partial(_mixed, np.uint64(salt & 0xFFFFFFFFFFFFFFFF)), *arrays)
+
+
+@_WRAPPING
+def _mixed(state: Any, *arrays: Residues) -> Residues:
     for array in arrays:
         state = _scrambled(np.bitwise_xor(array * np.uint64(0x9E3779B97F4A7C15), state))
-    return _folded(np.asarray(_scrambled(state)) >> np.uint64(2))
+    return _folded(np.asarray(_scrambled(state)) >> np.uint64(3))
 
 
 def _scrambled(x: Any) -> Any:
@@ -165,16 +205,12 @@ def sequence(salt: int, a: Residues) -> Residues:
 # -- numbers
 
 
-@_WRAPPING
 def of_integers(values: Any) -> Residues:
     """Return the residues of integers of any numpy type."""
     array = np.asarray(values)
     if array.dtype == np.uint64:
-        return _folded(_folded(array & np.uint64((1 << 62) - 1)) + (array >> np.uint64(62)) * np.uint64(2))
-    signed = array.astype(np.int64)
-    return np.where(
-        signed < 0, negate(_folded(np.abs(signed).astype(np.uint64))), _folded(signed.astype(np.uint64))
-    )
+        return array % _PRIME
+    return (array.astype(np.int64) % np.int64(PRIME)).astype(np.uint64)
 
 
 def of_floats(values: Any) -> Residues:
@@ -183,11 +219,13 @@ def of_floats(values: Any) -> Residues:
     finite = np.isfinite(array)
     mantissa, exponent = np.frexp(np.where(finite, array, 0.0))
     integers = of_integers((mantissa * 2.0**53).astype(np.int64))
-    residues = multiply(integers, _POWERS[(exponent.astype(np.int64) - 53) % BITS])
-    special = np.where(np.isnan(array), _NAN, np.where(array > 0, _INFINITY, negate(_INFINITY)))
+    residues = multiply(integers, _POWERS[exponent.astype(np.int64) - _SMALLEST_EXPONENT])
+    special = np.where(np.isnan(array), _NAN, np.where(array > 0, INFINITY, negate(INFINITY)))
     return np.where(finite, residues, special)
 
 
-_POWERS: Final = np.asarray([1 << n for n in range(BITS)], np.uint64)
+_SMALLEST_EXPONENT: Final = -1073
+_POWERS: Final = np.asarray([pow(2, n - 53, PRIME) for n in range(_SMALLEST_EXPONENT, 1025)], np.uint64)
+"""The powers of 2 by which integers of 53 bits are multiplied, from that of the smallest subnormal number."""
 _NAN: Final = mix(salt_of("nan"), np.zeros((), np.uint64))
-_INFINITY: Final = mix(salt_of("infinity"), np.zeros((), np.uint64))
+INFINITY: Final = mix(salt_of("infinity"), np.zeros((), np.uint64))

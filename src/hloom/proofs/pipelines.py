@@ -9,7 +9,7 @@ from hloom.debug.optimization import optimized
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 from hloom.proofs.dumps import judged
-from hloom.proofs.verdict import SAMPLES, Verdict
+from hloom.proofs.verdict import SAMPLES, Fingerprinted, Verdict
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ def judge_passes(
     def observe(item: Pass, program: HloModule) -> None:
         steps.append((item.name, program.clone()))
 
-    before = module.clone()
+    before = Fingerprinted(module.clone())
     optimized(module, names, backend=backend, observe=observe)
-    for name, after in steps:
+    for name, program in steps:
         progress(name)
-        yield PassStep(name, before, after, judged(before, after, samples))
+        after = Fingerprinted(program)
+        yield PassStep(name, before.module, program, judged(before, after, samples))
         before = after

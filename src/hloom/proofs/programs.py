@@ -35,10 +35,10 @@ from hloom.operations.window_reduction import ReduceWindow
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, gather, scatter
 from hloom.proofs.algebra import Algebra
-from hloom.proofs.degrees import degree_of, product, total
+from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
 from hloom.proofs.prints import Prints
-from hloom.proofs.sums import TooLarge, accumulate, combined, combining, dot, in_order
+from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
 from hloom.shape.element_type import S64
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -107,9 +107,17 @@ class FingerprintEvaluator(Evaluator):
         if not isinstance(value, Prints) or i.operation.family in (Family.CONTROL, Family.STRUCTURE):
             return value
         if value.value is None:
-            degrees = [x.degree for x in operands if isinstance(x, Prints)]
-            ring = self.algebra.forms_ring(i.shape.element_type)
-            value = replace(value, degree=degree_of(i, degrees, forms_ring=ring))
+            prints = [x for x in operands if isinstance(x, Prints)]
+            degrees = [x.degree if x.value is None else CONSTANT for x in prints]
+            value = replace(
+                value,
+                degree=degree_of(
+                    i,
+                    degrees,
+                    forms_ring=self.algebra.forms_ring(i.shape.element_type),
+                    has_fractions=self.algebra.has_fractions,
+                ),
+            )
         self.degree = max(self.degree, value.degree.degree)
         return value
 
@@ -156,8 +164,7 @@ class FingerprintEvaluator(Evaluator):
                 salt = salt_of(*self._words(i))
                 return _single(accumulate(self.algebra, i, prints, i.called_computations[0], salt))
             case Convolution():
-                salt = salt_of(*(o.shape.element_type.name for o in i.operands))
-                return _single(accumulate(self.algebra, i, prints, None, salt))
+                return convolution(self.algebra, i, *prints)
             case GetDimensionSize():
                 size = i.operands[0].shape.dimensions[operation.dimensions[0]]
                 return self.algebra.known(np.asarray(size, i.shape.element_type.numpy_dtype))
@@ -169,7 +176,7 @@ class FingerprintEvaluator(Evaluator):
                 return self._sort(i, operation, prints)
             case Scatter() if i.shape.is_array:
                 return self._scatter(i, operation, prints)
-            case Bitcast():
+            case Bitcast() if i.shape.element_type == i.operands[0].shape.element_type:
                 return _moved(prints, (0,), lambda positions: _bitcast(i, positions[0]))
             case _ if operation.family is Family.MOVEMENT:
                 return self._movement(i, prints)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -30,6 +30,10 @@ from hloom.shape.element_type import ElementType
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 MOST_STEPS: Final = 1 << 28
 """Maximum number of terms of an operation that are combined one by one."""
+_PRODUCT_GAIN: Final = 64
+"""How much faster terms of products of matrices are combined."""
+_CHUNK: Final = 1 << 22
+"""Number of terms of convolutions that are in memory at once."""
 
 
 class TooLarge(Exception):
@@ -108,8 +112,7 @@ def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints
     a = a.reshape(*sizes, math.prod(a.shape[count : count + len(rows)]), terms)
     b = b.reshape(*sizes, terms, math.prod(b.shape[count + len(bound) :]))
     if algebra.forms_ring(kind):
-        if a.size * b.shape[-1] > 64 * MOST_STEPS:
-            raise TooLarge("a product has too many terms")
+        _require_few(a.size * b.shape[-1] // _PRODUCT_GAIN)
         return algebra.rounded(field.matmul(a, b).reshape(i.shape.dimensions), kind)
     salt = salt_of("dot", operation.algorithm, *(o.shape.element_type.name for o in i.operands), kind.name)
     row = field.sequence(salt, np.moveaxis(a, -1, 0))[..., :, None]
@@ -175,27 +178,18 @@ class Grid(Addressing[Mask]):
 
 
 def accumulate(
-    algebra: Algebra,
-    i: HloInstruction,
-    operands: Sequence[Prints],
-    computation: HloComputation | None,
-    salt: int,
+    algebra: Algebra, i: HloInstruction, operands: Sequence[Prints], computation: HloComputation, salt: int
 ) -> list[Prints]:
-    """Return the results of a convolution or of windows, whose terms the operation declares."""
+    """Return the results of windows, whose terms the operation declares."""
     grid = Grid((i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape).dimensions)
     plan = i.operation.accumulation(grid, i, grid.indices)
     assert plan is not None
-    steps = math.prod(plan.extents)
-    if steps * math.prod(grid.dimensions) > MOST_STEPS:
-        raise TooLarge("a product has too many terms")
+    _require_few(math.prod(plan.extents) * math.prod(grid.dimensions))
     by_instruction = dict(zip(i.operands, operands, strict=True))
-    positions = [tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, plan.extents))]
-    if computation is None:
-        return [_convolved(algebra, i, grid, plan, by_instruction, positions, salt)]
     initial = [by_instruction[o] for o in plan.initial]
     half = len(initial)
     rows: list[list[Residues]] = [[] for _ in range(half)]
-    for position in positions:
+    for position in _positions(plan):
         for n, read in enumerate(plan.terms(position)):
             rows[n].append(grid.read(by_instruction[read.instruction], read, initial[n].residues))
     terms = [Prints(np.stack(row) if row else np.zeros((0, *grid.dimensions), np.uint64)) for row in rows]
@@ -207,34 +201,62 @@ def accumulate(
     return in_order(salt, terms, initial, half)
 
 
-def _convolved(
-    algebra: Algebra,
-    i: HloInstruction,
-    grid: Grid,
-    plan: Accumulation[Mask],
-    by_instruction: dict[HloInstruction, Prints],
-    positions: list[Indices],
-    salt: int,
-) -> Prints:
-    assert isinstance(i.operation, Convolution)
-    kind = i.shape.element_type
-    zero = field.number(0)
+def convolution(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints:
+    """Return a convolution: a product of matrices if every element of the one meets the same of the other."""
+    operation, kind = i.operation, i.shape.element_type
+    assert isinstance(operation, Convolution)
+    features = operation.dim_labels.output_feature_dimension
+    is_product = operation.feature_group_count == operation.batch_group_count == 1
+    grids = [
+        Grid(
+            [
+                1 if is_product and (d == features) is not right else n
+                for d, n in enumerate(i.shape.dimensions)
+            ]
+        )
+        for right in (False, True)
+    ]
+    plans: list[Any] = [operation.accumulation(grid, i, grid.indices) for grid in grids]
+    positions = list(_positions(plans[0]))
+    _require_few(len(positions) * i.shape.element_count // (_PRODUCT_GAIN if is_product else 1))
+    types = [o.shape.element_type for o in i.operands]
+    sides = [
+        algebra.converted(x, source, kind) if source.is_integer else x
+        for x, source in zip((lhs, rhs), types, strict=True)
+    ]
+
+    def terms(side: int, chunk: Sequence[Indices]) -> Residues:
+        grid, plan = grids[side], plans[side]
+        reads = [grid.read(sides[side], plan.terms(position)[side], field.number(0)) for position in chunk]
+        return np.stack(reads) if reads else np.zeros((0, *grid.dimensions), np.uint64)
+
     exact = algebra.forms_ring(kind)
-    total = np.zeros(grid.dimensions, np.uint64)
-    sides: list[Residues] = [total, total]
-    for step, position in enumerate(positions):
-        pair: list[Residues] = []
-        for read in plan.terms(position):
-            source = read.instruction.shape.element_type
-            x = by_instruction[read.instruction]
-            x = algebra.converted(x, source, kind) if source.is_integer else x
-            pair.append(grid.read(x, read, zero))
-        if exact:
-            total = field.add(total, field.multiply(*pair))
+    salt = salt_of("convolution", *(t.name for t in types), kind.name)
+    totals = [np.zeros(i.shape.dimensions, np.uint64)] * 2
+    step = max(1, _CHUNK // max(1, *(math.prod(grid.dimensions) for grid in grids)))
+    for start in range(0, len(positions), step):
+        chunk = positions[start : start + step]
+        a, b = (terms(side, chunk) for side in (0, 1))
+        if exact and is_product:
+            part = field.matmul(a.reshape(len(chunk), -1).T, b.reshape(len(chunk), -1))
+            sizes = [n for d, n in enumerate(i.shape.dimensions) if d != features]
+            products = [np.moveaxis(part.reshape(*sizes, -1), -1, features)]
+        elif exact:
+            products = [field.total(field.multiply(a, b))]
         else:
-            here = np.full((), step, np.uint64)
-            sides = [field.add(s, field.mix(salt, p, here)) for s, p in zip(sides, pair, strict=True)]
+            numbers = np.arange(start, start + len(chunk), dtype=np.uint64).reshape(-1, *[1] * i.shape.rank)
+            products = [field.total(field.mix(salt, x, np.broadcast_to(numbers, x.shape))) for x in (a, b)]
+        totals = [field.add(total, each) for total, each in zip(totals, products, strict=False)]
     if exact:
-        return algebra.rounded(total, kind)
-    types = [o.shape.element_type.name for o in i.operands]
-    return Prints(np.asarray(field.mix(salt_of("convolution", *types, kind.name), *sides)))
+        return algebra.rounded(totals[0], kind)
+    return Prints(np.asarray(field.mix(salt, *totals)))
+
+
+def _positions(plan: Accumulation[Mask]) -> Iterator[Indices]:
+    """Yield the positions of the loops of an accumulation, in order."""
+    return (tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, plan.extents)))
+
+
+def _require_few(steps: int) -> None:
+    if steps > MOST_STEPS:
+        raise TooLarge("a product has too many terms")

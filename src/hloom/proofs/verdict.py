@@ -32,6 +32,7 @@ from hloom.text.printer import print_instruction
 LEAST_BITS: Final = 30
 """Equal fingerprints are a proof if those of different programs are equal with a probability below 2 to this
 negative power."""
+ALGEBRAS: Final = Algebra(reals=False), Algebra(reals=True), Algebra(reals=True, has_fractions=False)
 SAMPLES: Final = 16
 """Number of arguments on which programs are compared by default."""
 
@@ -95,31 +96,34 @@ def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: 
 
     Raises HloError (``prove.form``) for programs whose parameters or results have other shapes.
     """
-    _require_form(before, after)
-    first, second = inlined(before), inlined(after)
-    if fingerprint(first) == fingerprint(second):
+    return decide(Fingerprinted(before), Fingerprinted(after), samples=samples, seed=seed)
+
+
+def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLES, seed: int = 0) -> Verdict:
+    """Decide whether two programs are equal, as `prove` does; their fingerprints are kept for other pairs."""
+    _require_form(before.module, after.module)
+    if before.text == after.text:
         return Verdict(Relation.IDENTICAL, certain=True)
-    reason, culprit = "", None
-    for reals in (False, True):
-        for runs_loops in (False, True) if _has_loop(first) or _has_loop(second) else (True,):
-            try:
-                a = _Fingerprint(first, reals=reals, runs_loops=runs_loops)
-                b = _Fingerprint(second, reals=reals, runs_loops=runs_loops)
-            except TooLarge as error:
-                reason = str(error)
-                continue
-            except HloError as error:
-                reason = error.message
+    reason, culprit, is_large = "", None, False
+    for algebra in ALGEBRAS:
+        if not (algebra.has_fractions or is_large):
+            continue
+        for runs_loops in (False, True) if before.has_loop or after.has_loop else (True,):
+            a, b = (each.fingerprint(algebra, runs_loops) for each in (before, after))
+            if isinstance(a, str) or isinstance(b, str):
+                reason = a if isinstance(a, str) else str(b)
                 continue
             bits = min(a.error_bits, b.error_bits)
             if a.result == b.result and bits >= LEAST_BITS:
-                relation = Relation.EQUAL_OVER_REALS if reals else Relation.IDENTICAL
+                relation = Relation.EQUAL_OVER_REALS if algebra.reals else Relation.IDENTICAL
                 return Verdict(relation, error_bits=bits)
             if a.result == b.result:
                 reason = "fingerprints are equal, but of so large a degree that they prove nothing"
-            culprit = b.first_new(a) or culprit
+                is_large = True
+            else:
+                culprit = b.first_new(a) or culprit
     text, origin = (print_instruction(culprit).strip(), place(culprit)) if culprit else ("", "")
-    refuted = refute(before, after, samples=samples, seed=seed)
+    refuted = refute(before.module, after.module, samples=samples, seed=seed)
     if refuted is not None:
         inputs, arguments, comparisons = refuted
         return Verdict(
@@ -173,11 +177,40 @@ def refute(
     return None
 
 
+class Fingerprinted:
+    """A program, and its fingerprints, which are computed once.
+
+    Attributes:
+        module: the program, which must not change.
+        text: the same for programs that are equal but for names, calls and fusions.
+        has_loop: whether there is a while loop.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self._inlined = inlined(module)
+        self.text = fingerprint(self._inlined)
+        self.has_loop = any(isinstance(i.operation, While) for i in self._inlined.instructions())
+        self._fingerprints: dict[tuple[Algebra, bool], _Fingerprint | str] = {}
+
+    def fingerprint(self, algebra: Algebra, runs_loops: bool) -> _Fingerprint | str:
+        """Return the fingerprints by the laws of an algebra, or why there are none."""
+        key = algebra, runs_loops
+        if key not in self._fingerprints:
+            try:
+                self._fingerprints[key] = _Fingerprint(self._inlined, algebra, runs_loops)
+            except TooLarge as error:
+                self._fingerprints[key] = str(error)
+            except HloError as error:
+                self._fingerprints[key] = error.message
+        return self._fingerprints[key]
+
+
 class _Fingerprint:
     """The fingerprints of a program's results, effects and instructions."""
 
-    def __init__(self, module: HloModule, *, reals: bool, runs_loops: bool) -> None:
-        evaluator = FingerprintEvaluator(Algebra(reals=reals), runs_loops=runs_loops)
+    def __init__(self, module: HloModule, algebra: Algebra, runs_loops: bool) -> None:
+        evaluator = FingerprintEvaluator(algebra, runs_loops=runs_loops)
         self.module = module
         self.result = hash_of(evaluator.results(module)), evaluator.effects
         self.instructions = evaluator.prints
@@ -193,10 +226,6 @@ class _Fingerprint:
             if self.instructions[i] not in computed:
                 return i
         return None
-
-
-def _has_loop(module: HloModule) -> bool:
-    return any(isinstance(i.operation, While) for c in module.computations for i in c.instructions)
 
 
 def _require_form(before: HloModule, after: HloModule) -> None:

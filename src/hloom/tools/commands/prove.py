@@ -52,8 +52,8 @@ def prove(
       refuted               arguments for which the results differ by more than rounding errors
       open                  none of these
 
-    Both programs are run on random numbers modulo 2^61 - 1 in place of their elements. Equal programs always
-    have equal results there; unequal ones have equal results with a probability below 2^-40. A verdict
+    Both programs are run on random numbers modulo a prime in place of their elements. Equal programs always
+    have equal results there; unequal ones have equal results with a probability below 2^-30. A verdict
     "identical (certain)" uses no random numbers: the texts are equal but for calls and fusions.
 
     \b
