@@ -1,4 +1,4 @@
-"""Array elements, masked loads and stores, gathers, scatters, memcpy and memset."""
+"""Array elements, masked loads and stores, gathers, scatters, prefetches, memcpy and memset."""
 
 from __future__ import annotations
 
@@ -57,6 +57,13 @@ def compress(value: Value, mask: Value) -> Value:
     """Move the active lanes to the front, in order; the others are poison."""
     f, type = value.function, value.type
     return f.call(type, f"llvm.experimental.vector.compress.{type.suffix}", value, mask, f.poison(type))
+
+
+def prefetch(pointer: Value) -> None:
+    """Fetch a line into the second-level cache before it is read; the address may be any."""
+    f = pointer.function
+    reads, second_level, data = (f.constant(I32, number) for number in (0, 2, 1))
+    f.call(None, "llvm.prefetch.p0", pointer, reads, second_level, data)
 
 
 def copy_bytes(target: Value, source: Value, size: Operand) -> None:

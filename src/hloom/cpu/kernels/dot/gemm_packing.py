@@ -12,6 +12,7 @@ from typing import Final
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm.memory import prefetch
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import batch_base, load_at
@@ -21,6 +22,8 @@ from hloom.ir.affine import Index, Variable
 
 CHUNK: Final = 16
 """Steps along k that one task packs."""
+LINE: Final = 64
+"""Bytes of a line of the caches."""
 
 
 def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
@@ -69,25 +72,32 @@ class PanelPacker:
                 self.rows(base, panels, first, start, f.intrinsic("smin", start + CHUNK, steps))
 
     def block(self, base: Value, panels: Value, first: Value, end: Value, low: Value, high: Value) -> None:
-        """Pack the steps [low, high) of the columns [first, end): whole rows of the block after each other.
+        """Pack the steps [low, high) of the columns [first, end), which are contiguous.
 
         ``panels`` is the address that the panels would have if they began with the first step of all.
         """
+        lanes = self.plan.lanes
+        with self.f.loop(0, (end - first + lanes - 1).unsigned_divide(lanes)) as loop:
+            self.columns(base, panels, first, loop.index, low, high)
+
+    def prefetch(self, base: Value, column: Value, step: Value, share: Value) -> None:
+        """Prefetch a share of a panel's columns of the block after the one at ``step``.
+
+        There is a share for each row of tiles. After its last block follows the first one of the next task.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        if self.by_columns:
-            vectors = (end - first + plan.lanes - 1).unsigned_divide(plan.lanes)
-            with f.loop(0, vectors) as loop:
-                self.columns(base, panels, first, loop.index, low, high)
-            return
-        full_panels = (end - first).unsigned_divide(plan.panel)
-        with f.loop(low, high) as step:
-            with f.loop(0, full_panels) as panel:
-                for vector in range(plan.vectors):
-                    self.vector(base, panels, first, panel.index, step.index, vector, masked=False)
-            if gemm.n % plan.panel:
-                with f.when(end.compare("eq", gemm.n)):
-                    for vector in range(-(-(gemm.n % plan.panel) // plan.lanes)):
-                        self.vector(base, panels, first, full_panels, step.index, vector, masked=True)
+        following = step + plan.depth
+        ends = following.compare("sge", plan.steps)
+        row = ends.select(f.constant(I64, 0), following)
+        column = ends.select(column + plan.width, column)
+        lines, length = (plan.panel, plan.depth) if self.by_columns else (plan.depth, plan.panel)
+        count = -(-lines // -(-plan.height // plan.rows))
+        start = f.offset(base, (row * gemm.b.row + column * gemm.b.column) * self.size)
+        distance = max(gemm.b.row, gemm.b.column) * self.size
+        with f.loop(share * count, (share + 1) * count) as loop:
+            line = f.offset(start, loop.index * distance)
+            for offset in range(0, length * self.size, LINE):
+                prefetch(f.offset(line, offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
         """Return the address of a packed vector."""

@@ -61,7 +61,8 @@ class TilePlan:
         pack_a: each task packs its rows of A.
         pack_b: packing of B into panels: none (``""``), by each task (``"task"``) or by each block of a task
             (``"block"``), or of a group before its tasks (``"group"``).
-        in_place: the result holds the sums between blocks.
+        in_place: the result holds the sums between blocks. Not if tasks pack blocks: rows of the result may
+            be a multiple of a page apart, and would then displace the blocks from the caches.
     """
 
     gemm: Gemm
@@ -101,6 +102,11 @@ class TilePlan:
     @property
     def groups(self) -> int:
         return -(-self.gemm.n // self.group)
+
+    @property
+    def first_tile_packs(self) -> bool:
+        """Return whether the first tile of a panel packs it while it multiplies: rows of B are contiguous."""
+        return self.pack_b == "block" and self.gemm.b.column == 1
 
     @property
     def row_tasks(self) -> int:
@@ -240,7 +246,7 @@ class _Planner:
         return self.made(depth, height, width, widest, pack_a, "block")
 
     def made(self, depth: int, height: int, width: int, group: int, pack_a: bool, pack_b: str) -> TilePlan:
-        in_place = self.plain_result and not self.gemm.kind.is_complex
+        in_place = self.plain_result and not self.gemm.kind.is_complex and pack_b != "block"
         product = (self.gemm, self.transposed, self.factors, self.whole)
         tile = (self.lanes, self.rows, self.vectors)
         return TilePlan(*product, *tile, depth, height, width, group, pack_a, pack_b, in_place)
@@ -301,7 +307,10 @@ class _Planner:
         gemm, factors = self.gemm, self.factors
         is_large = gemm.k * gemm.n * storage_bytes(gemm.kind) >= SECOND_LEVEL and gemm.n >= TASKS * 32
         is_plain = not (factors.headed or factors.group > 1 or gemm.kind.is_complex or gemm.kind is et.PRED)
-        return is_large and is_plain and gemm.batches == 1 and self.rows < gemm.m <= BLOCK_ROWS
+        has_vectors = 1 in (gemm.b.row, gemm.b.column)
+        return (
+            is_large and is_plain and has_vectors and gemm.batches == 1 and self.rows < gemm.m <= BLOCK_ROWS
+        )
 
     def packs_b(self, steps: int) -> str:
         gemm = self.gemm

@@ -135,8 +135,9 @@ class TileProduct:
         if plan.pack_b == "block":
             assert self.panels is not None
             self.panel_base = f.offset(self.packed, step * -plan.step_bytes)
-            columns = self.column, self.column_end
-            self.panels.block(self.b_base, self.panel_base, *columns, step, step + count)
+            if not plan.first_tile_packs:
+                columns = self.column, self.column_end
+                self.panels.block(self.b_base, self.panel_base, *columns, step, step + count)
         if self.rows is not None:
             self.rows.run(self.a_base, self.row, self.row_end, step, count)
         remainder = gemm.m % plan.rows
@@ -145,7 +146,7 @@ class TileProduct:
             if remainder
             else self.row_end
         )
-        if plan.steps <= SHALLOW and plan.pack_b != "group":
+        if plan.steps <= SHALLOW and plan.pack_b not in ("block", "group"):
             with f.loop(self.row, full_end, plan.rows) as line:
                 self.columns(
                     lambda column, vectors, masked: self.tile(line.index, plan.rows, column, vectors, masked)
@@ -173,13 +174,19 @@ class TileProduct:
 
     def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
         """Emit the tiles of a panel."""
-        with self.f.loop(self.row, end, self.plan.rows) as loop:
-            self.tile(loop.index, self.plan.rows, column, vectors, masked)
+        f, row, rows = self.f, self.row, self.plan.rows
+        if self.plan.first_tile_packs:
+            self.tile(row, rows, column, vectors, masked, packs=True)
+            row = row + rows
+        with f.loop(row, end, rows) as loop:
+            self.tile(loop.index, rows, column, vectors, masked)
 
     # -- one tile
 
-    def tile(self, row: Value, height: int, column: Value, vectors: int, masked: bool) -> None:
-        """Emit one block of a tile, with the epilogue after the last block."""
+    def tile(
+        self, row: Value, height: int, column: Value, vectors: int, masked: bool, *, packs: bool = False
+    ) -> None:
+        """Emit one block of a tile, with the epilogue after the last block; ``packs``: it packs its panel."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         e = Elements(f, plan.lanes, {})
         masks: list[Value | None] = [None] * vectors
@@ -198,7 +205,11 @@ class TileProduct:
                 self.kept(address, again, masks[n % vectors], first)
                 for n, (address, first) in enumerate(zip(places, start, strict=True))
             ]
-        sums = self.products(row, height, column, masks, start)
+        if plan.pack_b == "block":
+            assert self.panels is not None
+            share = (row - self.row).unsigned_divide(plan.rows)
+            self.panels.prefetch(self.b_base, column, self.step, share)
+        sums = self.products(row, height, column, masks, start, packs=packs)
         if plan.blocks == 1:
             self.hand_on(sums, row, height, column, masks)
         elif plan.in_place:
@@ -275,9 +286,16 @@ class TileProduct:
         return from_storage(first, kind)
 
     def products(
-        self, row: Value, height: int, column: Value, masks: Sequence[Value | None], start: list[Element]
+        self,
+        row: Value,
+        height: int,
+        column: Value,
+        masks: Sequence[Value | None],
+        start: list[Element],
+        *,
+        packs: bool,
     ) -> list[Element]:
-        """Return the sums of a tile over the steps of a block."""
+        """Return the sums of a tile over the steps of a block; ``packs``: pack its panel on the way."""
         f, plan, vectors = self.f, self.plan, len(masks)
         e = Elements(f, plan.lanes, {})
         rows, a_step = self.a_rows(row, height)
@@ -285,7 +303,10 @@ class TileProduct:
         with f.loop(0, self.count, 1, flatten(start)) as loop:
             sums = unflatten(loop.values, start)
             line = f.offset(base, loop.index * b_step)
-            b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
+            if packs:
+                b = self.packed_vectors(self.step + loop.index, column, masks, line)
+            else:
+                b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
             offset = loop.index * a_step
             partial_sums: list[Element] = []
             for r in range(height):
@@ -322,11 +343,25 @@ class TileProduct:
 
     def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
         """Load a vector of a row of B."""
+        if self.plan.pack_b:
+            lanes, unit = self.plan.lanes, self.plan.factors.unit_bytes
+            return self.plan.factors.load(self.f, self.f.offset(line, vector * lanes * unit), lanes)
+        return self.unpacked_vector(line, vector, mask)
+
+    def packed_vectors(
+        self, step: Value, column: Value, masks: Sequence[Value | None], line: Value
+    ) -> list[Element]:
+        """Load vectors of a row of B, and store them at the place of their step in the panel."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        if plan.pack_b:
-            return plan.factors.load(
-                f, f.offset(line, vector * plan.lanes * plan.factors.unit_bytes), plan.lanes
-            )
+        source = f.offset(self.b_base, (step * gemm.b.row + column) * storage_bytes(gemm.b_type))
+        vectors = [self.unpacked_vector(source, v, mask) for v, mask in enumerate(masks)]
+        for v, vector in enumerate(vectors):
+            plan.factors.store_units(vector, f.offset(line, v * plan.lanes * plan.factors.unit_bytes))
+        return vectors
+
+    def unpacked_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
+        """Load a vector of a row of B from the array."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.b_type)
         pointer = f.offset(line, vector * plan.lanes * size)
         stored, lanes = storage_type(gemm.b_type), plan.lanes
