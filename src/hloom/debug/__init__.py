@@ -5,7 +5,7 @@
     hloom.debug.check(module, [x, y], backend="cpu", against="evaluator")
     hloom.debug.bisect(module, [x, y])        # the pass and the rewrite that change the result
     hloom.debug.reduce(module, [x, y], hloom.debug.two_backends_differ("cpu"))
-    hloom.debug.nan_origin(f, *args)          # of a JAX function
+    hloom.debug.nan_origin(f, *args)          # the first operation of a JAX function that yields NaN
     hloom.debug.trace(module, [x, y]).first_nan
     hloom.debug.optimized(module, "cse,algsimp,fusion")
 

@@ -1,4 +1,4 @@
-"""Compare two values of one program, element by element."""
+"""Comparison of two values of one program, element by element."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Comparison:
     """The comparison of two arrays.
 
     Attributes:
-        name: path of the array in the result: ``result``, ``result.1.0``, ``device 1 result``.
-        shape: as text.
-        elements: number of elements.
-        unequal: number of elements with different bits; any NaN equals any other.
-        wrong: number of elements that differ by more than their bound.
-        unjudged: number of unequal elements without a bound.
-        ulps, difference: largest distance of finite elements, in units in the last place and absolute.
+        name: the path of the array in the result: ``result``, ``result.1.0``, ``device 1 result``.
+        shape: the shape, as text.
+        elements: the number of elements.
+        unequal: the number of elements with different bits; any NaN equals any other.
+        wrong: the number of elements that differ by more than their bound.
+        unjudged: the number of unequal elements without a bound.
+        ulps, difference: the largest distance of finite elements, in units in the last place and absolute.
         index: the element furthest beyond its bound; the first one if all are equal.
-        got, expected, bound: values and bound at this index.
+        got, expected, bound: the values and the bound at this index.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Return whether every element lies within its bound."""
+        """True if every element is within its bound."""
         return self.wrong == 0 and self.unjudged == 0
 
 
@@ -55,9 +55,11 @@ def compare(got: Value, wanted: Value, bounds: Bounds, name: str = "result") -> 
     """Compare two values array by array.
 
     Args:
-        bounds: allowed distance of each element, in the structure of the values; a number applies to all.
+        got, wanted: the values.
+        bounds: the allowed distance of each element, in the structure of the values; a number applies to all.
+        name: the name of the values in the comparisons.
 
-    Raises EvaluationError by ``check.form`` for values of other structures, shapes or element types.
+    Raises EvaluationError by ``check.form`` for values of different structures, shapes or element types.
     """
     return [_compared(location, g, w, b) for location, g, w, b in _leaves(got, wanted, bounds, name)]
 
@@ -87,7 +89,7 @@ def _other_form(name: str, got: Value, wanted: Value) -> EvaluationError:
 
 
 def form_text(value: Value) -> str:
-    """Return the shape of a value, as text."""
+    """Return the shape of a value as text."""
     if isinstance(value, tuple):
         return "(" + ", ".join(form_text(v) for v in value) + ")"
     return "token[]" if value is None else Shape.of(np.asarray(value)).to_string(layout=False)
@@ -115,7 +117,10 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
 
 
 def _measure(array: Array) -> Any:
-    """Return the type whose unit in the last place measures distances; integers are measured in 1."""
+    """Return the float type whose ulp measures distances.
+
+    For integers f64, in which they are counted by 1.
+    """
     kind = component(array.dtype)
     return kind.numpy_dtype if kind.is_floating else np.float64
 
@@ -124,7 +129,10 @@ def _measure(array: Array) -> Any:
 
 
 def within(got: Array, wanted: Array, bound: Bounds) -> Array:
-    """Return a mask of the elements that lie within their bounds; without any bound, bits must be equal."""
+    """Return a mask of the elements that are within their bounds.
+
+    Where all bounds are 0, bits must be equal.
+    """
     with np.errstate(all="ignore"):
         allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
         equal = np.broadcast_to(same_bits(got, wanted), got.shape)
@@ -133,7 +141,10 @@ def within(got: Array, wanted: Array, bound: Bounds) -> Array:
 
 
 def agrees(got: Array, wanted: Array, bound: Bounds) -> Array:
-    """Return a mask of the elements that agree within their bounds."""
+    """Return a mask of the elements that agree within their bounds.
+
+    NaN agrees with NaN, and an infinity with a finite number whose bound reaches the overflow threshold.
+    """
     with np.errstate(all="ignore"):
         return _agrees(got, wanted, bound)
 

@@ -1,6 +1,6 @@
-"""Find the pass, and the rewrite in it, that changes the result of a program.
+"""Search for the pass, and the rewrite in it, that changes the result of a program.
 
-The evaluator runs the program after each pass and compares its result with that of the original.
+The evaluator runs the program after each pass; the result is compared with that of the original program.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Bisection:
-    """The step that changes the result.
+    """The step of the compilation that changes the result.
 
     Attributes:
         pass_name: the pass; empty if all passes are correct and the native code is wrong.
         rewrite: the rule or the rewritten instruction; empty if the pass does not count its rewrites.
-        number, total: number of the rewrite, and how many the pass makes.
+        number, total: the number of the rewrite, and the number of rewrites that the pass makes.
         before, after: the program before and after the smallest step that changes the result.
-        comparisons: of the results after it.
-        culprit: if the native code is wrong, the first instruction that differs.
+        comparisons: the comparisons of the results after it.
+        culprit: if the native code is wrong, the first instruction that differs; else None.
         skipped: the dumps that could not be run, with the errors.
     """
 
@@ -54,7 +54,7 @@ class Bisection:
 
 
 class _Judge:
-    """Compares results of rewritten programs with the result of the original."""
+    """Compares the results of rewritten programs with the result of the original program."""
 
     def __init__(self, module: HloModule, arguments: Sequence[Value], tolerance: Tolerance) -> None:
         self.module = module
@@ -63,7 +63,10 @@ class _Judge:
         self.expected = run_one("evaluator", module, self.arguments)
 
     def compare(self, got: Value) -> list[Comparison]:
-        """Compare a result; raise HloError by ``check.no-bound`` if it differs and has no bound."""
+        """Compare a result with the expected one.
+
+        Raises HloError by ``check.no-bound`` if elements differ and none of them has a bound.
+        """
         comparisons, undecided = compared(
             self.module, [self.arguments], [got], [self.expected], self.tolerance
         )
@@ -72,7 +75,7 @@ class _Judge:
         return comparisons
 
     def wrong(self, module: HloModule) -> bool:
-        """Return whether a program evaluates to another result, or is invalid."""
+        """Return whether a program is invalid or evaluates to a wrong result."""
         try:
             got = run_one("evaluator", module, self.arguments)
         except HloError:
@@ -80,7 +83,10 @@ class _Judge:
         return any(c.wrong for c in self.compare(got))
 
     def comparisons(self, module: HloModule) -> list[Comparison]:
-        """Return the comparisons with differences; none for a program that cannot be run."""
+        """Return the comparisons of a program's arrays that differ.
+
+        Empty for a program that cannot be run.
+        """
         try:
             comparison = self.compare(run_one("evaluator", module, self.arguments))
         except HloError:
@@ -96,11 +102,16 @@ def bisect(
     tolerance: Tolerance | None = None,
     progress: Progress | None = None,
 ) -> Bisection | None:
-    """Return the smallest step of a backend's compilation that changes the result, or None.
+    """Return the smallest step of a backend's compilation that changes the result.
+
+    Returns None if the result is right.
 
     Args:
         module: a program of one device.
-        tolerance: by default the program's rounding errors.
+        arguments: its arguments.
+        backend: the backend.
+        tolerance: the allowed differences; None for the program's rounding errors.
+        progress: called with a description of each step of the search.
 
     Raises HloError for an invalid program or arguments that do not fit.
     """
@@ -124,11 +135,14 @@ def bisect(
 
 
 def _silent(text: str) -> None:
-    """Report nothing."""
+    """Ignore a progress message."""
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number below ``count`` for which a monotone condition holds; it holds for the last."""
+    """Return the first number below ``count`` for which a condition holds, by binary search.
+
+    The condition must be monotone, and hold for ``count - 1``.
+    """
     low, high = 0, count - 1
     while low < high:
         middle = (low + high) // 2
@@ -137,7 +151,14 @@ def _first(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
-    """Return the rewrite of a pass that changes the result."""
+    """Find the rewrite of a pass that changes the result.
+
+    Args:
+        judge: compares results.
+        item: the pass.
+        before, after: the program before and after the pass.
+        tell: called with a description of each step.
+    """
     full, fuel = _with_fuel(item, before, _UNLIMITED)
     if not fuel.used or not judge.wrong(full):
         return Bisection(item.name, "", 0, fuel.used, before, after, judge.comparisons(after))
@@ -153,7 +174,10 @@ def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tel
 
 
 def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fuel]:
-    """Return a program after some of the rewrites of a pass."""
+    """Run a pass on a copy of a program with at most ``limit`` rewrites.
+
+    Return the copy and the rewrites made.
+    """
     copy = module.clone()
     with limited(limit) as fuel:
         item.run(copy)
@@ -161,7 +185,7 @@ def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fu
 
 
 def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
-    """Return the first wrong instruction of native code; None if the code is right."""
+    """Find the first wrong instruction of native code; return None if the code is right."""
     comparison = judge.compare(run_one(backend, judge.module, judge.arguments))
     wrong = [c for c in comparison if c.wrong]
     if not wrong:
@@ -174,9 +198,11 @@ def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | No
 
 
 def pass_dumps(folder: str | Path, matching: str = "") -> list[DumpedProgram]:
-    """Return the programs of a folder that were dumped after passes; `matching` is a regular expression.
+    """Return the programs in a folder that XLA dumped after passes.
 
-    Raises HloError by ``bisect.dumps`` if there are none, and as `dumped_programs` does.
+    ``matching`` is a regular expression of names.
+
+    Raises HloError by ``bisect.dumps`` if there are none, and the errors of `dumped_programs`.
     """
     programs = [program for program in dumped_programs(folder, matching) if program.passes]
     if not programs:
@@ -196,15 +222,17 @@ def bisect_dumps(
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Bisection | None:
-    """Return the first of XLA's passes after which a program has another result, or None.
+    """Return the first of XLA's passes after which a program has another result; None if no pass changes it.
 
     Args:
         program: a program with dumps of its passes; see `pass_dumps`.
-        arguments: draws the arguments for the first program.
-        note: called for each dump that could not be read or run, if no result is returned to list them.
+        arguments: draws arguments for the first readable program.
+        tolerance: the allowed differences; None for the program's rounding errors.
+        progress: called with a description of each step.
+        note: if the result is None, called for each dump that could not be read or run.
 
-    Raises HloError for a first program that cannot be run, by ``bisect.unreadable`` if none can be read, and
-    by ``check.no-bound``.
+    Raises HloError for a first program that cannot be run, by ``bisect.unreadable`` if no dump can be read,
+    and by ``check.no-bound``.
     """
     skipped: list[str] = []
     passes = list(program.passes)
@@ -233,7 +261,11 @@ def bisect_dumps(
 
 
 def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: list[str]) -> HloModule:
-    """Pop stages up to the first readable one; return its program."""
+    """Remove the dumps up to the first readable one; return its program.
+
+    Appends the errors of unreadable dumps to ``skipped``. Raises HloError by ``bisect.unreadable`` if none
+    can be read.
+    """
     while passes:
         path = passes.pop(0).path
         try:
@@ -245,5 +277,5 @@ def _first_readable(program: DumpedProgram, passes: list[DumpedStage], skipped: 
 
 
 def _in_file(path: Path, error: HloError) -> str:
-    """Return the first line of an error, prefixed with the file: ``file:line:column: message``."""
+    """Return the first line of an error, prefixed with its location: ``file:line:column: message``."""
     return f"{path}:{'' if error.line else ' '}{str(error).splitlines()[0]}"

@@ -1,4 +1,4 @@
-"""Compare the results of a program on two backends, and find the first instruction that differs."""
+"""Comparison of a program's results on two backends, and search for the first instruction that differs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Values: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first instruction whose value differs, although its operands agree.
+    """The first instruction whose value differs although its operands agree.
 
     Attributes:
-        instruction: its text.
+        instruction: the text of the instruction.
         opcode: its opcode.
         origin: the framework's operation and the source line, if recorded.
         loop: the enclosing loops, with the iteration, and branches.
-        operands: name and summary of the value of each operand.
-        comparisons: of its value.
+        operands: (name and shape, summary of the value) for each operand.
+        comparisons: the comparisons of its value.
     """
 
     instruction: str
@@ -50,10 +50,10 @@ class Check:
 
     Attributes:
         backend, against: the backends; ``stored`` is the result in a snapshot.
-        inputs: origin of the arguments: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
+        inputs: the origin of the arguments: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
         comparisons: one for each array of the result.
-        undecided: why unequal elements have no bound; empty if all have one.
-        culprit: the first instruction that differs, if located.
+        undecided: the reason why unequal elements have no bound; empty if all have one.
+        culprit: the first instruction that differs; None if it was not searched or not found.
     """
 
     backend: str
@@ -65,12 +65,12 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Return whether every array agrees."""
+        """True if every array of the result agrees within its bounds."""
         return all(c.agrees for c in self.comparisons)
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether any element differs by more than its bound."""
+        """True if any element differs by more than its bound."""
         return any(c.wrong for c in self.comparisons)
 
 
@@ -86,8 +86,10 @@ def check(
     """Run a program on two backends and compare the results.
 
     Args:
-        arguments: one for each parameter; of a program of several devices, a list for each device.
-        tolerance: by default the program's rounding errors.
+        module: the program.
+        arguments: one for each parameter; for a program of several devices, a list for each device.
+        backend, against: the names of the backends.
+        tolerance: the allowed differences; None for the program's rounding errors.
         locate: search for the first instruction that differs.
 
     Raises HloError for a program or arguments that a backend refuses.
@@ -104,7 +106,7 @@ def check(
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
-    """Return the arguments of each device."""
+    """Return a list with the arguments of each device."""
     devices = module.config.replica_count * module.config.num_partitions
     return [list(arguments)] if devices == 1 else [list(values) for values in arguments]
 
@@ -112,7 +114,10 @@ def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
 def compared(
     module: HloModule, arguments: Sequence[Values], got: Values, expected: Values, tolerance: Tolerance
 ) -> tuple[list[Comparison], str]:
-    """Compare the results of all devices; return the comparisons, and why some elements have no bound."""
+    """Compare the results of all devices.
+
+    Returns the comparisons, and the reason why unequal elements have no bound ("" if all have one).
+    """
     results = ["result"] if len(got) == 1 else [f"device {n} result" for n in range(len(got))]
     comparisons = [compare(g, e, 0.0, name) for g, e, name in zip(got, expected, results, strict=True)]
     undecided = ""
@@ -127,7 +132,10 @@ def compared(
 def differs(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> bool:
-    """Return whether two backends differ by more than the tolerance; elements without a bound never do."""
+    """Return whether two backends' results differ by more than the tolerance.
+
+    Elements without a bound do not count.
+    """
     report = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
     return report.is_wrong
 
@@ -138,23 +146,26 @@ def differs(
 def first_difference(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> Culprit | None:
-    """Return the first instruction of a one-device program whose value differs.
+    """Return the first instruction of a one-device program whose value differs between two backends.
 
-    Return None if the difference disappears once values inside the program become results.
+    Returns None if the difference disappears once values inside the program become results.
     """
     return _Search(backend, against, tolerance).first(inlined(module), list(arguments), "")
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Binary search for the shortest prefix of a program whose values differ."""
+    """A binary search for the shortest prefix of a program whose values differ between two backends."""
 
     backend: str
     against: str
     tolerance: Tolerance
 
     def first(self, module: HloModule, arguments: list[Any], loop: str) -> Culprit | None:
-        """Return the first difference in a program."""
+        """Return the first instruction of a program that differs, or None.
+
+        ``loop`` describes the enclosing loops.
+        """
         order = [i for i in module.entry.post_order() if not isinstance(i.operation, Parameter)]
         low, high = 0, len(order) - 1
         if high < 0 or not self.differs(cut(module, frontier(order, high)), arguments):
@@ -170,13 +181,13 @@ class _Search:
         return inner or self.culprit(module, order, low, arguments, loop)
 
     def differs(self, module: HloModule, arguments: list[Any]) -> bool:
-        """Return whether the backends differ."""
+        """Return whether the results of the two backends differ."""
         return differs(module, arguments, self.backend, self.against, self.tolerance)
 
     def inside(
         self, module: HloModule, instruction: HloInstruction, arguments: list[Any], loop: str
     ) -> Culprit | None:
-        """Return the first difference in an iteration of a loop or in a branch."""
+        """Return the first instruction that differs in a loop iteration or in the taken branch, or None."""
         if not isinstance(instruction.operation, While | Conditional):
             return None
         operands = run_one("evaluator", cut(module, instruction.operands), arguments)
@@ -196,7 +207,7 @@ class _Search:
     def culprit(
         self, module: HloModule, order: list[HloInstruction], number: int, arguments: list[Any], loop: str
     ) -> Culprit:
-        """Describe an instruction, compared beside the other values that are live after it."""
+        """Compare the values live after an instruction; return its description with their comparisons."""
         instruction, alive = order[number], frontier(order, number)
         backends = {"backend": self.backend, "against": self.against}
         report = check(cut(module, alive), arguments, **backends, tolerance=self.tolerance, locate=False)
@@ -216,7 +227,7 @@ class _Search:
 
 
 def frontier(order: Sequence[HloInstruction], last: int) -> list[HloInstruction]:
-    """Return the values computed up to a position that are live after it, or never used."""
+    """Return the values up to position ``last`` of a schedule that are live after it, or never used."""
     before = set(order[: last + 1])
     return [
         i

@@ -1,4 +1,4 @@
-"""Conditions that `hloom.debug.reduce` preserves."""
+"""Conditions on a program with arguments, which `hloom.debug.reduce` preserves."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ Condition = Callable[[HloModule, list[Value]], bool]
 def two_backends_differ(
     backend: str = "cpu", against: str = "evaluator", tolerance: Tolerance | None = None
 ) -> Condition:
-    """Return the condition that two backends differ by more than a tolerance."""
+    """Return the condition that the results of two backends differ by more than a tolerance.
+
+    A tolerance of None is the program's rounding errors.
+    """
     return lambda module, arguments: differs(module, arguments, backend, against, tolerance or Tolerance())
 
 
 def fails(rule: str, backend: str = "cpu") -> Condition:
-    """Return the condition that verifying, compiling or running a program breaks a rule."""
+    """Return the condition that verification, compilation or a run of a program raises HloError by a rule."""
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:
         try:
@@ -43,10 +46,11 @@ def fails(rule: str, backend: str = "cpu") -> Condition:
 
 
 def command(text: str, timeout: float = 300.0) -> Condition:
-    """Return the condition that a shell command has exit status 0.
+    """Return the condition that a shell command exits with status 0.
 
-    ``{}`` in it is the file of the program, or the file is its last argument; ``{input}`` is an .npz file of
-    the arguments. A command that takes longer than ``timeout`` seconds does not meet the condition.
+    In the command, ``{}`` stands for the file of the program (by default its last argument), and ``{input}``
+    for an .npz file of the arguments. A command that takes longer than ``timeout`` seconds does not meet the
+    condition.
     """
 
     def condition(module: HloModule, arguments: list[Value]) -> bool:

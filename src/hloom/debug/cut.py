@@ -18,9 +18,9 @@ N = TypeVar("N", HloInstruction, HloComputation)
 
 
 def named(items: Iterable[N], name: str) -> N:
-    """Return the instruction or the computation of a name.
+    """Return the instruction or computation with a name.
 
-    Raises HloError (``reduce.name``) if there is none, for example because an earlier step has removed it.
+    Raises HloError by ``reduce.name`` if there is none, for example because an earlier step has removed it.
     """
     for item in items:
         if item.name == name:
@@ -29,15 +29,15 @@ def named(items: Iterable[N], name: str) -> N:
 
 
 def inlined(module: HloModule) -> HloModule:
-    """Return a copy without calls and fusions, and without a schedule."""
+    """Return a copy of a program with calls and fusions inlined, and without a schedule."""
     copy = module.clone()
-    free(copy)
+    reset_config(copy)
     CallInliner().run(copy)
     DeadCodeElimination().run(copy)
     return copy
 
 
-def free(module: HloModule) -> None:
+def reset_config(module: HloModule) -> None:
     """Drop the properties of a module that depend on its parameters, results or order."""
     module.config.is_scheduled = False
     module.config.entry_layout = None
@@ -46,9 +46,9 @@ def free(module: HloModule) -> None:
 
 
 def cut(module: HloModule, values: Sequence[HloInstruction]) -> HloModule:
-    """Return a copy whose result is the tuple of some values of the entry computation."""
+    """Return a copy of a program whose result is the tuple of the given values of the entry computation."""
     copy = module.clone()
-    free(copy)
+    reset_config(copy)
     by_name = {i.name: i for i in copy.entry.instructions}
     parts = [by_name[value.name] for value in values]
     shape = Shape.tuple_([part.shape for part in parts])
@@ -58,9 +58,9 @@ def cut(module: HloModule, values: Sequence[HloInstruction]) -> HloModule:
 
 
 def extracted(module: HloModule, computation: HloComputation) -> HloModule:
-    """Return a copy whose entry is one of the computations."""
+    """Return a copy of a program whose entry is the given computation."""
     copy = module.clone()
-    free(copy)
+    reset_config(copy)
     entry = named(copy.computations, computation.name)
     copy.add(entry, entry=True)
     DeadCodeElimination().run(copy)

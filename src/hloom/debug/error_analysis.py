@@ -1,4 +1,4 @@
-"""Bound the rounding error of every element that a program computes, for given arguments.
+"""Bounds of the rounding error of every element that a program computes, for given arguments.
 
 Forward error analysis, instruction by instruction: each element is bounded by its largest distance to the
 result of any other correct computation, which may add in another order or evaluate functions with other
@@ -11,11 +11,12 @@ errors. Operations state their rules (`Operation.errors`, `Traits.roundoff`); a 
 - one unit in the last place where a result is rounded and the operands may differ.
 
 Operations that round at most once have the bound 0 on exact operands: bits must be equal. Where inexact
-numbers decide a comparison, the bound covers both outcomes. An infinite bound means that nothing is known; an
-operation without a rule is refused (`NoBound`).
+numbers decide a comparison, the bound covers both outcomes. An infinite bound means that no bound is known;
+an operation without a rule raises `NoBound`.
 
-Magnitudes and errors go through the program's own operations, in f64: a copy of the module in which every
-float type is f64 (`widened`) evaluates a dot, a window or a gather of them. So no dimension number is read.
+Magnitudes and errors are propagated by the program's own operations in f64: a copy of the module with f64 in
+place of every float type (`widened`) evaluates a dot, a window or a gather of them, so that the analysis
+reads no dimension numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from hloom.shape.element_type import C64, C128, F64, ElementType
 
 
 def widened(module: HloModule) -> HloModule:
-    """Return a copy of the module with f64 for every float type and c128 for c64."""
+    """Return a copy of a module with f64 in place of every float type, and c128 in place of c64."""
     return clone_with_types(module, _wide_type)
 
 
@@ -62,10 +63,10 @@ def _wide_type(element_type: ElementType) -> ElementType:
 
 
 class ErrorAnalysis:
-    """Evaluates a module together with the bounds of its values.
+    """Evaluates a module together with the error bounds of its values.
 
     Attributes:
-        unlimited: the first instruction with an infinite bound on operands with finite bounds.
+        unlimited: the first instruction with an infinite bound on operands with finite bounds; "" if none.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -75,7 +76,7 @@ class ErrorAnalysis:
         self._wide: dict[tuple[str, str], HloInstruction] | None = None
 
     def run(self, arguments: Sequence[Value]) -> tuple[Value, Bounds]:
-        """Return (the evaluator's value, its bounds)."""
+        """Evaluate the module; return (result, bounds of its elements)."""
         values = [exact(a) for a in arguments]
         alone = self.evaluator.alone
         assert alone is not None
@@ -84,7 +85,7 @@ class ErrorAnalysis:
         return plain(result), errors(result)
 
     def call(self, computation: HloComputation, arguments: Sequence[Tree]) -> Tree:
-        """Return the root of a computation."""
+        """Evaluate a computation with error bounds; return the value of its root."""
         values: dict[HloInstruction, Tree] = dict(zip(computation.parameters, arguments, strict=True))
         for instruction in live(computation.post_order()):
             if not isinstance(instruction.operation, Parameter):
@@ -92,11 +93,11 @@ class ErrorAnalysis:
         return values[computation.root]
 
     def step(self, instruction: HloInstruction, operands: Sequence[Tree]) -> Tree:
-        """Evaluate one instruction."""
+        """Evaluate one instruction with error bounds."""
         return instruction.operation.evaluate_bounded(ErrorStep(self, instruction, operands), *operands)
 
     def note_unlimited(self, instruction: HloInstruction, operands: Sequence[Tree], result: Tree) -> None:
-        """Record the first instruction with infinite errors on operands with finite ones."""
+        """Set `unlimited` at the first instruction with infinite errors whose operands' errors are finite."""
         before = [leaf.spread for o in operands for leaf in leaves(o) if leaf.error is not None]
         if self.unlimited or any(np.isinf(error).any() for error in before):
             return
@@ -104,7 +105,7 @@ class ErrorAnalysis:
             self.unlimited = f"{instruction.opcode} %{instruction.name}"
 
     def wide(self, instruction: HloInstruction) -> HloInstruction:
-        """Return the instruction of the same name in f64."""
+        """Return the instruction's counterpart in the f64 copy of the module."""
         if self._wide is None:
             module = widened(self.module)
             self._wide = {(c.name, i.name): i for c in module.computations for i in c.instructions}
@@ -113,7 +114,7 @@ class ErrorAnalysis:
 
 
 def is_exact(instruction: HloInstruction) -> bool:
-    """Return whether exact operands have one correct result."""
+    """Return whether an instruction has only one correct result if its operands are exact."""
     leaf_shapes = (shape for _, shape in instruction.shape.leaves() if shape.is_array)
     if not any(shape.element_type.is_floating or shape.element_type.is_complex for shape in leaf_shapes):
         return True
@@ -121,11 +122,13 @@ def is_exact(instruction: HloInstruction) -> bool:
 
 
 class ErrorStep:
-    """The analysis of one instruction: the `ErrorRun` that its operation sees.
+    """The analysis of one instruction: the implementation of `ErrorRun` that its operation receives.
 
     Args:
-        operands: values with error bounds.
-        value: the instruction's value; evaluated when it is needed, unless given.
+        analysis: the analysis of the module.
+        instruction: the instruction.
+        operands: the operand values with error bounds.
+        value: the value of the instruction; None if `bounded` evaluates it.
     """
 
     def __init__(
@@ -142,11 +145,11 @@ class ErrorStep:
 
     @property
     def inexact(self) -> bool:
-        """Return whether any operand has errors."""
+        """True if any operand has errors."""
         return any(leaf.error is not None for o in self.operands for leaf in leaves(o))
 
     def bounded(self) -> Tree:
-        """Evaluate the instruction; return the value with the bounds of its operation's rule."""
+        """Evaluate the instruction; return its value with the bounds by its operation's error rule."""
         i = self.instruction
         self.value = self.analysis.evaluator.apply(i, [plain(o) for o in self.operands])
         if isinstance(self.value, Pending):
@@ -163,11 +166,14 @@ class ErrorStep:
         return bounded(self.value, found)
 
     def call(self, index: int, *operands: Tree) -> Tree:
-        """Bound the errors of a called computation."""
+        """Evaluate a called computation, by its index, with error bounds."""
         return self.analysis.call(self.instruction.called_computations[index], operands)
 
     def map(self, index: int, *operands: Tree) -> Tree:
-        """Bound the errors of a computation of scalars on whole arrays."""
+        """Evaluate a called computation of scalars, by its index, on whole arrays with error bounds.
+
+        Raises NoBound for a computation that can only be applied element by element.
+        """
         i = self.instruction
         if not self.analysis.evaluator.mappable(i.called_computations[index]):
             raise NoBound(f"{i.opcode} %{i.name} is applied element by element")
@@ -177,8 +183,8 @@ class ErrorStep:
         """Evaluate the instruction in f64 on ``operands``; return an f64 array, of magnitudes if complex.
 
         Args:
-            operands: values to use in place of the instruction's operands.
-            output: the element of a tuple result to return.
+            operands: the values to use in place of the instruction's operands.
+            output: the index of the element of a tuple result to return; None for a result that is an array.
 
         Raises NoBound if the result is a tuple and ``output`` is None.
         """
@@ -195,7 +201,10 @@ class ErrorStep:
 
 
 def _fitted(numbers: object, element_type: ElementType) -> Array:
-    """Return numbers or errors in the type of an operand; an integer's error is limited to `MOST_STEPS`."""
+    """Convert values or errors to an operand's element type.
+
+    An integer's error is limited to `MOST_STEPS`.
+    """
     array = np.asarray(numbers)
     if element_type.is_integer and array.dtype == np.float64:
         most = min(float(element_type.limits[1]), MOST_STEPS)

@@ -1,4 +1,4 @@
-"""Draw the arguments of a program from a seed."""
+"""Random arguments of a program, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _finfo: Any = ml_dtypes.finfo
 def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Value]:
     """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
 
-    Sums of squares, such as an optimizer's second moments, are drawn without a sign (`nonnegative_leaves`).
+    Sums of squares, such as an optimizer's second moments, are drawn nonnegative (`nonnegative_leaves`).
 
     Args:
+        module: the program.
+        seed: the seed.
         edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
 
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
@@ -39,7 +41,7 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
 
 
 def edge_values(element_type: ElementType) -> list[Any]:
-    """Return values at which kernels go wrong: NaN, infinities, zeros, subnormals, extremes."""
+    """Return values of an element type at which kernels fail: NaN, infinities, zeros, subnormals, limits."""
     dtype = element_type.numpy_dtype
     if element_type.is_predicate:
         return [False, True]

@@ -1,4 +1,4 @@
-"""Trace functions of JAX."""
+"""Search for the operation of a JAX function that yields a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hloom.ir.module import HloModule
 
 
 def nan_origin(function: Callable[..., object], *arguments: object) -> Event | None:
-    """Return the first operation of a JAX function whose value has a NaN, or None.
+    """Return the first operation of a JAX function whose value has a NaN; None if there is none.
 
     ``print`` shows the operation, its source line and the values of its operands. The function is traced as
-    `jax.jit` would, so that it may have been transformed: ``nan_origin(jax.grad(loss), parameters, batch)``.
+    by `jax.jit`, so that it may be a transformed one: ``nan_origin(jax.grad(loss), parameters, batch)``.
 
     Raises HloError by ``debug.jax`` without jax.
     """
@@ -32,7 +32,7 @@ def infinity_origin(function: Callable[..., object], *arguments: object) -> Even
 def origin(
     function: Callable[..., object], arguments: tuple[object, ...], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Return the first event of a function's run that meets a condition."""
+    """Trace and run a JAX function; return the first event that meets a condition, or None."""
     if find_spec("jax") is None:
         raise HloError("functions of JAX need jax; pip install 'hloom[jax]'", rule="debug.jax")
     jax: object = import_module("jax")

@@ -1,7 +1,7 @@
-"""Arguments that must not be negative: second moments of optimizers, running variances, counts.
+"""Detection of arguments that must not be negative: second moments of optimizers, variances, counts.
 
 A negative ``v`` in ``sqrt(0.9 · v + 0.1 · g · g)`` would give NaN, which no real run of the program has, so
-such arguments are drawn without a sign.
+such arguments are drawn nonnegative.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Demand = tuple[HloInstruction, Leaf, bool]
 
 
 def nonnegative_leaves(module: HloModule) -> set[Leaf]:
-    """Return the leaves of the entry's parameters that are terms under a square root or logarithm.
+    """Return the leaves of the entry's parameters that are terms of sums under a square root or logarithm.
 
     Terms are traced through sums, products with constants, quotients, movements, calls and loops. A parameter
-    that is the operand itself does not count: ``sqrt(x)`` says nothing about the sign of x.
+    that is the operand itself does not count: ``sqrt(x)`` does not imply that x is meant to be nonnegative.
     """
     entry, leaves = module.entry, set[Leaf]()
     callers = _callers(module)
@@ -58,7 +58,10 @@ def nonnegative_leaves(module: HloModule) -> set[Leaf]:
 def _sources(
     i: HloInstruction, path: Leaf, is_term: bool, callers: dict[HloComputation | None, list[HloInstruction]]
 ) -> list[_Demand]:
-    """Return the operands that must not be negative if a leaf of `i` must not."""
+    """Return the operands' leaves that must not be negative if leaf ``path`` of ``i`` must not.
+
+    ``is_term`` is true if that leaf is a term of a sum. ``callers`` are the callers of each computation.
+    """
     match i.operation:
         case Add():
             return [(operand, path, True) for operand in i.operands]

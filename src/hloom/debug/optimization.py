@@ -24,7 +24,8 @@ def optimized(
     """Return a copy of a program after passes; it is verified after each of them.
 
     Args:
-        names: passes or parts of the pipeline, ``"expansion,cse,algsimp"``; by default the whole pipeline.
+        module: the program.
+        names: passes or parts of the pipeline, ``"expansion,cse,algsimp"``; "" for the whole pipeline.
         backend: the backend whose pipeline configures the passes.
         observe: called with each pass that changed the program, and the program after it.
 
@@ -48,7 +49,12 @@ def optimized(
 
 
 def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
-    """Return passes and parts of a backend's pipeline by name; all of it if no name is given."""
+    """Return the passes and parts of a backend's pipeline with the given names.
+
+    The pipeline itself without names.
+
+    Raises HloError for an unknown name.
+    """
     pipeline = backend_named(backend).pipeline()
     split = names.split(",") if isinstance(names, str) else list(names)
     stripped = [name.strip() for name in split if name.strip()]
@@ -67,7 +73,10 @@ def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
 
 
 def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
-    """Return the class of a pass; the error for an unknown name lists the parts of the pipeline too."""
+    """Return the class of the pass with a name.
+
+    The error for an unknown name lists the parts of the pipeline too.
+    """
     try:
         return pass_named(name)
     except HloError as error:
@@ -76,7 +85,7 @@ def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
 
 
 def listing(backend: str = "cpu") -> str:
-    """Return a text that lists the pipeline of a backend, and the other passes."""
+    """Return a text that lists the passes of a backend's pipeline, then all other passes."""
     pipeline = backend_named(backend).pipeline()
     lines: list[str] = []
     _list(pipeline, 0, lines)

@@ -1,7 +1,7 @@
 """Delta debugging: shrink a program while it still shows a fault.
 
-Each step derives a candidate from the smallest program so far, which is kept if it is valid, smaller and
-still interesting. The steps that remove most come first: results, the beginning of the program (its values
+Each step derives a candidate from the smallest program so far. A candidate is kept if it is valid, smaller
+and still interesting. Steps that remove most come first: results, the beginning of the program (its values
 become arguments), halves, quarters and single instructions, then loops, sizes, ranks and types.
 """
 
@@ -34,8 +34,8 @@ class Reduction:
     Attributes:
         module: the program.
         arguments: its arguments.
-        before, after: numbers of instructions.
-        tests: number of programs that were tested.
+        before, after: the numbers of instructions.
+        tests: the number of programs that were tested.
     """
 
     module: HloModule
@@ -52,16 +52,16 @@ def reduce(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Reduction:
-    """Return the smallest program that is still interesting.
+    """Return the smallest program found that is still interesting.
 
     Args:
         module: a program of one device.
-        arguments: its arguments. The values of instructions that become parameters are added.
-        interesting: whether a program with arguments still shows the fault (`hloom.debug.conditions`); an
-            error counts as no.
+        arguments: its arguments; values of instructions that become parameters are added to them.
+        interesting: returns whether a program with arguments still shows the fault
+            (`hloom.debug.conditions`); an exception counts as no.
         progress: called with a description of the state.
 
-    Raises HloError by ``reduce.not-interesting`` if the original does not show the fault.
+    Raises HloError by ``reduce.not-interesting`` if the original program does not show the fault.
     """
     start = Reproducer.of(module, list(arguments))
     reducer = _Reducer(interesting, start, progress or _silent)
@@ -74,7 +74,7 @@ def reduce(
 
 
 class _Reducer:
-    """The smallest program so far, and the reduction steps."""
+    """The reduction steps, and the smallest interesting program so far (``best``)."""
 
     def __init__(self, interesting: Interesting, start: Reproducer, progress: Callable[[str], None]) -> None:
         self.interesting = interesting
@@ -86,7 +86,7 @@ class _Reducer:
         self.most_calls = 0
 
     def holds(self, program: Reproducer) -> bool:
-        """Return whether a program is valid and interesting."""
+        """Return whether a program is new, valid, terminates and is interesting."""
         text = program.module.to_text()
         if text in self.seen:
             return False
@@ -103,7 +103,7 @@ class _Reducer:
             return False
 
     def ends(self, program: Reproducer) -> bool:
-        """Return whether the loops of a program terminate within about twice the calls of the original.
+        """Return whether the loops of a program terminate within about twice the original's number of calls.
 
         A step that changes the condition or the counter of a loop may make it endless.
         """
@@ -116,7 +116,10 @@ class _Reducer:
         return counting.calls <= self.most_calls
 
     def keep(self, make: Callable[[], Reproducer | None], *, lighter: bool = True) -> bool:
-        """Keep a candidate if it is interesting and, unless another measure counts, lighter."""
+        """Replace the best program by a candidate if that is interesting and, if ``lighter``, weighs less.
+
+        ``make`` returns the candidate, or None. Returns whether the candidate was kept.
+        """
         try:
             candidate = make()
         except ValueError:  # HloError, or numpy's for other sizes: the step does not fit this program
@@ -129,7 +132,7 @@ class _Reducer:
         return True
 
     def run(self) -> None:
-        """Apply all steps until none makes the program lighter."""
+        """Apply all steps repeatedly, until none of them reduces the weight of the program."""
         ends = self.flatten, self.narrow_results, self.cut_end, self.cut_beginning
         chunks = self.drop_chunks, self.take_runs, self.simplify_loops, self.narrow_loops
         instructions = self.replace_by_operands, self.merge_parameters, self.clear_computations
@@ -151,7 +154,7 @@ class _Reducer:
                 self.best = flat
 
     def narrow_results(self) -> None:
-        """Keep as few elements of the result as possible."""
+        """Drop elements of the result tuple, as many as possible."""
         root = self.best.module.entry.root
         if not isinstance(root.operation, Tuple):
             return
@@ -166,7 +169,7 @@ class _Reducer:
                 names = others
 
     def cut_end(self) -> None:
-        """Make the values live after an instruction the result, for the earliest one that suffices."""
+        """Drop the end of the program: the values live after an earlier instruction become the result."""
         low, high = 0, len(self.order()) - 1
         while low < high:
             middle = (low + high) // 2
@@ -178,7 +181,7 @@ class _Reducer:
                 low = middle + 1
 
     def cut_beginning(self) -> None:
-        """Replace the longest possible prefix by parameters."""
+        """Replace the longest possible prefix of the program by parameters."""
         fraction = 2
         while fraction <= 2 * len(self.order()):
             order = self.order()
@@ -189,11 +192,14 @@ class _Reducer:
     # -- chunks
 
     def order(self) -> list[HloInstruction]:
-        """Return the entry's instructions that are not parameters, operands first."""
+        """Return the entry's instructions except for parameters, in post-order."""
         return [i for i in self.best.module.entry.post_order() if not isinstance(i.operation, Parameter)]
 
     def replace_by_parameters(self, names: Iterable[str]) -> bool:
-        """Replace instructions by parameters with their values."""
+        """Replace instructions by parameters whose arguments are their values.
+
+        Return whether that was kept.
+        """
         values, _ = self.best.values()
         tokens = {i.name for i in self.order() if any(leaf.is_token for _, leaf in i.shape.leaves())}
         replaceable = (set(names) & values.keys()) - tokens - {self.best.module.entry.root.name}
@@ -202,7 +208,7 @@ class _Reducer:
         )
 
     def drop_chunks(self) -> None:
-        """Replace halves, quarters, … and single instructions by parameters."""
+        """Replace halves, quarters, … and single instructions of the entry by parameters."""
         size = max(1, len(self.order()) // 2)
         while size:
             position = 0
@@ -214,7 +220,7 @@ class _Reducer:
             size //= 2
 
     def replace_by_operands(self) -> None:
-        """Replace instructions by operands of the same shape, and the result by one of its operands."""
+        """Replace instructions by an operand of the same shape, and the result by one of its operands."""
         for instruction in self.order()[::-1]:
             if instruction.is_root:
                 for operand in instruction.operands:
@@ -227,13 +233,13 @@ class _Reducer:
                         self.keep(lambda use=use: smaller.with_operand(self.best, *use))
 
     def merge_parameters(self) -> None:
-        """Replace parameters by others of the same shape."""
+        """Replace parameters by other parameters of the same shape."""
         for parameter, other in itertools.permutations(self.best.module.entry.parameters, 2):
             if parameter.shape.compatible(other.shape):
                 self.keep(lambda a=parameter.name, b=other.name: smaller.merged(self.best, a, b))
 
     def clear_computations(self) -> None:
-        """Replace instructions in loop bodies and other called computations by zeros."""
+        """Replace instructions by zeros in loop bodies and other called computations."""
         for computation in self.best.module.computations:
             if computation is self.best.module.entry:
                 continue
@@ -247,14 +253,14 @@ class _Reducer:
     # -- loops and branches
 
     def take_runs(self) -> None:
-        """Replace the program by the body of a loop or a branch."""
+        """Replace the program by the body of one of its loops, or by a branch."""
         if any(isinstance(i.operation, While | Conditional) for i in self.order()):
-            for program in smaller_loops.runs(self.best, self.best.values()[1]):
+            for program in smaller_loops.subprograms(self.best, self.best.values()[1]):
                 if self.keep(lambda program=program: smaller.cleaned(program)):
                     return
 
     def simplify_loops(self) -> None:
-        """Replace loops and conditionals by one run of a computation."""
+        """Replace loops and conditionals by a single call of one of their computations."""
         for computation in self.best.module.computations:
             for i in computation:
                 if isinstance(i.operation, While | Conditional):
@@ -280,19 +286,19 @@ class _Reducer:
     # -- shapes
 
     def shrink_sizes(self) -> None:
-        """Minimize each dimension size."""
+        """Minimize each size of dimensions that occurs in the program."""
         for size in sorted(_sizes(self.best.module), reverse=True):
             for new in _smaller_sizes(size):
                 if self.keep(lambda old=size, new=new: smaller.resized(self.best, old, new)):
                     break
 
     def drop_dimensions(self) -> None:
-        """Remove dimensions of elementwise programs."""
+        """Remove leading dimensions from programs of elementwise operations."""
         while self.keep(lambda: smaller.without_dimension(self.best), lighter=False):
             pass
 
     def narrow_types(self) -> None:
-        """Narrow element types."""
+        """Replace element types by narrower ones."""
         for kind in smaller.NARROWER:
             used = any(
                 leaf.element_type is kind
@@ -303,12 +309,15 @@ class _Reducer:
                 self.keep(lambda kind=kind: smaller.narrowed(self.best, kind), lighter=False)
 
     def strip(self) -> None:
-        """Remove metadata and layouts."""
-        self.keep(lambda: smaller.bare(self.best), lighter=False)
+        """Remove metadata, attributes and layouts."""
+        self.keep(lambda: smaller.without_metadata(self.best), lighter=False)
 
 
 class CountingEvaluator(Evaluator):
-    """Counts calls of computations, and aborts the evaluation after ``most`` (0: unlimited)."""
+    """An evaluator that counts calls of computations.
+
+    Raises EvaluationError after ``most`` calls, unless that is 0.
+    """
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -316,7 +325,7 @@ class CountingEvaluator(Evaluator):
         self.calls = 0
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Count and evaluate."""
+        """Count the call, and evaluate the computation."""
         self.calls += 1
         if self.most and self.calls > self.most:
             raise EvaluationError("the program runs longer than the given one", rule="reduce.endless")
@@ -324,7 +333,7 @@ class CountingEvaluator(Evaluator):
 
 
 def _silent(text: str) -> None:
-    """Report nothing."""
+    """Ignore a progress message."""
 
 
 def _is_valid(program: Reproducer) -> bool:
@@ -336,7 +345,7 @@ def _is_valid(program: Reproducer) -> bool:
 
 
 def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield halves, quarters, … and single names."""
+    """Yield the halves, the quarters, … and the single names of a list."""
     size = max(1, (len(names) + 1) // 2)
     while size:
         for start in range(0, len(names), size):
@@ -350,7 +359,7 @@ def _sizes(module: HloModule) -> set[int]:
 
 
 def _smaller_sizes(size: int) -> list[int]:
-    """Return smaller sizes to try, in ascending order."""
+    """Return the smaller sizes to try for a dimension size, in ascending order."""
     sizes = [1, 2, 3, 4]
     while size > 8:
         size = (size + 1) // 2

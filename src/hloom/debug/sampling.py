@@ -1,11 +1,11 @@
-"""Bounds from samples: run the program several times with random errors in every operation.
+"""Error bounds from samples: runs of the program with random errors in every operation.
 
 This is discrete stochastic arithmetic (Vignes 1993, "A stochastic arithmetic for reliable scientific
 computation"). Interval bounds ignore correlation: a row and its maximum move together, and the errors of a
 layer have both signs. After a few layers such bounds exceed the numbers. Here each operation adds its largest
 error, with a random sign per element, and the program propagates it. Every second run takes the opposite
-signs, so that a comparison that the errors can flip is flipped in one of the two. Real rounding errors are
-smaller and less regular.
+signs, so that a comparison that the errors can flip is flipped in one of the two runs. Real rounding errors
+are smaller and less regular.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ CHAOS: Final = 1 / 8
 
 
 def sampled(module: HloModule, arguments: Sequence[Sequence[Value]], values: Sequence[Value]) -> list[Bounds]:
-    """Return the bounds of the result of each device, in the structure of its value.
+    """Return the error bounds of each device's result, in the structure of the result.
 
     Args:
+        module: the program.
         arguments, values: the arguments and the result of each device.
     """
     pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
@@ -85,12 +86,19 @@ def _bounds(value: Value, runs: Sequence[Value]) -> Bounds:
 
 
 def _mean(magnitudes: Array) -> float:
-    """Return the root mean square."""
+    """Return the root mean square of an array."""
     return float(np.sqrt(np.mean(magnitudes * magnitudes)))
 
 
 class Perturbed(Evaluator):
-    """Adds to each result of a float operation its largest rounding error, with random signs."""
+    """An evaluator that adds its largest rounding error, with random signs, to each float operation's result.
+
+    Args:
+        module: the program.
+        seed: seeds the random signs.
+        sign: 1, or -1 to negate all signs.
+        device: the device.
+    """
 
     def __init__(self, module: HloModule, seed: int, sign: int, device: VirtualDevice) -> None:
         super().__init__(device)
@@ -100,7 +108,7 @@ class Perturbed(Evaluator):
         self.programs = program_computations(module.entry)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return the function that evaluates an instruction and adds its errors."""
+        """Return a function that evaluates an instruction and adds the rounding errors to its value."""
         evaluate = super().evaluation(instruction)
         if is_exact(instruction) or instruction.parent not in self.programs:
             return evaluate
@@ -111,7 +119,10 @@ class Perturbed(Evaluator):
         return with_errors
 
     def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
-        """Add an instruction's errors to its value; a start leaves them to its done instruction."""
+        """Return an instruction's value with its errors.
+
+        Those of a start operation are added by its done operation.
+        """
         if i.operation.begun_by:
             error = ULPS * ulp(2 * finite(value), value.dtype) if _sums_devices(i.operation) else None
             return value if error is None else self._moved(value, error)
@@ -144,6 +155,6 @@ class Perturbed(Evaluator):
 
 
 def _sums_devices(operation: Operation) -> bool:
-    """Return whether a collective rounds while it combines the operands of several devices."""
+    """Return whether a collective rounds when it combines the operands of several devices."""
     rounds = operation.roundoff in (Roundoff.COMBINED, Roundoff.ACCUMULATED)
     return operation.family is Family.COLLECTIVE and rounds

@@ -1,4 +1,4 @@
-"""Reduction steps on a program with its arguments, each of which returns a smaller program."""
+"""Reduction steps on a program with its arguments; each returns a smaller program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.debug.cut import cut, free, inlined, named
+from hloom.debug.cut import cut, inlined, named, reset_config
 from hloom.debug.tracing import Event, trace
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
@@ -36,11 +36,11 @@ NARROWER: Final[dict[ElementType, ElementType]] = {F64: F32, C128: C64, S64: S32
 
 @dataclass(frozen=True)
 class Reproducer:
-    """A module of one device with its arguments.
+    """A program of one device with its arguments.
 
     Attributes:
-        module: the module; it is never changed.
-        inputs: the arguments by the names of the parameters.
+        module: the program; it is never changed.
+        inputs: the arguments by parameter name.
     """
 
     module: HloModule
@@ -48,23 +48,23 @@ class Reproducer:
 
     @staticmethod
     def of(module: HloModule, arguments: Sequence[Value]) -> Reproducer:
-        """Return a program with its arguments in the order of the parameters."""
+        """Return a reproducer; ``arguments`` are in the order of the parameters."""
         names = [p.name for p in module.entry.parameters]
         return Reproducer(module, dict(zip(names, arguments, strict=True)))
 
     @property
     def arguments(self) -> list[Value]:
-        """Return the arguments in the order of the parameters."""
+        """The arguments in the order of the parameters."""
         return [self.inputs[p.name] for p in self.module.entry.parameters]
 
     @property
     def size(self) -> int:
-        """Return the number of instructions in all computations."""
+        """The number of instructions in all computations."""
         return sum(len(c) for c in self.module.computations)
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Return the number of instructions, and of elements that they compute."""
+        """(Number of instructions, number of elements that they compute)."""
         elements = sum(
             shape.element_count
             for i in self.module.instructions()
@@ -74,7 +74,12 @@ class Reproducer:
         return self.size, elements
 
     def values(self) -> tuple[dict[str, Value], list[Event]]:
-        """Return the values of the entry's instructions by name, and all events, up to an error."""
+        """Run the program.
+
+        Return the values of the entry's instructions by name, and the events of all values.
+
+        Both end at the first error.
+        """
         events: list[Event] = []
         with suppress(HloError):
             trace(self.module, self.arguments, keep_values=False, observe=events.append)
@@ -85,14 +90,14 @@ class Reproducer:
 
 
 def flattened(program: Reproducer) -> Reproducer:
-    """Inline calls and fusions."""
+    """Return a program with calls and fusions inlined."""
     return Reproducer(inlined(program.module), program.inputs)
 
 
 def with_parameters(program: Reproducer, names: set[str], values: dict[str, Value]) -> Reproducer:
-    """Replace instructions of the entry by parameters with their values."""
+    """Replace instructions of the entry by parameters; ``values`` are the arguments by instruction name."""
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     inputs = dict(program.inputs)
     number = len(copy.entry.parameters)
     for old in copy.entry:
@@ -108,25 +113,25 @@ def with_parameters(program: Reproducer, names: set[str], values: dict[str, Valu
 
 
 def with_result(program: Reproducer, names: Sequence[str]) -> Reproducer:
-    """Make a value of the entry the result, or a tuple of several."""
+    """Make the values with the given names the result of the entry: one value, or a tuple of several."""
     entry = program.module.entry.instructions
     if len(names) > 1:
         return cleaned(
             Reproducer(cut(program.module, [named(entry, name) for name in names]), program.inputs)
         )
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     copy.entry.root = named(copy.entry.instructions, names[0])
     return cleaned(Reproducer(copy, program.inputs))
 
 
 def with_operand(program: Reproducer, computation: str, name: str, operand: int) -> Reproducer:
-    """Replace an instruction by one of its operands."""
+    """Replace an instruction by its operand ``operand``."""
     return edited(program, computation, name, lambda _, i: i.operands[operand])
 
 
 def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reproducer:
-    """Replace instructions by zeros."""
+    """Replace instructions of a computation by zeros."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     for instruction in inside:
@@ -136,16 +141,16 @@ def with_zeros(program: Reproducer, computation: str, names: set[str]) -> Reprod
 
 
 def merged(program: Reproducer, kept: str, dropped: str) -> Reproducer:
-    """Replace a parameter of the entry by another one."""
+    """Replace all uses of the entry's parameter ``dropped`` by its parameter ``kept``."""
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     entry = copy.entry.instructions
     named(entry, dropped).replace_all_uses_with(named(entry, kept))
     return cleaned(Reproducer(copy, program.inputs))
 
 
 def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Reproducer:
-    """Replace an instruction by the result of a function of its module and itself."""
+    """Replace an instruction by the result of ``new`` (a copy of the module, the instruction in the copy)."""
     copy = program.module.clone()
     inside = named(copy.computations, computation)
     instruction = named(inside, name)
@@ -154,13 +159,13 @@ def edited(program: Reproducer, computation: str, name: str, new: Edit) -> Repro
 
 
 def replaced(old: HloInstruction, new: HloInstruction) -> None:
-    """Replace all uses of an instruction, which is then dead."""
+    """Replace all uses of an instruction, which becomes dead code."""
     old.drop_control_dependencies()
     old.replace_all_uses_with(new)
 
 
 def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloInstruction:
-    """Add a constant 0, broadcast to a shape."""
+    """Add a zero constant, broadcast to the given shape, to a computation; return it."""
     scalar = Shape(shape.element_type)
     zero = Literal(np.zeros((), shape.element_type.numpy_dtype), scalar)
     zero_instruction = HloInstruction(module.unique_name("zero"), Constant(literal=zero), scalar)
@@ -172,9 +177,9 @@ def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloIn
 
 
 def cleaned(program: Reproducer) -> Reproducer:
-    """Remove dead code and unused parameters, in place."""
+    """Remove dead code and unused parameters, in place; return the program with the remaining arguments."""
     module = program.module
-    free(module)
+    reset_config(module)
     DeadCodeElimination().run(module)
     remaining: list[HloInstruction] = []
     for parameter in module.entry.parameters:
@@ -193,7 +198,7 @@ def cleaned(program: Reproducer) -> Reproducer:
 
 
 def resized(program: Reproducer, old: int, new: int) -> Reproducer:
-    """Change all dimensions of one size to another size."""
+    """Change all dimensions of size ``old`` to size ``new``."""
 
     def shape_of(shape: Shape) -> Shape:
         sizes = tuple(new if size == old else size for size in shape.dimensions)
@@ -211,7 +216,7 @@ def resized(program: Reproducer, old: int, new: int) -> Reproducer:
 
 
 def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
-    """Replace sizes that attributes state."""
+    """Change size ``old`` to ``new`` in the attributes of an operation that state sizes."""
 
     def sizes(stored: Sequence[int]) -> tuple[int, ...]:
         return tuple([new if size == old else size for size in stored])
@@ -227,7 +232,7 @@ def _resized_operation(operation: Operation, old: int, new: int) -> Operation:
 
 
 def without_dimension(program: Reproducer) -> Reproducer | None:
-    """Remove the first dimension of every array; None unless all operations are elementwise."""
+    """Remove the first dimension of every array; return None unless all operations are elementwise."""
     shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
     if len(shapes) != 1 or not all(map(_is_simple, program.module.instructions())):
         return None
@@ -241,14 +246,14 @@ def without_dimension(program: Reproducer) -> Reproducer | None:
 
 
 def _is_simple(i: HloInstruction) -> bool:
-    """Return whether an operation is elementwise, a broadcast of a scalar, or structure."""
+    """Return whether an instruction is elementwise, a scalar broadcast, a parameter, constant or tuple."""
     if isinstance(i.operation, Broadcast):
         return not i.operands[0].shape.rank
     return i.operation.elementwise or isinstance(i.operation, Parameter | Constant | Tuple)
 
 
 def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
-    """Narrow every array of an element type."""
+    """Replace the element type ``old`` by the narrower one of `NARROWER` in all arrays."""
     new = NARROWER[old]
 
     def shape_of(shape: Shape) -> Shape:
@@ -261,10 +266,10 @@ def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
     return _mapped(program, shape_of, array_of)
 
 
-def bare(program: Reproducer) -> Reproducer:
-    """Remove metadata, shardings, attributes and configurations."""
+def without_metadata(program: Reproducer) -> Reproducer:
+    """Remove metadata, shardings, frontend attributes, backend configurations, and unread layouts."""
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     for i in copy.instructions():
         i.metadata = i.sharding = i.frontend_attributes = i.original_value = i.statistics = None
         i.backend_config = ""
@@ -274,9 +279,9 @@ def bare(program: Reproducer) -> Reproducer:
 
 
 def _mapped(program: Reproducer, shape_of: ShapeMap, array_of: ArrayMap) -> Reproducer:
-    """Map every shape, constant and argument."""
+    """Apply ``shape_of`` to every shape, and ``array_of`` to every constant and argument."""
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     for i in copy.instructions():
         i.shape = _leaves_mapped(i.shape, shape_of)
         if isinstance(i.operation, Constant) and i.shape.is_array and not i.operation.literal.is_elided:

@@ -1,4 +1,4 @@
-"""Reduction steps on loops and branches, each of which returns a smaller program."""
+"""Reduction steps on loops and conditionals; each returns a smaller program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloom.analysis.loops import TupleLoop, picks
-from hloom.debug.cut import extracted, free, inlined, named
+from hloom.debug.cut import extracted, inlined, named, reset_config
 from hloom.debug.smaller import Reproducer, cleaned, edited, replaced, zeros
 from hloom.debug.tracing import Event
 from hloom.ir.instruction import HloInstruction
@@ -21,7 +21,7 @@ from hloom.shape.literal import Literal
 
 
 def called(program: Reproducer, computation: str, name: str, branch: int) -> Reproducer:
-    """Replace a loop or a conditional by one of its computations, inlined."""
+    """Replace a loop by its body, or a conditional by branch ``branch``, inlined."""
 
     def call(module: HloModule, i: HloInstruction) -> HloInstruction:
         operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + branch]
@@ -34,8 +34,8 @@ def called(program: Reproducer, computation: str, name: str, branch: int) -> Rep
     return Reproducer(inlined(changed.module), changed.inputs)
 
 
-def runs(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
-    """Return the loop bodies and branches of the entry as programs, on the values of a run."""
+def subprograms(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
+    """Return the loop bodies and branches of the entry as programs; their arguments are from the events."""
     candidates: list[Reproducer] = []
     for event in events:
         instruction = event.instruction
@@ -53,10 +53,15 @@ def runs(program: Reproducer, events: Sequence[Event]) -> list[Reproducer]:
 
 
 def without_element(program: Reproducer, name: str, number: int, as_initial: bool) -> Reproducer | None:
-    """Drop an element of a loop's state; after the loop it has its initial value.
+    """Drop element ``number`` of a loop's state; its value after the loop is the initial value.
 
     Args:
-        as_initial: use the initial value, a scalar constant, in every iteration, instead of zero.
+        program: the program.
+        name: the name of the loop.
+        number: the number of the element.
+        as_initial: uses in the loop get the initial value, which must be a constant, instead of zero.
+
+    Returns None for a loop of another form, and if the element is the only one.
     """
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count == 1:
@@ -78,7 +83,10 @@ def without_element(program: Reproducer, name: str, number: int, as_initial: boo
 
 
 def over_array(program: Reproducer, name: str) -> Reproducer | None:
-    """Unwrap the state of a loop over a tuple of one array."""
+    """Replace a loop over a tuple of one array by a loop over the array.
+
+    Returns None for any other loop.
+    """
     copy, loop, is_root = _loop(program, name)
     if loop is None or loop.count != 1 or not loop.initial(0).shape.is_array:
         return None
@@ -99,9 +107,9 @@ def over_array(program: Reproducer, name: str) -> Reproducer | None:
 
 
 def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> Reproducer | None:
-    """Change a scalar integer constant of a loop condition, to run fewer iterations."""
+    """Change the scalar integer constant ``name`` of a loop condition, to run fewer iterations."""
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     constant = named(named(copy.computations, computation), name)
     kind = constant.shape.element_type
     constant.operation = Constant(literal=Literal(np.asarray(limit, kind.numpy_dtype), constant.shape))
@@ -109,7 +117,7 @@ def with_limit(program: Reproducer, computation: str, name: str, limit: int) -> 
 
 
 def limits(module: HloModule) -> list[tuple[str, str, int]]:
-    """Return computation, name and value of the scalar integer constants in conditions of loops."""
+    """Return (computation, name, value) for each scalar integer constant in a loop condition."""
     conditions = {i.called_computations[1] for i in module.instructions() if isinstance(i.operation, While)}
     return [
         (c.name, i.name, int(i.operation.literal.array))
@@ -121,9 +129,12 @@ def limits(module: HloModule) -> list[tuple[str, str, int]]:
 
 
 def _loop(program: Reproducer, name: str) -> tuple[HloModule, TupleLoop | None, bool]:
-    """Return a copy of the program, a loop in it with computations of its own, and whether it is the root."""
+    """Return a copy of a program, the loop ``name`` in it, and whether the loop is the root.
+
+    The loop does not share its computations; it is None if its state is not a tuple.
+    """
     copy = program.module.clone()
-    free(copy)
+    reset_config(copy)
     FlattenCallGraph().run(copy)
     instruction = named(copy.instructions(), name)
     is_root = instruction is copy.entry.root

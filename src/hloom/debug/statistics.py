@@ -1,4 +1,4 @@
-"""Statistics of values, and their text."""
+"""Statistics of values, and their textual form."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class ArrayStatistics:
     Attributes:
         shape: the shape, as text.
         elements: the number of elements.
-        minimum, maximum, mean: of the finite elements, for complex ones of absolute values; None without any.
-        nans, infinities, zeros: counts.
+        minimum, maximum, mean: statistics of the finite elements, of absolute values if complex; None if no
+            element is finite.
+        nans, infinities, zeros: the numbers of such elements.
     """
 
     shape: str
@@ -55,14 +56,14 @@ def statistics_of(value: Array) -> ArrayStatistics:
 
 
 def flat(value: Value) -> list[Array]:
-    """Return the arrays of a value."""
+    """Return the arrays of a value, an array or a nested tuple, in a list; tokens are left out."""
     if isinstance(value, tuple):
         return [leaf for part in value for leaf in flat(part)]
     return [] if value is None else [value]
 
 
 def summary(value: Value) -> str:
-    """Return a small value in full, and the statistics of a larger one."""
+    """Return the text of a value: its elements if it has at most 8, else its statistics."""
     if isinstance(value, tuple):
         return "(" + ", ".join(summary(part) for part in value) + ")"
     if value is None:

@@ -30,14 +30,14 @@ _RELATIVE: Final = re.compile(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The distance allowed for each element.
+    """The allowed distance between a result's elements and the wanted ones.
 
     Attributes:
         ulps: units in the last place of the wanted number; 0 demands equal bits.
-        rtol, atol: ``rtol * abs(wanted) + atol``.
+        rtol, atol: the distance is ``rtol * abs(wanted) + atol``.
 
-    Without any, the bound of an element is the program's largest rounding error on the arguments
-    (`ErrorAnalysis`) or, where that is not known, one from samples (`sampled`).
+    If all are None, the bound of an element is the program's largest rounding error on the arguments
+    (`ErrorAnalysis`) or, where that is unknown, a bound from samples (`sampled`).
     """
 
     ulps: float | None = None
@@ -48,7 +48,7 @@ class Tolerance:
     def parse(text: str) -> Tolerance:
         """Parse ``analysis``, ``exact``, ``4ulp``, ``rtol=1e-5``, ``atol=1e-8`` or ``rtol=1e-5,atol=1e-8``.
 
-        Raises HloError by ``check.tolerance``.
+        Raises HloError by ``check.tolerance`` for any other text.
         """
         if text == "analysis":
             return Tolerance()
@@ -65,17 +65,20 @@ class Tolerance:
 
     @property
     def analyses(self) -> bool:
-        """Return whether distances come from the error analysis."""
+        """True if the bounds come from the error analysis, as no tolerance is stated."""
         return self.ulps is None and self.rtol is None and self.atol is None
 
     def bounds(self, module: HloModule, arguments: Sequence[Value], wanted: Value) -> Bounds:
-        """Return the allowed distance of each element of a result; infinite where it is unknown."""
+        """Return the allowed distance of each element of a result; infinite where no bound is known."""
         return analysed(module, arguments) if self.analyses else self._around(wanted)
 
     def bounds_of_devices(
         self, module: HloModule, arguments: Sequence[Sequence[Value]], wanted: Sequence[Value]
     ) -> list[Bounds]:
-        """Return the allowed distances on each device; with several devices they come from samples."""
+        """Return the allowed distances of each device's result.
+
+        With several devices, the analysis uses samples.
+        """
         if self.analyses and len(wanted) > 1:
             return sampled(module, arguments, wanted)
         return [self.bounds(module, a, w) for a, w in zip(arguments, wanted, strict=True)]
@@ -96,10 +99,10 @@ class Tolerance:
 
 
 def analysed(module: HloModule, arguments: Sequence[Value]) -> Bounds:
-    """Return the bounds of a program's rounding errors.
+    """Return the bounds of a program's rounding errors for given arguments.
 
-    Samples replace bounds of the error analysis that have grown useless through many operations. A bound that
-    is unknown to both is infinite.
+    Samples replace bounds of the error analysis that have become too large after many operations. A bound
+    that neither of them knows is infinite.
     """
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)
@@ -123,7 +126,7 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Return the smaller bound per element, for arrays whose bounds are loose."""
+    """Return the smaller of two bounds for each element of arrays whose ``bounds`` are loose."""
     if isinstance(value, tuple):
         parts = zip(value, parts_of(bounds), parts_of(others), strict=True)
         return tuple([tightened(v, b, o) for v, b, o in parts])
@@ -132,7 +135,7 @@ def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
 
 
 def unlimited(module: HloModule, arguments: Sequence[Value]) -> str:
-    """Return why elements of a program's result have no bound."""
+    """Return the reason why elements of a program's result have no bound, as text."""
     analysis = ErrorAnalysis(module)
     try:
         analysis.run(arguments)

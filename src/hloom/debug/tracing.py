@@ -1,4 +1,4 @@
-"""Record every value that a program computes, per iteration of loops."""
+"""Recording of every value that a program computes, in every iteration of its loops."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Event:
         instruction: the instruction.
         callers: the enclosing calls, loops and branches, outermost first.
         loop: the callers as text: ``%while.3[iteration 2] ``; empty in the entry.
-        operands: values of the operands; empty unless the trace keeps values.
-        value: None unless the trace keeps values.
-        statistics: of each array of the value.
+        operands: the values of the operands; empty unless the trace keeps values.
+        value: the value; None unless the trace keeps values.
+        statistics: the statistics of each array of the value.
     """
 
     instruction: HloInstruction
@@ -46,17 +46,17 @@ class Event:
 
     @property
     def has_nan(self) -> bool:
-        """Return whether the value contains NaN, and is not a constant of the program."""
+        """True if the value contains NaN, except for constants of the program and their copies."""
         return any(s.nans for s in self.statistics) and not _is_filler(self.instruction)
 
     @property
     def has_infinity(self) -> bool:
-        """Return whether the value contains an infinity, and is not a constant of the program."""
+        """True if the value contains an infinity, except for constants of the program and their copies."""
         return any(s.infinities for s in self.statistics) and not _is_filler(self.instruction)
 
     @property
     def op_name(self) -> str:
-        """Return the framework's name of the operation, prefixed with the names of its callers.
+        """The framework's name of the operation, prefixed with the names of its callers.
 
         Names are joined by ``/``; a name that already starts with its callers' path is not prefixed again.
         """
@@ -68,12 +68,12 @@ class Event:
 
     @property
     def source_line(self) -> str:
-        """Return ``FILE:LINE`` of the instruction, or of the innermost caller that has one."""
+        """``FILE:LINE`` of the instruction, or of the innermost caller that has one; "" if there is none."""
         chain = (self.instruction, *self.callers[::-1])
         return next((line for line in map(source_line, chain) if line), "")
 
     def __str__(self) -> str:
-        """Describe the instruction, where it comes from, and its operands."""
+        """Return a text with the instruction, its origin, and the values of its operands."""
         lines = [print_instruction(self.instruction).strip()]
         location = ", ".join(part for part in (self.op_name, self.source_line) if part)
         lines += [f"  at {location}"] if location else []
@@ -85,7 +85,7 @@ class Event:
 
 @dataclass(repr=False)
 class Trace(Displayed):
-    """The values of one run, in the order in which they were computed.
+    """The values of one run, in the order of their computation.
 
     Attributes:
         events: one for each parameter of the entry, then one for each instruction that ran.
@@ -106,12 +106,12 @@ class Trace(Displayed):
 
     @property
     def first_nan(self) -> Event | None:
-        """Return the first value with a NaN."""
+        """The first event whose value has a NaN; None if there is none."""
         return next((e for e in self.events if e.has_nan), None)
 
     @property
     def first_infinity(self) -> Event | None:
-        """Return the first value with an infinity."""
+        """The first event whose value has an infinity; None if there is none."""
         return next((e for e in self.events if e.has_infinity), None)
 
 
@@ -122,13 +122,16 @@ def trace(
     keep_values: bool = True,
     observe: Callable[[Event], None] | None = None,
 ) -> Trace:
-    """Evaluate a program and return the trace of its values.
+    """Evaluate a program, and return the trace of its values.
 
-    Scalar computations, such as the reducer of a reduce, are not traced: the reduce is.
+    Scalar computations, such as the reducer of a reduce, are not traced; the reduce itself is.
 
     Args:
-        keep_values: keep the values beside their statistics, in the memory of every array ever computed.
-        observe: called with each event as it happens.
+        module: the program.
+        arguments: its arguments.
+        keep_values: keep the values in addition to their statistics, which takes the memory of every array
+            ever computed.
+        observe: called with each event when it happens.
 
     Raises HloError for an invalid program or for arguments that do not fit.
     """
@@ -147,7 +150,7 @@ def trace(
 def first_event(
     module: HloModule, arguments: Sequence[Value], wanted: Callable[[Event], bool]
 ) -> Event | None:
-    """Return the first event that meets a condition, with its values, and stop the run there."""
+    """Evaluate a program up to the first event that meets a condition; return the event, or None."""
     events: list[Event] = []
 
     def observe(event: Event) -> None:
@@ -161,18 +164,18 @@ def first_event(
 
 
 class _Found(Exception):
-    """Stops a run at the event that meets the condition."""
+    """Raised to stop a run at the event that meets the condition."""
 
 
 @dataclass
 class _Frame:
-    """An instruction that runs computations, and how often its first one has run."""
+    """An active instruction that runs computations, with the number of runs of the first computation."""
 
     instruction: HloInstruction
     runs: int = 0
 
     def text(self, computation: HloComputation) -> str:
-        """Return where one of its computations runs."""
+        """Return the text of a frame for one of its computations, such as ``%while.3[iteration 2] ``."""
         name = f"%{self.instruction.name}"
         if isinstance(self.instruction.operation, While):
             is_condition = computation is self.instruction.called_computations[1]
@@ -183,7 +186,7 @@ class _Frame:
 
 
 class _TracingEvaluator(Evaluator):
-    """Reports each value of the entry computation and of those that control flow and fusions run."""
+    """An evaluator that reports the values of the entry and of computations of control flow and fusions."""
 
     def __init__(self, module: HloModule, record: Callable[[Event], None]) -> None:
         super().__init__()
@@ -194,7 +197,7 @@ class _TracingEvaluator(Evaluator):
         self._paths: list[str] = [""]
 
     def start(self, arguments: Sequence[Value]) -> Value:
-        """Run the entry computation."""
+        """Report the arguments, and run the entry computation."""
         for parameter, argument in zip(self._entry.parameters, arguments, strict=True):
             self._report(parameter, (), argument)
         return self.run(self._entry, arguments)
@@ -221,7 +224,7 @@ class _TracingEvaluator(Evaluator):
         return observed
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """Evaluate a computation in the frame of its caller."""
+        """Evaluate a computation; values in it are reported with the frame of its caller."""
         if computation not in self._observed or not self._frames:
             return super().call(computation, arguments)
         frame = self._frames[-1]
@@ -239,7 +242,7 @@ class _TracingEvaluator(Evaluator):
 
 
 def _is_filler(instruction: HloInstruction) -> bool:
-    """Return whether a value is a constant or its copy: programs fill arrays with NaN and infinities."""
+    """Return whether a value is a constant or a copy of one: programs fill arrays with NaN and infinities."""
     if isinstance(instruction.operation, Constant):
         return True
     moves = isinstance(instruction.operation, Broadcast | Reshape | Convert | Copy)
@@ -251,5 +254,5 @@ def _runs_program(instruction: HloInstruction) -> bool:
 
 
 def program_computations(entry: HloComputation) -> set[HloComputation]:
-    """Return the entry and the computations that control flow and fusions run, without reducers."""
+    """Return the entry and the computations that control flow and fusions run, but not reducers."""
     return set(entry.reachable(_runs_program))

@@ -1,4 +1,4 @@
-"""XLA:CPU through jaxlib, for comparison; importing this module raises ImportError without jax."""
+"""XLA:CPU in jaxlib, for comparison; the import of this module raises ImportError without jax."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client() -> Any:
 
 
 def stablehlo(text: str) -> Any:
-    """Return a module's text as StableHLO, the form that XLA's client compiles."""
+    """Convert a module's text to StableHLO, the form that XLA's client compiles."""
     module = private.hlo_module_from_text()(text)
     computation = private.XlaComputation()(module.as_serialized_hlo_module_proto())
     return private.to_stablehlo()(computation)
@@ -43,7 +43,7 @@ def compile_on_xla(text: str) -> Any:
 
 
 def on_device(array: object) -> Any:
-    """Copy an array to XLA's first device; jax's setting for 64-bit numbers stays as it is."""
+    """Copy an array to XLA's first device, with 64-bit types enabled."""
     with jax.enable_x64(True):
         return jax.device_put(np.asarray(array), client().local_devices()[0])
 
@@ -57,11 +57,12 @@ def run_on_xla(text: str, arguments: Sequence[Value]) -> list[Array]:
 def run_devices_on_xla(
     text: str, arguments: Sequence[Sequence[Value]], partitions: int = 1
 ) -> list[list[Array]]:
-    """Run a program on several devices of XLA:CPU; return the leaves of the result of each.
+    """Run a program on several devices of XLA:CPU; return the leaves of the result of each device.
 
     Args:
-        arguments: of each device; all of a device's own, also where arrays are partitioned inside.
-        partitions: the number of devices that share the program's arrays; all others are replicas.
+        text: the program.
+        arguments: the arguments of each device; arrays that the program shards are passed as tiles.
+        partitions: the number of partitions; the number of replicas follows from the number of devices.
     """
     if len(arguments) < 2:
         return [run_on_xla(text, each) for each in arguments]
@@ -82,7 +83,10 @@ def run_devices_on_xla(
 
 
 def _on_devices(arrays: Sequence[Any], devices: Sequence[Any]) -> Any:
-    """Copy an array to each device; XLA assumes that all of them are equal, which has no effect here."""
+    """Copy a different array to each device, as shards of one array that JAX takes for replicated.
+
+    XLA assumes that the shards are equal, which has no effect here.
+    """
     mesh = jax.sharding.Mesh(np.array(devices), ("device",))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     shards = [jax.device_put(np.asarray(a), d) for a, d in zip(arrays, devices, strict=True)]
@@ -94,7 +98,7 @@ PRESETS: Final = ("canonical", "short_parsable", "fingerprint")
 
 
 def prints(text: str, proto: bytes) -> dict[str, str]:
-    """Return XLA's prints of a program's text and of hloom's proto of it, and with other print options."""
+    """Return XLA's prints of a program by name: of its text, of hloom's proto, and with option presets."""
     module = private.hlo_module_from_text()(text)
     from_proto = private.HloModule().from_serialized_hlo_module_proto(proto)
     options = private.HloPrintOptions()

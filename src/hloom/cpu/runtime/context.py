@@ -1,4 +1,4 @@
-"""Contexts of native programs: thread pool, device and host functions of a run."""
+"""Contexts of native programs: the thread pool, device and host function of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,19 @@ NATIVE_COLLECTIVES: Final = frozenset(
 
 
 class Context:
-    """The context of a program on a device; ``address`` is that of its struct."""
+    """The context of a program on a device, which native code reads.
+
+    Args:
+        device: (replica, partition).
+        participants: the address of the table of participant records, by host call; 0 for none.
+        table: the address of a timed program's table of measurements; 0 for none.
+        stop: a word that ends the program when it becomes nonzero; None for none.
+        fiber: the address of the device's fiber in a gang; 0 if the device has its own thread.
+        host: the Python function for host calls; None for the one of the thread.
+
+    Attributes:
+        address: the address of the struct.
+    """
 
     def __init__(
         self,

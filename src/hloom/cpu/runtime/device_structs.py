@@ -1,4 +1,4 @@
-"""Structs of programs on several devices: rendezvous, exchanges between processes, gangs."""
+"""Structs that native code shares with Python for several devices: rendezvous, exchanges, gangs."""
 
 from __future__ import annotations
 

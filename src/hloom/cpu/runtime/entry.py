@@ -1,8 +1,8 @@
-"""The entry from Python to native programs: a builtin function.
+"""The entry from Python to native programs: a builtin function of CPython.
 
-All programs share the function ``hloom_call`` (`routines/entry.py`). The builtin's ``self`` is a descriptor
-of the program, stored in a numpy array. ``hloom_call`` reads arrays by the layout that `numpy_interface`
-verifies.
+All programs share the native function ``hloom_call`` (`routines/entry.py`). The ``self`` of each builtin is a
+numpy array that holds the descriptor of its program. ``hloom_call`` reads numpy's arrays by the memory layout
+that `numpy_interface` verifies.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Signature:
     """The signature of a program.
 
     Attributes:
-        parameters, results: arrays of static sizes.
+        parameters, results: the shapes, arrays of static sizes.
         is_tuple: whether the program returns a tuple.
-        temp_bytes: size of the arena.
-        long: whether the program releases the GIL.
+        temp_bytes: the size of the arena.
+        long: whether a call releases the GIL.
     """
 
     parameters: Sequence[Shape]
@@ -51,7 +51,7 @@ class Signature:
 
 
 class Descriptor(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
-    """The struct `DESCRIPTOR`, with references to the objects that it points to."""
+    """A numpy array that holds the struct `DESCRIPTOR`, and references to the objects that it points to."""
 
     referenced: tuple[object, ...]
 
@@ -73,10 +73,12 @@ def builtin_for(
     """Return a builtin function that runs a program on numpy arrays.
 
     Args:
-        signature: of the program.
-        program, context: addresses of the entry function and of the context.
-        fallback: called for arguments that are not arrays of exactly the expected form.
-        referenced: objects that the function keeps alive.
+        signature: the signature of the program.
+        program, context: the addresses of the entry function and of the context.
+        fallback: called with arguments that are not arrays of exactly the expected type and layout.
+        referenced: objects that the builtin keeps alive.
+
+    Returns ``fallback`` itself if numpy's memory layout is unknown.
     """
     if not layout_is_known():
         return fallback
@@ -93,7 +95,7 @@ def builtin_for(
 
 @cache
 def _method() -> _Method:
-    """Return the definition of the builtin, shared by all programs."""
+    """Return the PyMethodDef of the builtin, which all programs share."""
     method = _Method(b"run", support().symbols["hloom_call"], _FASTCALL, b"Run the program on numpy arrays.")
     keep_for_ever(method)
     return method
@@ -102,7 +104,7 @@ def _method() -> _Method:
 def _descriptor(
     signature: Signature, program: int, context: int, fallback: RunFunction
 ) -> tuple[Record, Array]:
-    """Return the descriptor of a program and the array that holds it."""
+    """Return the descriptor of a program, and the numpy array that holds the descriptor."""
     memory = recycled_memory()
     dtypes = [np.dtype(shape.element_type.dtype) for shape in (*signature.parameters, *signature.results)]
     sizes = [

@@ -1,6 +1,6 @@
 """Exchange of arrays between the processes of a rendezvous: the tables that native code reads.
 
-`routines/exchange.py` sends and receives through MPI functions.
+`routines/exchange.py` reads them, and sends and receives by MPI functions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMPLETE: Final = 1
 
 
 def mpi_record(functions: MessageFunctions) -> Record:
-    """Return the struct of functions and handles."""
+    """Return the struct with the addresses of MPI functions and with MPI handles."""
     return MPI.allocate(
         isend=functions.isend,
         irecv=functions.irecv,
@@ -44,21 +44,21 @@ def mpi_record(functions: MessageFunctions) -> Record:
 
 
 class Exchange:
-    """The messages of one process for one collective with operands of one form.
+    """The messages of one process for one collective whose operands have one form.
 
     Args:
         plan: the messages.
-        mpi: functions and handles; see `mpi_record`.
-        rendezvous: address of the rendezvous.
-        participants: number of participants.
-        arrays: number of arrays of each participant.
-        form: see `Participant`.
-        tag: of the messages.
+        mpi: MPI functions and handles; see `mpi_record`.
+        rendezvous: the address of the rendezvous.
+        participants: the number of participants.
+        arrays: the number of arrays of each participant.
+        form: the number of the operands' types and sizes; see `Participant`.
+        tag: the tag of the messages.
         memory: at least `ExchangePlan.size` bytes, used while the collective runs.
-        crowded: devices outnumber cores.
+        crowded: whether devices outnumber cores.
 
     Attributes:
-        address: of the struct.
+        address: the address of the struct.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Exchange:
         return self._record["error"]
 
     def is_complete(self, step: int) -> bool:
-        """Advance a step; return whether it has completed or failed."""
+        """Make progress with a step; return whether it has completed or failed."""
         return self._advance(self.address, step) >= _COMPLETE
 
     @property
     def pending_receives(self) -> list[int]:
-        """Addresses of the requests of pending receives."""
+        """The addresses of the requests of pending receives."""
         return [
             record.location("request")
             for record in self._messages
@@ -134,7 +134,7 @@ class Exchange:
 
     @property
     def awaited(self) -> set[int]:
-        """Processes with pending messages in the current round."""
+        """The ranks of the processes whose messages of the current round are pending."""
         number = self._record["round"]
         if number >= len(self._rounds):
             return set()
@@ -145,7 +145,7 @@ class Exchange:
 
 
 def _set_spans(spans: Sequence[Record], counts: Sequence[int]) -> None:
-    """Set consecutive spans of these lengths."""
+    """Set spans to consecutive ranges of the given lengths, the first one from 0."""
     for span, end, count in zip(spans, accumulate(counts), counts, strict=True):
         span["first"], span["end"] = end - count, end
 
@@ -167,7 +167,10 @@ def _segment(segment: Segment) -> dict[str, int]:
 
 
 def _stand_in(plan: ExchangePlan, position: int, arrays: int, start: int, **fields: int) -> Record:
-    """Return the record of a participant of another process, with memory for its received arrays."""
+    """Return the record of a participant of another process, with the addresses of its received arrays.
+
+    ``start`` is the address of the exchange's memory, ``fields`` are further fields of the record.
+    """
     participant = PARTICIPANT.allocate(arrays, position=position, **fields)
     for array in range(arrays):
         offset = plan.places.get((position, array))

@@ -5,8 +5,8 @@ reduce-scatter. A large all-reduce has two steps, as within a process: a reduce-
 the reduced parts.
 
 Processes send directly to each other. Small all-gathers of many processes run in log2(n) rounds instead: in
-round k a process forwards all it has to the process 2^k before it. Large contiguous segments are sent from,
-and received into, the arrays; other segments are packed into a buffer.
+round k each process sends all the arrays that it holds to the process 2^k ranks before it. Large contiguous
+segments are sent from, and received into, the arrays; other segments are packed into a buffer.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Segment:
     """Strided rows of an array of a participant.
 
     Attributes:
-        position: of the participant in its group.
-        array: number of the array, operands before results.
-        offset: bytes before the first row.
-        size: bytes of a row.
-        stride: bytes from one row to the next.
-        rows: number of rows.
+        position: the position of the participant in its group.
+        array: the number of the array, operands before results.
+        offset: the bytes before the first row.
+        size: the bytes of a row.
+        stride: the bytes from one row to the next.
+        rows: the number of rows.
     """
 
     position: int
@@ -69,8 +69,8 @@ class Message:
     Attributes:
         rank: the other process.
         sends: whether this process is the sender.
-        segments: in the same order on both sides.
-        in_place: whether its only segment is sent from, or received into, the array.
+        segments: the segments, in the same order on both sides.
+        in_place: whether the only segment is sent from, or received into, the array itself.
     """
 
     rank: int
@@ -89,10 +89,10 @@ class ExchangePlan:
 
     Attributes:
         steps: the rounds of both steps; a round begins when the round before it is complete.
-        stand_ins: positions of the participants of other processes.
-        places: offset of each received array in the exchange's memory.
-        buffers: offset of each message's buffer, in order; None in place.
-        size: bytes of the exchange's memory.
+        stand_ins: the positions of the participants of other processes.
+        places: the offset of each received array in the exchange's memory, by (position, array).
+        buffers: the offset of each message's buffer, in order; None for a message in place.
+        size: the bytes of the exchange's memory.
     """
 
     steps: tuple[tuple[tuple[Message, ...], ...], ...]
@@ -109,13 +109,13 @@ class ExchangePlan:
 def plan_exchange(
     i: HloInstruction, owners: Sequence[int], rank: int, sources: Sequence[int | None] = ()
 ) -> ExchangePlan:
-    """Plan the messages of a process.
+    """Plan the messages of a process for a collective.
 
     Args:
         i: the collective, of an opcode in `NATIVE_COLLECTIVES`.
-        owners: the process of each participant, in the order of the group.
-        rank: the process.
-        sources: for a permutation, the source of each participant; None for zeros.
+        owners: the rank of each participant's process, in the order of the group.
+        rank: the rank of this process.
+        sources: for a permutation, the position of each participant's source; None for zeros.
     """
     pairs = frozenset((source, target) for target, source in enumerate(sources) if source is not None)
     steps = tuple([tuple(_rounds(i, owners, rank, step, pairs)) for step in (1, 2)])
@@ -136,7 +136,7 @@ def plan_exchange(
 
 
 def reduces_in_parts(i: HloInstruction) -> bool:
-    """Return whether an all-reduce has two steps."""
+    """Return whether an instruction is a large all-reduce, which runs in two steps."""
     return i.opcode == "all-reduce" and sum(leaf_bytes(s) for _, s in leaves(i.shape)) >= SHARED_BYTES
 
 
@@ -146,7 +146,7 @@ def part_size(elements: int, count: int) -> int:
 
 
 def rows_of(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Return the products of the dimensions before one, and from it on."""
+    """Return the products of the extents before dimension ``dimension``, and from it on."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
@@ -163,7 +163,7 @@ def _array_bytes(i: HloInstruction) -> list[int]:
 
 
 def _needed(i: HloInstruction, count: int, step: int, source: int, target: int) -> Iterator[Segment]:
-    """Yield the segments of ``source`` that ``target`` receives; some may be empty."""
+    """Yield the segments of participant ``source`` that ``target`` receives; some may be empty."""
     operands = [o.shape for o in i.operands]
     match i.operation:
         case _ if reduces_in_parts(i):
@@ -226,7 +226,7 @@ def _rounds(
 
 
 def _gathers_little(i: HloInstruction, count: int) -> bool:
-    """Return whether every participant receives all operands, and these are small."""
+    """Return whether every participant of a collective receives all operands, and the operands are small."""
     gathers = isinstance(i.operation, (AllGather, AllReduce)) and not reduces_in_parts(i)
     return gathers and sum(leaf_bytes(o.shape) for o in i.operands) * count <= LITTLE_BYTES * MOST_PEERS
 
@@ -234,7 +234,10 @@ def _gathers_little(i: HloInstruction, count: int) -> bool:
 def _passed_on(
     ranks: Sequence[int], rank: int, blocks: dict[int, list[Segment]]
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the rounds that distribute the segments of all processes to all."""
+    """Yield the rounds of messages by which all processes receive the segments of all processes.
+
+    ``blocks`` are the segments of each process, by rank.
+    """
     count, here, distance = len(ranks), ranks.index(rank), 1
     while distance < count:
         passed = min(distance, count - distance)
@@ -249,7 +252,7 @@ def _passed_on(
 
 
 def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[Message]:
-    """Yield the messages of segments; the first one is packed, with a header."""
+    """Yield the messages that carry segments; the first one is packed, after a header."""
     if not segments:
         return
     pieces = [piece for segment in segments for piece in _pieces(segment)]
@@ -268,7 +271,7 @@ def _messages(rank: int, sends: bool, segments: Sequence[Segment]) -> Iterator[M
 
 
 def _pieces(segment: Segment) -> Iterator[Segment]:
-    """Divide a segment into contiguous ones, or into ones of many short rows."""
+    """Split a segment into messages' parts: contiguous ones if rows are long, else groups of rows."""
     s = segment
     if s.size < IN_PLACE_BYTES:
         most = MOST_BYTES // (2 * s.size)

@@ -1,9 +1,9 @@
 """Gangs: one thread runs all devices of a program, each on its own stack.
 
-`routines/gang.py` switches devices where they wait for each other. Collectives run in native code, so that
-devices wait only for devices; Python functions run on the stack of the thread. Threads are faster for devices
-that compute for long between collectives: a gang measures its runs, and then refuses to be taken, unless the
-devices share kernels among the threads of the pool anyway.
+`routines/gang.py` switches between devices where they wait for each other. Collectives run in native code, so
+that devices wait for devices only; Python functions run on the stack of the thread. Threads are faster for
+devices that compute for long between collectives: a gang measures its runs, and after several long ones
+`Gang.take` returns false. That does not apply to devices that share kernels among the threads of the pool.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _gangs: Final[WeakSet[Gang]] = WeakSet()
 
 
 class Gang:
-    """The devices of a program, for one run at a time; see `gang_of`.
+    """The devices of a program, which one thread runs in turns; one run at a time. See `gang_of`.
 
     Args:
         natives: the programs of the devices, replica-major.
-        shape: numbers of replicas and partitions.
-        stop: a nonzero word ends a run.
-        host: answers the host calls other than collectives.
+        shape: the numbers of replicas and partitions.
+        stop: a word that ends a run when it becomes nonzero; None for none.
+        host: answers the host calls other than collectives; None for none.
 
     Attributes:
-        address: of the struct.
-        count: number of devices.
+        address: the address of the struct.
+        count: the number of devices.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Gang:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether native collectives or ``host`` answer every host call."""
+        """Whether native collectives or ``host`` answer every host call of the programs."""
         pairs = zip(self._natives, self._participants, strict=True)
         return all(
             n in participants or (self._host is not None and self._host.answers(call))
@@ -110,7 +110,7 @@ class Gang:
         )
 
     def _write(self, meets: bool) -> None:
-        """Fill the struct."""
+        """Fill the struct; ``meets`` is true if the devices have collectives."""
         gang = self._record
         arena = max(native.loaded.memory.temp for native in self._natives)
         gang["devices"], gang["meets"], gang["memory"] = self.count, meets, recycled_memory().address
@@ -128,10 +128,11 @@ class Gang:
                 fiber["stack"], fiber["stack_bytes"] = _start_of(self._stacks[n]), _STACK_BYTES
 
     def _uses_threads(self, meets: bool) -> bool:
-        """Return whether devices that compute for long should run in parallel, which uses more cores.
+        """Return whether devices that compute for long should run in parallel, so that more cores are in use.
 
-        Devices that share kernels among the threads of the pool use all cores, except in their serial parts;
-        as many devices as cores use all of them without sharing.
+        ``meets`` is true if the devices have collectives. Devices that share kernels among the threads of the
+        pool use all cores, except in their serial parts; as many devices as cores use all cores without
+        sharing.
         """
         cores = available_cores()
         alone = not any(native.facts.shares for native in self._natives)
@@ -161,7 +162,7 @@ class Gang:
 
     @property
     def resumptions(self) -> int:
-        """Number of times that devices were resumed in the last run."""
+        """The number of times that fibers were resumed in the last run."""
         return self._record["resumptions"]
 
     def take(self) -> bool:
@@ -173,11 +174,14 @@ class Gang:
         _function("hloom_gang_leave", None)(self.address)
 
     def forget(self) -> None:
-        """Unlock the gang in a forked child, which lacks the thread that held it."""
+        """Unlock the gang in a forked child, which does not have the thread that locked it."""
         self._record["lock"] = FREE
 
     def run(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Run a locked gang on the addresses of the inputs and results of all devices.
+        """Run all devices; the caller has locked the gang.
+
+        Args:
+            sources, targets: the addresses of the inputs, and of the results, device after device.
 
         Raises DeadlockError, errors of the programs, and exceptions of signal handlers.
         """
@@ -191,7 +195,12 @@ class Gang:
             raise self.failure(status)
 
     def call(self, arguments: Sequence[Sequence[Value]]) -> list[Value]:
-        """Run a locked gang on the arguments of each device; raises like `run`."""
+        """Run all devices on the arguments of each.
+
+        The caller has locked the gang. Returns the results by device.
+
+        Raises the errors of `run`.
+        """
         inputs: list[Array] = []
         results: list[list[Array]] = []
         for native, values in zip(self._natives, arguments, strict=True):
@@ -206,7 +215,7 @@ class Gang:
         ]
 
     def failure(self, status: int) -> HloError:
-        """Return the error of a failed run, and reset the gang."""
+        """Return the error for the nonzero status of a run, and reset the gang."""
         devices = [device.id for device in self._world.devices]
         try:
             if status == DEADLOCK:
@@ -226,7 +235,7 @@ class Gang:
             self.reset()
 
     def reset(self) -> None:
-        """Prepare the gang for the next run, after one that ended early."""
+        """Prepare the gang for the next run after a run that failed."""
         for clear in self._world.before_run:
             clear()
 
@@ -237,16 +246,16 @@ def gang_of(
     stop: ctypes.c_uint64 | None = None,
     host: Host | None = None,
 ) -> Gang | None:
-    """Return a gang that runs one program per device; None if it cannot answer all host calls.
+    """Return a gang that runs the program of each device; None if no gang can.
 
-    With host calls it also needs a C library that switches stacks, and address space for the stacks; None
-    without them.
+    A gang must answer all host calls. Programs with host calls also need a C library that switches stacks
+    (``swapcontext``), and address space for the stacks.
 
     Args:
         natives: the programs of the devices, replica-major.
-        shape: numbers of replicas and partitions.
-        stop: a word that ends a run when it becomes nonzero.
-        host: answers the host calls other than native collectives.
+        shape: the numbers of replicas and partitions.
+        stop: a word that ends a run when it becomes nonzero; None for none.
+        host: answers the host calls other than native collectives; None for none.
     """
     if any(native.calls_host for native in natives) and not _switches_stacks():
         return None
@@ -263,7 +272,7 @@ def _switches_stacks() -> bool:
 
 
 def _stack() -> mmap.mmap:
-    """Allocate a stack with a guard page; raises OSError."""
+    """Allocate a stack with a guard page below it. Raises OSError if memory is short."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE | mmap.MAP_STACK
     memory = mmap.mmap(-1, _STACK_BYTES + mmap.PAGESIZE, flags)
     guard = _address_of(memory)

@@ -63,7 +63,7 @@ So are custom calls of functions that the compiler does not know.
 
 @KERNELS.register(HOST, *HOST_OPERATIONS)
 def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a host call for an instruction; the program returns if it fails."""
+    """Emit the host call of an instruction, and a return from the program if the call fails."""
     i = plan.instruction
     f = program.function
     number = len(program.host_calls)
@@ -84,8 +84,8 @@ class HostCalls:
 
     Attributes:
         evaluator: evaluates the calls; keeps its random state between runs.
-        placeholders: ids of pending results of start operations.
-        waited: nanoseconds for which each call waited for devices or the host, over all runs.
+        placeholders: the ids of pending results of start operations.
+        waited: the nanoseconds for which each call waited for devices or the host, summed over all runs.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class HostCalls:
         self.placeholders = Placeholders()
 
     def run(self, native: Callable[[], object]) -> None:
-        """Run native code in this thread; raises the exception of a call.
+        """Run native code in this thread; raises the exception of a failed call.
 
         A program without a device runs alone: waiting for other devices raises an error at once.
         """
@@ -123,7 +123,11 @@ class HostCalls:
             _thread.calls = outer
 
     def call(self, number: int, pointers: int) -> None:
-        """Evaluate a call of native code."""
+        """Evaluate the host call ``number``, called by native code.
+
+        ``pointers`` is the address of the table of its operands and results. With the flag `FAILED`, it is
+        that of the error and the future of a C function, whose error is raised.
+        """
         if number & FAILED:
             error, future = (ctypes.c_uint64 * 2).from_address(pointers)
             instruction = self._calls[number ^ FAILED].instruction
@@ -139,7 +143,7 @@ class HostCalls:
 
     @property
     def table(self) -> int:
-        """Address of the table of participant records, one word per call; 0 if there are none."""
+        """The address of the table of participant records, one word per call; 0 if there are none."""
         return ctypes.addressof(self._table) if self._participants else 0
 
     def wait(self, number: int, generation: int) -> None:
@@ -163,26 +167,29 @@ _thread: Final = _Thread()
 
 
 def _host(number: int, pointers: int) -> None:
-    """Handle a host call."""
+    """Evaluate a host call of the program that this thread runs; see `HostCalls.call`."""
     assert _thread.calls is not None
     _thread.calls.call(number, pointers)
 
 
 def _await(number: int, generation: int) -> None:
-    """Handle a collective whose participants are late."""
+    """Wait for late participants of a collective of the program that this thread runs.
+
+    See `HostCalls.wait`.
+    """
     assert _thread.calls is not None
     _thread.calls.wait(number, generation)
 
 
 def provide_functions() -> None:
-    """Register the Python functions that native code calls."""
+    """Register the Python functions that native code calls for host calls and to wait."""
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.py_object)
     prototype(support().symbols["hloom_set_host"])(_host, _await)
     keep_for_ever((_host, _await))
 
 
 class _Call:
-    """A call site."""
+    """A call site of a host call: an instruction with the shape indices of pending results."""
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
@@ -195,14 +202,20 @@ class _Call:
         self.again = isinstance(operation, RecvDone)
 
     def run(self, calls: HostCalls, pointers: int) -> None:
-        """Read the operands, evaluate, write the result."""
+        """Read the operands from memory, evaluate the instruction, and write the result to memory.
+
+        ``pointers`` is the address of the table of operand and result addresses.
+        """
         addresses = iter((ctypes.c_uint64 * max(1, self.count)).from_address(pointers)[: self.count])
         operands = [self._read(calls, o.shape, (), addresses) for o in self.instruction.operands]
         value = self.evaluated(calls.evaluator, operands)
         self._write(calls, self.instruction.shape, (), value, addresses)
 
     def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
-        """Return the value of the instruction, a dynamic one in its static form."""
+        """Return the value of the instruction.
+
+        A result with dynamic sizes has the static shape of the instruction.
+        """
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)
@@ -257,7 +270,7 @@ class _Call:
 
 
 def array_at(address: int, shape: Shape) -> Array:
-    """Return a view of the array at an address."""
+    """Return a view of the array of a given shape at an address."""
     dtype = shape.element_type.numpy_dtype
     if not shape.element_count:
         return np.empty(shape.dimensions, dtype)

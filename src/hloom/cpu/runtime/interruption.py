@@ -29,7 +29,7 @@ _ATTRIBUTES: Final = (
 
 
 class PollEmitter:
-    """Emits the polls of a program, from its entry function and its context."""
+    """Emits the polls of a program into its entry function; ``context`` is the address of its context."""
 
     def __init__(self, function: Function, context: Value) -> None:
         self._function = function
@@ -39,13 +39,16 @@ class PollEmitter:
         self._work = 0
 
     def after_kernel(self, work: int) -> None:
-        """Poll if the kernels since the last poll did `LONG_KERNELS` work."""
+        """Add the work of a kernel, and poll if the kernels since the last poll did `LONG_KERNELS` work."""
         self._work += work
         if self._work >= LONG_KERNELS:
             self._poll()
 
     def at_back_edge(self, work: int) -> None:
-        """Poll at the end of an iteration, once per `POLL_WORK`; ``work`` is the work of an iteration."""
+        """Poll at the end of a loop iteration, once per `POLL_WORK`.
+
+        ``work`` is the work of one iteration.
+        """
         f = self._function
         if self._countdown is None:
             self._countdown = self._variable(POLL_WORK)
@@ -72,7 +75,7 @@ class PollEmitter:
         f.return_if(status.compare("ne", 0), 1)
 
     def _variable(self, value: int) -> Value:
-        """Return an alloca of a word, initialized in the prologue."""
+        """Return the address of a 64-bit variable on the stack, initialized in the prologue."""
         f = self._function
         word = f.allocate(I64, align=8)
         f.initialize(word, f.constant(I64, value))

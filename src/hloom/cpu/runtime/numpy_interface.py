@@ -1,4 +1,4 @@
-"""numpy's ABI: structs of arrays and of memory handlers, and its table of C functions."""
+"""numpy's ABI: the structs of arrays and of memory handlers, and numpy's table of C functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ARRAY_TYPE, NEW_FROM_DESCR, GET_HANDLER = 2, 94, 305
 
 
 def numpy_function(index: int) -> int:
-    """Return an address from numpy's table of C functions."""
+    """Return the address of the function with an index in numpy's table of C functions."""
     module = import_module("numpy._core._multiarray_umath")
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -57,7 +57,7 @@ def numpy_function(index: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Return whether arrays of this numpy have the layout of `ARRAY`."""
+    """Return whether the arrays of the installed numpy have the memory layout of `ARRAY`."""
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):

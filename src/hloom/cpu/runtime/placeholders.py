@@ -1,4 +1,4 @@
-"""Placeholder ids, stored in the result of a start operation until it completes."""
+"""Placeholder ids, stored in the result of an asynchronous start operation until it completes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOST_BYTES: Final = 7
 
 @dataclass(slots=True)
 class _Ids:
-    """The ids of one length.
+    """The placeholder ids of one length in bytes.
 
     Attributes:
-        pending: values by id.
-        free: ids to reuse, a heap; ``pending`` and ``free`` together are the numbers from 1 on.
-        resolved: ids of ``pending`` whose values were asked for, the last one asked for last.
+        pending: the pending values by id.
+        free: the released ids to reuse, a heap; ``pending`` and ``free`` together are the numbers from 1 on.
+        resolved: the ids in ``pending`` that were resolved but not released, the latest last.
     """
 
     pending: dict[int, Pending] = field(default_factory=dict[int, Pending])
@@ -29,7 +29,10 @@ class _Ids:
 
 
 class Placeholders:
-    """The placeholder ids of one program on one device; ids of different lengths are independent."""
+    """The placeholder ids of one program on one device.
+
+    The result's size determines an id's length; ids of different lengths are independent.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[int, _Ids] = {}
@@ -39,9 +42,10 @@ class Placeholders:
         self._ids.clear()
 
     def issue(self, pending: Pending, size: int) -> bytes:
-        """Return an id for a value with memory of ``size`` bytes.
+        """Return an id for a pending value, to be stored in the ``size`` bytes of its result.
 
-        If all ids are in use, reuse the one resolved longest ago; raises EvaluationError if none was.
+        If all ids are in use, reuses the one that was resolved longest ago; raises EvaluationError if there
+        is none.
         """
         length = min(size, MOST_BYTES)
         ids = self._ids.setdefault(length, _Ids())
@@ -59,7 +63,10 @@ class Placeholders:
         return number.to_bytes(length, "little")
 
     def resolve(self, placeholder: bytes, *, again: bool) -> Pending:
-        """Return the value of an id, and release the id unless its value may be asked for ``again``."""
+        """Return the pending value of an id; release the id unless it will be resolved ``again``.
+
+        Raises EvaluationError for an unknown id.
+        """
         number = int.from_bytes(placeholder, "little")
         ids = self._ids.get(len(placeholder))
         if ids is None or number not in ids.pending:

@@ -1,4 +1,4 @@
-"""The thread pool, which shares the iterations of a kernel's outermost loop.
+"""The thread pool, whose threads share the iterations of a kernel's outermost loop.
 
 `routines/pool.py` is the native side. This module owns the pool's memory, chooses the number of threads, and
 handles fork and exit. Results do not depend on the number of threads.
@@ -21,8 +21,8 @@ class ThreadPool:
     """A thread pool, whose threads start with the first parallel kernel.
 
     Attributes:
-        threads: number of threads, including the caller.
-        address: of the struct.
+        threads: the number of threads, including the caller.
+        address: the address of the struct.
     """
 
     def __init__(self, threads: int) -> None:
@@ -31,14 +31,14 @@ class ThreadPool:
         self.address = self._record.address
 
     def forget(self) -> None:
-        """Reset the pool in a forked child, which has none of the threads."""
+        """Reset the pool in a forked child, which has none of the pool's threads."""
         ctypes.memset(self.address, 0, POOL.size_with(self.threads))
         self._record["threads"] = self.threads
 
     def stop(self) -> None:
-        """End the threads; later kernels run in the thread of their caller.
+        """End the threads; later kernels run serially in their caller's thread.
 
-        Programs may run in other threads meanwhile.
+        Other threads of the process may still run programs.
         """
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])(self.address)
 
@@ -49,7 +49,7 @@ class ThreadPool:
 
 @cache
 def shared_pool() -> ThreadPool | None:
-    """Return the process's pool; None if it has one thread."""
+    """Return the thread pool of the process; None if programs run in one thread."""
     threads = thread_count()
     if threads < 2:
         return None
@@ -61,6 +61,6 @@ def shared_pool() -> ThreadPool | None:
 
 
 def pool_address() -> int:
-    """Return the address of the process's pool, or 0."""
+    """Return the address of the process's thread pool; 0 for none."""
     pool = shared_pool()
     return 0 if pool is None else pool.address

@@ -1,4 +1,4 @@
-"""Recycled memory of the process, for arenas and results; also a memory handler of numpy's arrays.
+"""The process's allocator of arenas and results, which reuses freed blocks; also a memory handler of numpy.
 
 `routines/memory.py` is the allocator. Callers hold the GIL.
 """
@@ -26,11 +26,11 @@ _LARGEST_LIMIT: Final = 1 << 30
 
 
 class RecycledMemory:
-    """An allocator that reuses blocks.
+    """The allocator that reuses freed blocks.
 
     Attributes:
         record: the struct `RECYCLED`.
-        handler: capsule of the memory handler for numpy.
+        handler: the PyCapsule of the memory handler for numpy's arrays.
     """
 
     def __init__(self) -> None:
@@ -53,22 +53,22 @@ class RecycledMemory:
         return self.record.address
 
     def take(self, size: int) -> int:
-        """Allocate uninitialized memory, aligned to 64 bytes; return 0 if there is none."""
+        """Allocate uninitialized memory, aligned to 64 bytes; return its address, 0 if memory is short."""
         return self._take(self.address, size) or 0
 
     def give(self, address: int) -> None:
-        """Free memory for reuse."""
+        """Free a block for reuse."""
         self._give(self.address, address)
 
 
 @cache
 def recycled_memory() -> RecycledMemory:
-    """Return the allocator, which lives until the process ends."""
+    """Return the process's allocator, which lives until the process ends."""
     return RecycledMemory()
 
 
 def recycling_limit() -> int:
-    """Return the limit of free memory in bytes."""
+    """Return the maximum size of free blocks kept for reuse, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(_LARGEST_LIMIT, int(total * _LIMIT_FRACTION))
 

@@ -1,4 +1,4 @@
-"""Rendezvous of devices in native code.
+"""Rendezvous of devices for collectives that run in native code.
 
 The participants of a process share the memory of a rendezvous; stand-ins represent participants of other
 processes (`exchange.py`). `routines/rendezvous.py` is the native side.
@@ -26,14 +26,15 @@ _OTHER_FORM: Final = -1
 
 
 class Rendezvous:
-    """A rendezvous.
+    """The rendezvous of a group of devices, in this process's memory.
+
+    Args:
+        participants: the devices in the order of the group.
+        here: the participants of this process.
+        crowded: whether devices outnumber cores, so that waiting threads sleep at once.
 
     Attributes:
-        participants: devices in the order of the group.
-        here: the participants of this process.
-        address: of the struct.
-
-    If the devices are ``crowded``, more than cores, waiting threads sleep at once.
+        address: the address of the struct.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Rendezvous:
         self.address = self._record.address
 
     def clear(self) -> None:
-        """Withdraw all participants, after a failed run."""
+        """Remove all participants after a failed run."""
         for counter in ("arrived", "generation", "sleepers"):
             self._record[counter] = 0
         for position in range(len(self.participants)):
@@ -52,12 +53,12 @@ class Rendezvous:
 
     @property
     def generation(self) -> int:
-        """Number of completed meetings."""
+        """The number of completed meetings of the participants."""
         return self._record["generation"]
 
     @property
     def missing(self) -> list[DeviceId]:
-        """Devices of this process that have not arrived."""
+        """The devices of this process that have not arrived."""
         return [
             device
             for position, device in enumerate(self.participants)
@@ -66,19 +67,19 @@ class Rendezvous:
 
 
 class Participant:
-    """A device in a rendezvous, for one of its collectives.
+    """A device at a rendezvous, for one of its collectives.
 
     Args:
         rendezvous: the rendezvous.
         device: the device.
         instruction: the collective.
-        form: number of the operands' types and sizes, which must be equal for all participants.
-        exchange: messages to and from other processes, if any.
-        source: position of the participant that a permutation copies from, if any.
-        fiber: address of the device's fiber; 0 if the device has its own thread.
+        form: the number of the operands' types and sizes, which must be equal for all participants.
+        exchange: the messages to and from other processes; None if all participants are in this process.
+        source: the position of the participant that a permutation copies from; None for zeros.
+        fiber: the address of the device's fiber; 0 if the device has its own thread.
 
     Attributes:
-        address: of the struct.
+        address: the address of the struct.
     """
 
     def __init__(
@@ -110,8 +111,8 @@ class Participant:
     def wait(self, generation: int) -> None:
         """Wait until all participants have arrived; raises Stopped if they cannot.
 
-        A negative generation reports operands that differ, which raises HloError, or a slow step of an
-        exchange.
+        ``generation`` is the rendezvous generation at arrival. A negative one is a code: operands that
+        differ, which raises HloError, or a slow step of an exchange.
         """
         if generation == _OTHER_FORM:
             raise self.mismatch()
@@ -125,11 +126,11 @@ class Participant:
             )
 
     def describe(self) -> str:
-        """Describe the collective and the devices that it waits for."""
+        """Return a text that names the collective and the devices that this one waits for."""
         return f"{self._what} for {', '.join(map(self._device.world.name, self._awaited()))}"
 
     def mismatch(self) -> HloError:
-        """Return the error for operands that differ between participants."""
+        """Return the error for operands whose types or sizes differ between participants."""
         name_of_device = device_name(self._device.id)
         message = f"devices contribute different arrays: {self._what} of {name_of_device} meets others"
         return HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
@@ -139,7 +140,7 @@ class Participant:
         return f"{self._instruction.opcode} %{self._instruction.name}"
 
     def _wait_for_messages(self, step: int) -> None:
-        """Wait until a step of the exchange completes or fails."""
+        """Wait until a step of the exchange completes. Raises EvaluationError if it fails."""
         world, exchange = self._device.world, self._exchange
         assert exchange is not None and world.peers is not None
         try:
@@ -159,7 +160,7 @@ class Participant:
             raise
 
     def _awaited(self) -> list[DeviceId]:
-        """Return the devices that are known not to have arrived."""
+        """Return the devices that have certainly not arrived."""
         missing = self._rendezvous.missing
         peers = self._device.world.peers
         if missing or self._exchange is None or peers is None:
@@ -169,5 +170,5 @@ class Participant:
 
 
 def array_count(i: HloInstruction) -> int:
-    """Return the number of arrays of a participant: operands, then leaves of the result."""
+    """Return the number of arrays of a participant: those of operands and of the result's leaves."""
     return len(i.operands) + len(leaves(i.shape))

@@ -1,9 +1,9 @@
 """The collectives of a program that run in native code, and their participants.
 
-Devices that execute a collective with the same opcode, channel and group meet in one rendezvous. The host
-runs a collective, and reports its errors, if the shapes do not fit the group, or if a participant executes it
-asynchronously or not at all. Processes exchange the collectives of their devices when they load a program, so
-that all of them decide alike.
+Devices that execute a collective of equal opcode, channel and group meet in one rendezvous. Python runs a
+collective, and reports its errors, if the shapes do not fit the group, or if a participant executes it
+asynchronously or not at all. Processes exchange lists of their collectives when they load a program, so that
+all processes choose the same collectives.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Form: TypeAlias = "tuple[object, ...]"
 
 
 class _Offer(NamedTuple):
-    """The collectives that the devices of a process can run in native code.
+    """The collectives that the devices of one process can run in native code.
 
     Attributes:
-        forms: by device and rendezvous, the form of each collective.
-        unfit: opcode and channel of each collective that the host must run.
+        forms: the form of each collective, by device and rendezvous.
+        unfit: the opcode and channel of each collective that the host must run.
     """
 
     forms: dict[DeviceId, dict[Key, list[Form]]]
@@ -50,7 +50,7 @@ class _Offer(NamedTuple):
 
 
 class RendezvousPlan:
-    """The participant records of the devices of this process.
+    """The rendezvous of a program's native collectives, with the participant records of this process.
 
     Args:
         world: the devices.
@@ -73,7 +73,10 @@ class RendezvousPlan:
             self._prepare_exchanges(world.peers)
 
     def participants(self, number: int, fiber: int = 0) -> dict[int, Participant]:
-        """Return the participant records of a device, by host call; ``fiber`` is the address of its fiber."""
+        """Return the participant records of a device, by host call.
+
+        ``fiber`` is the address of the device's fiber.
+        """
         device = self._world.devices[number]
         records: dict[int, Participant] = {}
         for call, key, i in self._native_calls(number):
@@ -99,7 +102,10 @@ class RendezvousPlan:
         return rendezvous
 
     def _offers(self) -> list[_Offer]:
-        """Return the offers of all processes; computed here if all processes run the same program."""
+        """Return the offers of all processes.
+
+        If all processes run the same program, they are computed here; otherwise the processes exchange them.
+        """
         world, peers = self._world, self._world.peers
         if peers is None or not peers.transport.is_uniform:
             offer = self._offer(world.devices, self._keys_of, self._calls)
@@ -114,7 +120,13 @@ class RendezvousPlan:
         keys_of: Sequence[dict[int, Key | None]],
         calls: Sequence[Sequence[HloInstruction]],
     ) -> _Offer:
-        """Return the collectives that the devices can run in native code, and those that they cannot."""
+        """Return the offer of some devices: the collectives that they can run in native code.
+
+        Args:
+            devices: the devices.
+            keys_of: for each device, the rendezvous of each host call that is a collective; None if unfit.
+            calls: the host calls of each device.
+        """
         offer = _Offer({}, set())
         for device, keys, instructions in zip(devices, keys_of, calls, strict=True):
             forms = offer.forms[device.id] = {}
@@ -129,7 +141,10 @@ class RendezvousPlan:
     # -- other processes
 
     def _prepare_exchanges(self, peers: Peers) -> None:
-        """Create the exchanges between processes; without MPI functions the host runs these collectives."""
+        """Create the exchanges for collectives of several processes.
+
+        Without MPI functions the host runs these.
+        """
         divided = [key for key in self._native if len({peers.owners[member] for member in key[2]}) > 1]
         functions = peers.transport.functions() if divided else None
         most = 0 if functions is None else functions.most_tags
@@ -166,11 +181,14 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant in this process; rendezvous of one device never overlap in time."""
+        """Return the first participant in this process.
+
+        The rendezvous of one device never overlap in time.
+        """
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
-        """Map a buffer for the messages of each first participant, whose rendezvous share it.
+        """Map the message memory of each first participant, which all its rendezvous share.
 
         The operating system allocates a page when it is first written.
 
@@ -192,7 +210,7 @@ def _devices_on_this_machine(world: World) -> int:
 
 
 def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
-    """Return the collectives that run in native code, in the same order in all processes."""
+    """Return the collectives that all their participants can run in native code, in a deterministic order."""
     present = {device: keys for offer in offers for device, keys in offer.forms.items()}
     unfit = {kind for offer in offers for kind in offer.unfit}
 
@@ -203,7 +221,7 @@ def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
 
 
 def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:
-    """Yield the call number and rendezvous of each collective of a device; None if the host runs it."""
+    """Yield (host call number, rendezvous) for each collective of a device; None if the host must run it."""
     for n, i in enumerate(calls):
         if i.opcode in NATIVE_COLLECTIVES:
             yield n, _key(device, i)
@@ -231,7 +249,10 @@ def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
 
 
 def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] | None:
-    """Return the participants; those of a permutation are the devices that its pairs connect."""
+    """Return the participants of a collective; None if native code does not support it.
+
+    Those of a permutation are the devices that its pairs connect.
+    """
     if isinstance(i.operation, Collective):
         return members_of(i.operation.replica_groups.groups, i.operation.group_mode, device)
     operation = operation_of(i, CollectivePermute)
@@ -247,12 +268,12 @@ def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] |
 
 
 def _with_number(device: DeviceId, number: int, across: bool) -> DeviceId:
-    """Return a device with its partition, or its replica unless ``across``, replaced by ``number``."""
+    """Return a device id whose partition (if ``across``) or replica is replaced by ``number``."""
     return (device[0], number) if across else (number, device[1])
 
 
 def _connected(pairs: tuple[tuple[int, int], ...], number: int) -> tuple[int, ...]:
-    """Return the connected component of ``number`` in ascending order, with ``pairs`` as edges."""
+    """Return the numbers connected to ``number`` by edges ``pairs``, itself included, in ascending order."""
     return _components(pairs).get(number, (number,))
 
 
@@ -266,7 +287,7 @@ def _components(pairs: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, ...]
 
 
 def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]:
-    """Return the source of each participant of a collective-permute, as a position in ``members``.
+    """Return the position in ``members`` of each participant's source in a collective-permute.
 
     None marks a participant that receives zeros. Other collectives have only None.
     """
@@ -302,7 +323,7 @@ def _fits(i: HloInstruction, count: int) -> bool:
 
 
 def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
-    """Yield opcodes and channels of what an instruction starts, or of what the host evaluates in it."""
+    """Yield opcode and channel of collectives that an instruction starts, or the host evaluates in it."""
     if i.opcode.endswith("-start"):
         yield i.opcode.removesuffix("-start"), _channel(i)
     if i.opcode == "async-start" or i.opcode == "custom-call":

@@ -1,6 +1,6 @@
 """The native code of the run time: thread pool, recycled memory, host calls, and the entry from Python.
 
-It is written as emitters (`routines/`), compiled once per machine, and cached like programs.
+It is written as emitters of LLVM IR (`routines/`), compiled once per machine, and cached like programs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _loaded: Final[list[LoadedObject]] = []
 
 
 def support() -> LoadedObject:
-    """Return the loaded code; it is never unloaded, because threads may execute it at exit."""
+    """Return the run time's native code, loaded by the first call.
+
+    Never unloaded, as threads may run it at exit.
+    """
     with _loading:
         if not _loaded:
             _loaded.append(_load())
@@ -48,20 +51,20 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def begin_support() -> None:
-    """Load the code, or compile it, in another thread."""
+    """Start a thread that loads or compiles the run time's native code."""
     if not _loaded:
         threading.Thread(target=support, name="hloom support").start()
 
 
 def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int | None]) -> LoadedObject:
-    """Load code of the run time from the cache, or compile and cache it.
+    """Load native code of the run time from the cache, or compile it and add it to the cache.
 
-    Without a cache every process compiles it: quickly, for code that is 2 % slower.
+    Without a cache every process compiles it: quickly, into code that is 2 % slower.
 
     Args:
-        kind: cache key of the code.
+        kind: the kind of code, part of the cache key.
         emit: returns the LLVM IR to compile.
-        external: resolves the functions that the code declares.
+        external: returns the address of a function that the code declares; None if unknown.
     """
     cache = configured_cache()
     key = _key(kind)
@@ -79,7 +82,7 @@ def load_code(kind: str, emit: Callable[[], str], external: Callable[[str], int 
 
 
 def is_compiled(kind: str) -> bool:
-    """Return whether code of the run time is in the cache; see `load_code`."""
+    """Return whether the native code of a kind is in the cache; see `load_code`."""
     cache = configured_cache()
     return cache is not None and cache.get(_key(kind)) is not None
 
@@ -93,7 +96,7 @@ def _load() -> LoadedObject:
 
 
 def support_code(target: Target) -> str:
-    """Return the code for a target."""
+    """Return the LLVM IR of the run time for a target."""
     from hloom.codegen.llvm.routines import routines_of
     from hloom.cpu.runtime.routines import (
         clock,
@@ -114,14 +117,14 @@ def support_code(target: Target) -> str:
 
 
 def pool_code(target: Target) -> str:
-    """Return the code of the thread pool alone."""
+    """Return the LLVM IR of the thread pool alone."""
     from hloom.cpu.runtime.routines.pool import hloom_parallel, hloom_pool_stop
 
     return emitted_code(target, [hloom_parallel, hloom_pool_stop])
 
 
 def emitted_code(target: Target, exported: Iterable[Routine]) -> str:
-    """Return the code of routines and their callees."""
+    """Return the LLVM IR of routines and of the routines that they call."""
     from hloom.codegen.llvm.printer import print_module
     from hloom.codegen.llvm.routines import Library
 

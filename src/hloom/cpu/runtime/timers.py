@@ -1,7 +1,7 @@
 """Timers of timed programs, which measure every instruction.
 
 A timed program reads the clock before and after the code of each instruction, and adds the difference to the
-table of its context. The host measures its own waiting.
+table of its context. The host measures how long it waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _WHOLE_RUN: Final = -1
 
 
 class Timer:
-    """Emits the measurements; ``names`` are the measured instructions, in the order of the table."""
+    """Emits the measurements of a timed program.
+
+    Attributes:
+        names: the measured instructions, in the order of the table.
+    """
 
     def __init__(self, function: Function, context: Value) -> None:
         self.function = function
@@ -33,17 +37,17 @@ class Timer:
         self._start: Value | None = None
 
     def begin(self) -> None:
-        """Start measuring the program."""
+        """Emit the start of the program's measurement."""
         self._start = self._now()
 
     def finish(self) -> None:
-        """Stop measuring the program."""
+        """Emit the end of the program's measurement."""
         assert self._start is not None
         _add(self._timings(), "nanoseconds", self._now() - self._start)
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
-        """Measure the code emitted in the ``with`` block."""
+        """Emit the measurement of the code that is emitted in the ``with`` statement, for an instruction."""
         number = len(self.names)
         self.names.append(name)
         start = self._now()
@@ -51,14 +55,14 @@ class Timer:
         self._measured(number, start)
 
     def _measured(self, number: int, start: Value) -> None:
-        """Add the time since the start of an instruction to the table."""
+        """Emit the addition of the time since ``start`` to instruction ``number``'s entry in the table."""
         timing = self._timings().nested("instructions", number)
         _add(timing, "nanoseconds", self._now() - start)
         _add(timing, "runs", 1)
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Measure the waiting of the last instruction for other devices."""
+        """Emit the measurement of the ``with`` statement's code as waiting time of the last instruction."""
         number = len(self.names) - 1
         start = self._now()
         yield
@@ -79,7 +83,7 @@ def _add(fields: Fields, name: str, increment: Operand) -> None:
 
 
 class Recorder(Timer):
-    """Emits a record of each measurement, in the order of their ends."""
+    """Emits a record of the begin and end of each measurement; records are in the order of their ends."""
 
     def finish(self) -> None:
         assert self._start is not None
@@ -105,13 +109,13 @@ def profile_lines(
     timings: Record,
     waited: Mapping[str, int],
 ) -> tuple[ProfileLine, ...]:
-    """Return the lines of a profile.
+    """Return the lines of a profile, the longest time first.
 
     Args:
-        instructions: of the program, by name.
-        names: the measured ones.
+        instructions: the instructions of the program, by name.
+        names: the names of the measured instructions, in the order of the table.
         timings: the struct `TIMINGS` of the run.
-        waited: nanoseconds of waiting in the host, by instruction.
+        waited: the nanoseconds of waiting in the host, by instruction.
     """
     from hloom.analysis.cost import instruction_cost
     from hloom.ir.traits import Family

@@ -1,1 +1,1 @@
-"""The native code of the run time, as emitters."""
+"""Emitters of the run time's native code."""

@@ -1,4 +1,4 @@
-"""Clocks."""
+"""Reading of the monotonic clock and of a thread's CPU time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _read(f: Function, clock: int) -> Value:
 
 @routine(I64, exported=True)
 def hloom_clock(f: Function) -> Value:
-    """Return the monotonic clock in nanoseconds."""
+    """Return the time of the monotonic clock in nanoseconds."""
     return _read(f, _MONOTONIC)
 
 
 @routine(I64)
 def thread_nanoseconds(f: Function) -> Value:
-    """Return the CPU time of the thread in nanoseconds."""
+    """Return the CPU time of the current thread in nanoseconds."""
     return _read(f, _THREAD_CPU_TIME)

@@ -1,7 +1,8 @@
 """The entry from Python to programs: a builtin function (METH_FASTCALL) of numpy arrays.
 
-Its self is a numpy array that holds the descriptor of the program. Arguments that are not arrays of exactly
-the expected form go to the fallback, a Python callable that converts them or raises an error.
+The ``self`` of the builtin is a numpy array that holds the descriptor of the program. Arguments that are not
+arrays of exactly the expected type and layout go to the fallback, a Python callable that converts them or
+raises an error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ set_item: Final = External("PyTuple_SetItem", I32, PTR, I64, PTR)
 
 @routine(PTR, descriptor=DESCRIPTOR)
 def borrow_arena(f: Function, descriptor: Fields) -> Value:
-    """Return an arena for a call: the program's, or a new one if that is in use; null if out of memory."""
+    """Return an arena for a call: the descriptor's, or a new one if that is in use; null if out of memory."""
     bytes, memory = descriptor["arena_bytes"], descriptor["memory"]
     with f.when(descriptor["arena_used"].compare("ne", 0)):
         f.return_value(hloom_take(f, memory, bytes))
@@ -39,7 +40,7 @@ def borrow_arena(f: Function, descriptor: Fields) -> Value:
 
 @routine(descriptor=DESCRIPTOR, arena=PTR)
 def return_arena(f: Function, descriptor: Fields, arena: Value) -> None:
-    """Give a borrowed arena back."""
+    """Return a borrowed arena to the descriptor, or free it."""
     with choose(f, descriptor["arena"].compare("eq", arena)) as choice:
         descriptor["arena_used"] = 0
         choice.otherwise()
@@ -55,7 +56,7 @@ def drop_arrays(f: Function, arrays: Value, count: Value) -> None:
 
 @routine(I32, inline=True, descriptor=DESCRIPTOR, sources=PTR, targets=PTR, arena=PTR)
 def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value, arena: Value) -> Value:
-    """Run the program and return its status; a long program releases the GIL."""
+    """Run the program and return its status; release the GIL meanwhile if the program is long."""
     program, context = descriptor["program"], descriptor["context"]
     with f.when(is_zero(descriptor["long"])):
         f.return_value(f.call_pointer(I32, program, sources, targets, arena, context))
@@ -64,7 +65,7 @@ def run_program(f: Function, descriptor: Fields, sources: Value, targets: Value,
 
 @routine(PTR, arrays=PTR, count=I64)
 def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
-    """Return a tuple that owns the arrays; null, with the arrays released, if out of memory."""
+    """Return a new tuple that owns the arrays; if out of memory, release them and return null."""
     items = new_tuple(f, count)
     with f.when(is_null(items)):
         drop_arrays(f, arrays, count)
@@ -76,7 +77,7 @@ def tuple_of(f: Function, arrays: Value, count: Value) -> Value:
 
 @routine(PTR, exported=True, self=ARRAY, objects=PTR, count=I64)
 def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value:
-    """Run the program on arrays; return its result, or null with an exception set."""
+    """Run the program on Python objects; return its result, or null with an exception set."""
     descriptor = Fields(DESCRIPTOR, self["data"])
     inputs, outputs = descriptor["input_count"], descriptor["output_count"]
     sources, targets, arrays = (

@@ -1,6 +1,6 @@
-"""Exchange of arrays between the processes of a rendezvous, through MPI functions.
+"""Exchange of arrays between the processes of a rendezvous, by MPI functions.
 
-`hloom.cpu.runtime.exchange` fills the tables.
+`hloom.cpu.runtime.exchange` fills the tables that this code reads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def segment_address(f: Function, rendezvous: Fields, segment: Fields) -> Value:
 
 @routine(exchange=EXCHANGE, message=MESSAGE, packs=I1)
 def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) -> None:
-    """Copy the segments of a message into its buffer, or out of it."""
+    """Copy the segments of a message into its buffer if ``packs``, else out of it."""
     packed = LocalVariable(f, PTR, f.offset(message["memory"], _FORM_BYTES))
     span = message.nested("segments")
     with f.loop(span["first"], span["end"]) as segments:
@@ -72,7 +72,7 @@ def copy_segments(f: Function, exchange: Fields, message: Fields, packs: Value) 
 
 @routine(I32, exchange=EXCHANGE, message=MESSAGE)
 def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
-    """Start a message; return MPI's status."""
+    """Start a nonblocking send or receive of a message; return MPI's status."""
     mpi = Fields(MPI, exchange["mpi"])
     message["complete"] = 0
     kind = message["kind"]
@@ -98,7 +98,7 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 
 @routine(I1, exchange=EXCHANGE, message=MESSAGE)
 def record_message(f: Function, exchange: Fields, message: Fields) -> int:
-    """Unpack a complete message; return whether the sender's operands have the same form."""
+    """Unpack a received message; return whether the sender's operands have the same form."""
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
     form = f.load(I64, message["memory"])
     with f.when(form.compare("eq", exchange["form"])):
@@ -111,7 +111,7 @@ def record_message(f: Function, exchange: Fields, message: Fields) -> int:
 
 @routine(exchange=EXCHANGE, step=I32)
 def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
-    """Enter the stand-ins into the rendezvous, and go to the first round of a step."""
+    """Set the participants of other processes as arrived, and select the first round of a step."""
     exchange["round"] = exchange.nested("steps", step.cast("zext", I64) - 1)["first"]
     exchange["under_way"] = 0
     rendezvous, form = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["form"]
@@ -135,7 +135,7 @@ def begin_round(f: Function, exchange: Fields, first: Value, end: Value) -> int:
 
 @routine(I32, exported=True, exchange=EXCHANGE, step=I32)
 def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
-    """Advance a step; return its progress.
+    """Make progress with a step without blocking; return `UNDER_WAY`, `COMPLETE` or `FAILED`.
 
     A step is also complete if the operands of another process differ: its remaining messages never arrive.
     """
@@ -172,7 +172,7 @@ def hloom_advance(f: Function, exchange: Fields, step: Value) -> None:
 def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> Value:
     """Run a step for all participants of this process; return 1 if it failed, else 0.
 
-    The host takes over the waiting after a while, and detects deadlocks: it gets -1 - step for a generation.
+    After a while the host takes over the waiting, and detects deadlocks: it gets -1 - step as the generation.
     """
     begin = hloom_clock(f)
     polls = LocalVariable(f, I64, 0)
@@ -191,7 +191,7 @@ def run_exchange(f: Function, exchange: Fields, number: Value, step: Value) -> V
 
 @routine(I32, exported=True, request=PTR, flag=PTR, status=PTR)
 def hloom_test_request(f: Function, request: Value, flag: Value, status: Value) -> Value:
-    """Replace ``MPI_Test`` for hloom's own transport; return the error of a request, or 0.
+    """Test a request of hloom's own transport, in place of ``MPI_Test``; return its error, or 0.
 
     A request is a word: 0 while it is under way, 1 once it is complete, otherwise an error.
     """

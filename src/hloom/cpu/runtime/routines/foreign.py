@@ -48,11 +48,11 @@ def hloom_foreign(
     operands: Value,
     results: Value,
 ) -> Value:
-    """Call the function in a cell on arrays, operands before results; return 1 if an exception was raised.
+    """Call the C function whose address is in ``cell``; return 1 if an exception was raised.
 
-    With a template of a call frame the function is a handler of XLA's typed FFI, whose error the host raises;
-    otherwise it gets the address of its only result and the operands. Without a function the host evaluates
-    the call.
+    ``arrays`` are the addresses of the operands, then of the results. With ``template``, that of a call
+    frame, the function is a handler of XLA's typed FFI, whose error the host raises. Otherwise it gets the
+    address of its only result and the operands. If the cell is null, the host evaluates the call.
     """
     function = Atomic(PTR, cell).load("acquire")
     with f.when(is_null(function)):

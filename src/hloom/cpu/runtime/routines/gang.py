@@ -55,20 +55,20 @@ _LONG_NANOSECONDS: Final = 100_000
 
 @routine(I1, exported=True, gang=GANG)
 def hloom_gang_parts(f: Function, gang: Fields) -> Value:
-    """Return whether devices should run in threads: several runs were long."""
+    """Return whether the devices should run in threads instead, because several runs were long."""
     return gang["long_runs"].compare("uge", _LONG_RUNS) & gang["parallel"].compare("ne", 0)
 
 
 @routine(I32, exported=True, gang=GANG)
 def hloom_gang_take(f: Function, gang: Fields) -> Value:
-    """Lock a gang; return 0 if another thread holds it, or if its devices should run in threads."""
+    """Lock a gang without waiting; return 0 if it is locked, or if its devices should run in threads."""
     f.return_if(hloom_gang_parts(f, gang), 0)
     return gang.atomic("lock").compare_exchange(FREE, TAKEN, "acquire").cast("zext", I32)
 
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_wait(f: Function, gang: Fields) -> None:
-    """Lock a gang, after waiting for the thread that holds it."""
+    """Wait until a gang is unlocked, and lock it."""
     lock = gang.atomic("lock")
     f.return_if(lock.compare_exchange(FREE, TAKEN, "acquire"))
     with repeat(f) as loop:
@@ -78,7 +78,7 @@ def hloom_gang_wait(f: Function, gang: Fields) -> None:
 
 @routine(exported=True, gang=GANG)
 def hloom_gang_leave(f: Function, gang: Fields) -> None:
-    """Unlock a gang."""
+    """Unlock a gang, and wake the threads that wait for it."""
     with f.when(gang.atomic("lock").exchange(FREE, "release").compare("eq", AWAITED)):
         futex_wake(f, gang.address("lock"))
 
@@ -96,7 +96,10 @@ def run_device(f: Function, fiber: Fields) -> Value:
 
 @routine(low=I32, high=I32)
 def fiber_main(f: Function, low: Value, high: Value) -> None:
-    """Run a fiber; makecontext passes its address in two halves."""
+    """The main function of a fiber, on its own stack.
+
+    Makecontext passes the fiber's address in two halves.
+    """
     address = (high.cast("zext", I64) << 32) | low.cast("zext", I64)
     fiber = Fields(FIBER, address.cast("inttoptr", PTR))
     fiber["status"] = run_device(f, fiber)
@@ -105,7 +108,7 @@ def fiber_main(f: Function, low: Value, high: Value) -> None:
 
 @routine(gang=GANG, fiber=FIBER)
 def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
-    """Prepare a fiber to start its program."""
+    """Initialize the stack of a fiber such that its first resumption starts the program."""
     machine = Fields(UCONTEXT, fiber.address("machine"))
     f.call_pointer(I32, gang["getcontext"], machine.pointer)
     machine["link"], machine["stack"], machine["stack_bytes"] = 0, fiber["stack"], fiber["stack_bytes"]
@@ -120,7 +123,7 @@ def begin_fiber(f: Function, gang: Fields, fiber: Fields) -> None:
 
 @routine(gang=GANG, begin=I64, end=I64)
 def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
-    """Run a range of devices, as a task of the pool."""
+    """Run the programs of a range of devices, as a task of the thread pool."""
     with f.loop(begin, end) as loop:
         fiber = gang.nested("fibers", loop.index)
         fiber["status"] = run_device(f, fiber)
@@ -128,7 +131,10 @@ def run_devices(f: Function, gang: Fields, begin: Value, end: Value) -> None:
 
 @routine(I32, gang=GANG)
 def run_apart(f: Function, gang: Fields) -> Value:
-    """Run devices without collectives: as tasks of the pool if they compute for long, else one by one."""
+    """Run devices without collectives; return the status.
+
+    They run as tasks of the thread pool if they compute for long, else one after the other.
+    """
     count = gang["devices"]
     with f.when(gang["parallel"].compare("eq", 0)):
         with f.loop(0, count) as loop:
@@ -144,7 +150,7 @@ def run_apart(f: Function, gang: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def resume_all(f: Function, gang: Fields) -> None:
-    """Resume the fibers in turns until all are finished; return the status of the run."""
+    """Resume the fibers in turns until all have finished; return the status of the run."""
     count = gang["devices"]
     moved, waits_on = LocalVariable(f, I1), LocalVariable(f, I1)
     with repeat(f):
@@ -163,7 +169,7 @@ def resume_all(f: Function, gang: Fields) -> None:
 
 
 def _waits(f: Function, fiber: Fields) -> Value:
-    """Return whether a fiber waits for a word that has not changed; other fibers may have no word."""
+    """Return whether a fiber waits for a word that still has its old value."""
     waits = LocalVariable(f, I1, 0)
     with f.when(fiber["state"].compare("eq", WAITS)):
         waits.set(Atomic(I32, fiber["word"]).load("monotonic").compare("eq", fiber["value"]))
@@ -171,7 +177,10 @@ def _waits(f: Function, fiber: Fields) -> Value:
 
 
 def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> None:
-    """Resume a fiber until it waits or finishes; serve its polls for signals and its host calls."""
+    """Emit the resumption of a fiber until it waits or finishes, with its polls for signals and host calls.
+
+    ``left`` is set to true if the fiber waits.
+    """
     with repeat(f) as loop:
         fiber["state"] = RUNS
         gang["resumptions"] = gang["resumptions"] + 1
@@ -193,7 +202,7 @@ def _resume(f: Function, gang: Fields, fiber: Fields, left: LocalVariable) -> No
 
 @routine(I32, gang=GANG, fiber=FIBER)
 def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
-    """Run the host call of a fiber; return its status."""
+    """Run the host call of a suspended fiber; return its status."""
     begin = thread_nanoseconds(f)
     function = Fields(CONTEXT, fiber["context"])["host"]
     status = call_python(f, function, fiber["call"], fiber["addresses"].cast("ptrtoint", I64))
@@ -203,7 +212,10 @@ def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
 
 @routine(I32, gang=GANG)
 def take_turns(f: Function, gang: Fields) -> Value:
-    """Resume the fibers in turns, and count long runs; the time of host calls is excluded."""
+    """Resume the fibers in turns until all have finished; return the status.
+
+    Counts consecutive long runs, in which the CPU time of host calls is not included.
+    """
     begin = thread_nanoseconds(f)
     gang["resumptions"], gang["host_nanoseconds"] = 0, 0
     status = resume_all(f, gang)
@@ -217,9 +229,10 @@ def take_turns(f: Function, gang: Fields) -> Value:
 def hloom_gang_run(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Run all devices of a locked gang; return the status.
+    """Run all devices of a gang, which the caller has locked; return the status.
 
-    ``sources`` and ``targets`` hold the addresses of the inputs and outputs of all devices, in order.
+    ``sources`` and ``targets`` hold the addresses of the inputs and outputs, device after device; ``inputs``
+    and ``outputs`` are their numbers for one device.
     """
     count, arena_bytes = gang["devices"], gang["arena_bytes"]
     bytes = arena_bytes * count
@@ -250,7 +263,7 @@ def hloom_gang_run(
 def hloom_gang_execute(
     f: Function, gang: Fields, sources: Value, inputs: Value, targets: Value, outputs: Value
 ) -> Value:
-    """Release the GIL and run a gang."""
+    """Release the GIL and run a gang; see `hloom_gang_run`."""
     thread = save_thread(f)
     status = hloom_gang_run(f, gang, sources, inputs, targets, outputs)
     restore_thread(f, thread)

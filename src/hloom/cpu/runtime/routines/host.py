@@ -27,7 +27,7 @@ drop_object: Final = External("Py_DecRef", VOID, PTR)
 
 @routine(exported=True, host=PTR, wait=PTR)
 def hloom_set_host(f: Function, host: Value, wait: Value) -> None:
-    """Set the Python functions; each takes two integers."""
+    """Set the Python functions for host calls and for waiting, each a function of two integers."""
     functions = FUNCTIONS(f)
     functions["host"], functions["wait"] = host, wait
 
@@ -54,7 +54,10 @@ def call_python(f: Function, function: Value, a: Value, b: Value) -> Value:
 
 @routine(I32, exported=True, context=CONTEXT, number=I64, addresses=PTR)
 def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) -> Value:
-    """Run a host call, by its number and the addresses of its operands and results."""
+    """Run host call ``number``; return 1 if it raised an exception, else 0.
+
+    ``addresses`` is the table of the addresses of its operands and results.
+    """
     function = LocalVariable(f, PTR, FUNCTIONS(f)["host"])
     with f.when(~is_null(context.pointer)):
         host, fiber = context["host"], context["fiber"]
@@ -66,5 +69,8 @@ def hloom_host(f: Function, context: Fields, number: Value, addresses: Value) ->
 
 @routine(I32, number=I64, generation=I64)
 def await_host(f: Function, number: Value, generation: Value) -> Value:
-    """Wait in the host for the other participants of a collective; see `Participant.wait`."""
+    """Let the host wait for the other participants of a collective; return 1 if it raised an exception.
+
+    See `Participant.wait` for ``generation``.
+    """
     return call_python(f, FUNCTIONS(f)["wait"], number, generation)

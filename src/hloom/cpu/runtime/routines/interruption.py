@@ -1,4 +1,4 @@
-"""Polls of native code for reasons to end early.
+"""Polls of native code: whether a signal or another thread ends the program early.
 
 A program ends early if another thread sets its stop word, or if a signal handler raises an exception. Python
 runs signal handlers in the main thread, and only on request.
@@ -41,9 +41,10 @@ def look_for_signals(f: Function) -> Value:
 
 @routine(I32, exported=True, address=I64, last=PTR)
 def hloom_poll(f: Function, address: Value, last: Value) -> Value:
-    """Return nonzero if the program must end. ``last`` points to the time of the last poll for signals, or 0.
+    """Return nonzero if the program must end early.
 
-    The context's address is an integer so that LLVM does not assume it to alias arrays of the program.
+    ``address`` is that of the context, 0 for none; it is an integer so that LLVM does not assume it to alias
+    arrays of the program. ``last`` points to the time of the last poll for signals, or 0.
     """
     f.return_if(is_zero(address), 0)
     context = Fields(CONTEXT, address.cast("inttoptr", PTR))
@@ -66,7 +67,7 @@ def hloom_poll(f: Function, address: Value, last: Value) -> Value:
 def hloom_execute(
     f: Function, program: Value, sources: Value, targets: Value, arena: Value, context: Value
 ) -> Value:
-    """Release the GIL and run a program; return nonzero if it ended early."""
+    """Release the GIL and run a program; return nonzero if it failed or ended early."""
     thread = save_thread(f)
     status = f.call_pointer(I32, program, sources, targets, arena, context)
     restore_thread(f, thread)

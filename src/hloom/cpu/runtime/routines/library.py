@@ -1,7 +1,7 @@
-"""The number of threads of the LAPACK library, set to one while programs call it.
+"""The number of threads of the LAPACK library, which is set to one while programs call LAPACK.
 
 Its threads would compete with those of the program and of other devices. The setting is global to the
-process; the last of concurrent calls restores it.
+process; the last one of concurrent calls restores it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CALLS: Final = State("library_calls", lock=I32, calls=I32, threads=I32)
 
 @routine()
 def lock_library(f: Function) -> None:
-    """Lock the counter of calls."""
+    """Lock the counter of calls to the library."""
     with repeat(f) as loop:
         loop.leave_if(is_zero(CALLS(f).atomic("lock").exchange(1, "acquire")))
         pause(f)
@@ -30,14 +30,17 @@ def _unlock(calls: Fields) -> None:
 
 
 def _set_unless_one(f: Function, calls: Fields, set: Value, threads: Value) -> None:
-    """Call the setter, unless the library has one thread."""
+    """Set the library's number of threads, unless it was one before."""
     with f.when(calls["threads"].compare("ne", 1)):
         f.call_pointer(VOID, set, threads)
 
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
-    """Begin calls, with functions that get and set the number of threads."""
+    """Begin calls of the library: the first of concurrent calls sets the number of its threads to one.
+
+    ``get`` and ``set`` are functions that get and set the number of threads.
+    """
     lock_library(f)
     calls = CALLS(f)
     before = calls["calls"]
@@ -50,7 +53,7 @@ def hloom_library_enter(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True, get=PTR, set=PTR)
 def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
-    """End calls."""
+    """End calls of the library: the last of concurrent calls restores the number of its threads."""
     lock_library(f)
     calls = CALLS(f)
     remaining = calls["calls"] - 1
@@ -62,7 +65,7 @@ def hloom_library_leave(f: Function, get: Value, set: Value) -> None:
 
 @routine(exported=True)
 def hloom_library_reset(f: Function) -> None:
-    """Reset the counter in a forked child."""
+    """Reset the counter of calls in a forked child."""
     calls = CALLS(f)
     calls["calls"] = 0
     _unlock(calls)
@@ -70,10 +73,10 @@ def hloom_library_reset(f: Function) -> None:
 
 @routine(I32, exported=True)
 def hloom_library_get_one(f: Function) -> int:
-    """Return 1: the getter of a library without the setting."""
+    """Return 1: the getter for a library without a number of threads."""
     return 1
 
 
 @routine(exported=True, count=I32)
 def hloom_library_set_none(f: Function, count: Value) -> None:
-    """Do nothing: the setter of a library without the setting."""
+    """Do nothing: the setter for a library without a number of threads."""

@@ -26,7 +26,7 @@ free: Final = External("free", VOID, PTR)
 
 
 def _size_of(f: Function, bytes: Value) -> tuple[Value, Value]:
-    """Return size and class of the smallest block that holds a number of bytes."""
+    """Return the size and the size class of the smallest block that holds ``bytes`` bytes."""
     below = bytes + (BLOCK.size + BLOCK.alignment - 1)
     leading = f.call(I64, "llvm.ctlz.i64", below, f.constant(I1, 0))
     exponent = f.constant(I64, 64) - leading  # 2^exponent is the least power of two that holds the block
@@ -46,7 +46,7 @@ def _data_of(f: Function, block: Fields) -> Value:
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
-    """Allocate memory, aligned to 64 bytes; return null if there is none."""
+    """Allocate memory, aligned to 64 bytes; return null if memory is short."""
     f.return_if(bytes.compare("ugt", _MOST_BYTES), 0)
     size, size_class = _size_of(f, bytes)
     reused = Fields(BLOCK, memory.load("free", size_class))
@@ -67,7 +67,7 @@ def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
 
 @routine(exported=True, memory=RECYCLED, data=PTR)
 def hloom_give(f: Function, memory: Fields, data: Value) -> None:
-    """Free memory for reuse; null is ignored."""
+    """Free a block for reuse; null is ignored."""
     f.return_if(is_null(data))
     block = _block_of(f, data)
     free_bytes = memory["free_bytes"] + block["bytes"]
@@ -85,13 +85,13 @@ def hloom_give(f: Function, memory: Fields, data: Value) -> None:
 
 @routine(PTR, exported=True, memory=RECYCLED, bytes=I64)
 def hloom_memory_malloc(f: Function, memory: Fields, bytes: Value) -> Value:
-    """Allocate uninitialized memory; return null if there is none."""
+    """Allocate uninitialized memory; return null if memory is short."""
     return hloom_take(f, memory, bytes)
 
 
 @routine(PTR, exported=True, memory=RECYCLED, count=I64, each=I64)
 def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) -> Value:
-    """Allocate zeroed memory for elements; return null if there is none or the size overflows."""
+    """Allocate zeroed memory for ``count`` elements; return null if memory is short or the size overflows."""
     most = f.constant(I64, _MOST_BYTES).unsigned_divide(f.intrinsic("umax", each, f.constant(I64, 1)))
     f.return_if(count.compare("ugt", most), 0)
     bytes = count * each
@@ -103,7 +103,10 @@ def hloom_memory_calloc(f: Function, memory: Fields, count: Value, each: Value) 
 
 @routine(PTR, exported=True, memory=RECYCLED, old=PTR, bytes=I64)
 def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) -> Value:
-    """Move a block to memory of another size; return null, with the block unchanged, if there is none."""
+    """Copy a block to a new one of ``bytes`` bytes.
+
+    If memory is short, return null and keep the old block.
+    """
     data = hloom_take(f, memory, bytes)
     with f.when(~(is_null(data) | is_null(old))):
         room = _block_of(f, old)["bytes"] - BLOCK.size
@@ -114,5 +117,5 @@ def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) 
 
 @routine(exported=True, memory=RECYCLED, data=PTR, bytes=I64)
 def hloom_memory_free(f: Function, memory: Fields, data: Value, bytes: Value) -> None:
-    """Free memory for reuse; the block's header has its size."""
+    """Free a block for reuse; its size is read from its header."""
     hloom_give(f, memory, data)

@@ -1,4 +1,4 @@
-"""Direct access to the fields of numpy arrays: calls of numpy would take longer than small programs."""
+"""Direct access to the fields of numpy arrays: calls of numpy's C API take longer than small programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ add_reference: Final = External("Py_IncRef", VOID, PTR)
 
 @routine(PTR, array=ARRAY, type=PTR, expected=INPUT)
 def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> Value:
-    """Return the data of an argument; null unless it is an aligned, row-major array of the expected form."""
+    """Return the address of an argument's data.
+
+    Returns null unless the argument is an aligned, row-major array of the expected type and shape.
+    """
     f.return_if(array["type"].compare("ne", type), 0)
     rank = array["rank"].cast("sext", I64)
     matches = array["dtype"].compare("eq", expected["dtype"]) & rank.compare("eq", expected["rank"])
@@ -35,7 +38,7 @@ def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> 
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT)
 def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
-    """Return a new array for an output; null, with an exception set, if out of memory."""
+    """Return a new numpy array for an output; null, with an exception set, if out of memory."""
     dtype = output["dtype"]
     add_reference(f, dtype)  # owned by the new array
 

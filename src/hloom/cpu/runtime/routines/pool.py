@@ -1,7 +1,7 @@
 """The thread pool, for loops with independent iterations.
 
 The caller opens a region by incrementing the generation to an odd number and closes it by incrementing it
-again. Workers that are awake, or wake up in time, join the region; the caller waits only for those, so that a
+again. Workers that are awake, or wake up in time, join the region; the caller waits for these only, so that a
 late worker costs nothing. Iterations are divided into a slice per thread, and slices into chunks; a thread
 that has finished its slice steals chunks of other slices. Results do not depend on the thread that computes a
 chunk. The caller polls after each of its chunks, and drops the remaining ones if the program must end.
@@ -40,7 +40,7 @@ pthread_sigmask: Final = External("pthread_sigmask", I32, I32, PTR, PTR)
 
 @routine(I32, context=CONTEXT, last=PTR)
 def poll(f: Function, context: Fields, last: Value) -> Value:
-    """Poll for a program; return 0 if its context has no poll function."""
+    """Call the poll function of a program's context; return its status, 0 if there is none."""
     function = context["poll"]
     f.return_if(is_null(function), 0)
     return f.call_pointer(I32, function, context.pointer.cast("ptrtoint", I64), last)
@@ -51,9 +51,9 @@ def poll(f: Function, context: Fields, last: Value) -> Value:
 
 @routine(I32, pool=POOL, index=I64, context=CONTEXT)
 def work(f: Function, pool: Fields, index: Value, context: Fields) -> int:
-    """Run chunks of the open region, first of this thread's slice, then of the others, until none is left.
+    """Run chunks of the open region: those of this thread's slice, then those of other slices.
 
-    With a context, poll after each chunk; on a nonzero status, empty all slices and return 1.
+    With a context, polls after each chunk; on a nonzero status, empties all slices and returns 1.
     """
     last = LocalVariable(f, I64, 0)
     task, arguments, chunk = pool["task"], pool["arguments"], pool["chunk"]
@@ -83,7 +83,7 @@ def _drop_chunks(f: Function, pool: Fields, threads: Value) -> None:
 
 @routine(pool=POOL, generation=I32, index=I64)
 def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> None:
-    """Join a region if it is still open, work, leave it, and wake the caller if it waits."""
+    """Join a region if it is still open, run chunks, leave the region, and wake the caller if it sleeps."""
     active = pool.atomic("active")
     active.add(1, "seq_cst")
     with f.when(pool.atomic("generation").load("seq_cst").compare("eq", generation)):
@@ -95,7 +95,7 @@ def join_region(f: Function, pool: Fields, generation: Value, index: Value) -> N
 
 @routine(PTR, slot=SLOT)
 def worker(f: Function, slot: Fields) -> None:
-    """Wait for regions and join them, until the pool stops."""
+    """Wait for regions and join them in a loop, until the pool stops."""
     pool, index = Fields(POOL, slot["pool"]), slot["index"]
     joined, spins = LocalVariable(f, I32, 0), LocalVariable(f, I32, 0)
     with repeat(f):
@@ -122,7 +122,7 @@ def worker(f: Function, slot: Fields) -> None:
 
 @routine(pool=POOL)
 def start(f: Function, pool: Fields) -> None:
-    """Start the workers with all signals blocked, which other threads of the process handle."""
+    """Start the worker threads, with all signals blocked so that other threads of the process handle them."""
     everything, before = (f.allocate(I8, _SIGNAL_SET_BYTES) for _ in range(2))
     fill_bytes(everything, f.constant(I8, -1), _SIGNAL_SET_BYTES)
     pthread_sigmask(f, _SET_MASK, everything, before)
@@ -138,7 +138,7 @@ def start(f: Function, pool: Fields) -> None:
 
 @routine(exported=True, pool=POOL)
 def hloom_pool_stop(f: Function, pool: Fields) -> None:
-    """End the workers.
+    """End the worker threads.
 
     The pool stays locked: later loops run in the thread of their caller. Other threads may run programs
     meanwhile.
@@ -164,7 +164,10 @@ def hloom_pool_stop(f: Function, pool: Fields) -> None:
 def run_serially(
     f: Function, context: Fields, task: Value, arguments: Value, iterations: Value, grain: Value
 ) -> None:
-    """Run ranges of the loop one after the other; return nonzero if the program must end."""
+    """Run a loop in the calling thread, in ranges with polls between them.
+
+    Return nonzero if the program must end.
+    """
     last, begin = LocalVariable(f, I64, 0), LocalVariable(f, I64, 0)
     size = (iterations.unsigned_divide(_SERIAL_RANGES).unsigned_divide(grain) + 1) * grain
     with repeat(f):
@@ -177,7 +180,7 @@ def run_serially(
 
 @routine(pool=POOL, units=I64)
 def divide(f: Function, pool: Fields, units: Value) -> None:
-    """Divide a region into one slice per thread, of nearly equal size, and set the size of a chunk.
+    """Divide a region into one slice per thread, of nearly equal sizes, and set the size of a chunk.
 
     ``units`` is the number of grains in the region; slices and chunks consist of whole grains.
     """
@@ -214,8 +217,8 @@ def hloom_parallel(
 ) -> Value:
     """Run task(arguments, begin, end) over all iterations, in ranges that begin at multiples of the grain.
 
-    Returns nonzero if the program must end. Ranges run one after the other without a pool, or while it is
-    locked; without a context the loop is one range.
+    Returns nonzero if the program must end. Without a pool, or while it is locked, ranges run serially in the
+    calling thread; without a context the loop is one range.
     """
     with f.when(is_null(context.pointer)):
         f.call_pointer(VOID, task, arguments, f.constant(I64, 0), iterations)

@@ -1,4 +1,4 @@
-"""Spin-wait hints and Linux futexes."""
+"""Spin-wait hints of processors, and Linux futexes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ def _futex(f: Function, word: Value, operation: int, value: Value, timeout: Valu
 
 @routine(word=PTR, value=I32)
 def futex_wait(f: Function, word: Value, value: Value) -> None:
-    """Sleep until woken, if a word has a value."""
+    """Sleep on a futex until woken; return at once if the word differs from ``value``."""
     _futex(f, word, _WAIT_PRIVATE, value, null(f))
 
 
 @routine(word=PTR, value=I32, nanoseconds=I64)
 def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -> None:
-    """Sleep until woken, for at most some nanoseconds, if a word has a value."""
+    """Sleep on a futex until woken or for ``nanoseconds``.
+
+    Return at once if the word differs from ``value``.
+    """
     time = Fields(TIMESPEC, f.allocate(I8, TIMESPEC.size))
     time["seconds"] = nanoseconds.unsigned_divide(NANOSECONDS)
     time["nanoseconds"] = nanoseconds.unsigned_remainder(NANOSECONDS)
@@ -51,5 +54,5 @@ def futex_wait_for(f: Function, word: Value, value: Value, nanoseconds: Value) -
 
 @routine(word=PTR)
 def futex_wake(f: Function, word: Value) -> None:
-    """Wake all threads that sleep on a word."""
+    """Wake all threads that sleep on the futex ``word``."""
     _futex(f, word, _WAKE_PRIVATE, f.constant(I32, _EVERYONE), null(f))

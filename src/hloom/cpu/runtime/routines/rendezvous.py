@@ -29,7 +29,7 @@ _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Return whether all ``count`` participants have operands of this form (a number for types and sizes)."""
+    """Return whether all ``count`` participants have the same form, a number for operand types and sizes."""
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
         f.return_if(other["form"].compare("ne", form), 0)
@@ -38,7 +38,10 @@ def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> in
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64, step=I32)
 def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, step: Value) -> int:
-    """Exchange arrays with other processes and release the participants; return whether that failed."""
+    """As the last participant to arrive, exchange arrays with other processes and release the others.
+
+    Returns whether the exchange failed. ``number`` is that of the host call.
+    """
     exchange = Fields(EXCHANGE, participant["exchange"])
     with f.when(~is_null(exchange.pointer) & step.compare("ne", DEPART)):
         begin_exchange(f, exchange, step)
@@ -53,7 +56,7 @@ def lead(f: Function, participant: Fields, rendezvous: Fields, number: Value, st
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, generation=I32, number=I64)
 def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Value, number: Value) -> Value:
-    """Wait until the generation changes; return whether it cannot.
+    """Wait until the rendezvous generation differs from ``generation``; return whether the wait failed.
 
     A fiber switches to the other devices of its thread. A thread spins, then sleeps, because it may occupy
     the core that the awaited device needs; after two sleeps the host takes over the waiting.
@@ -82,7 +85,10 @@ def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Val
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64)
 def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) -> int:
-    """Report operands that differ between participants; return whether they do."""
+    """Return whether the operands' types or sizes differ between participants.
+
+    If so, report it to the host.
+    """
     f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
     fiber = Fields(FIBER, participant["fiber"])
     with choose(f, is_null(fiber.pointer)) as thread:
@@ -94,9 +100,10 @@ def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) 
 
 @routine(I32, exported=True, participant=PARTICIPANT, number=I64, step=I32)
 def hloom_rendezvous(f: Function, participant: Fields, number: Value, step: Value) -> Value:
-    """Arrive, and continue when all participants have arrived; return 1 if that failed, else 0.
+    """Arrive at a rendezvous, and wait until all participants have arrived; return 1 on failure, else 0.
 
-    ``ARRIVE`` publishes the participant before, and compares forms after; ``DEPART`` withdraws it.
+    ``step`` `ARRIVE` publishes the participant's arrays, and compares forms after the wait; `DEPART`
+    withdraws the participant after the wait. ``number`` is that of the host call.
     """
     rendezvous = Fields(RENDEZVOUS, participant["rendezvous"])
     slot = rendezvous.atomic("participants", participant["position"])
