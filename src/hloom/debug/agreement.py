@@ -117,9 +117,9 @@ def _compared(name: str, got: Array, wanted: Array, bound: Bounds) -> Comparison
 
 
 def _measure(array: Array) -> Any:
-    """Return the float type whose ulp measures distances.
+    """Return the float type whose ulp is the unit of distances between elements.
 
-    For integers f64, in which they are counted by 1.
+    Distances of integers are in units of 1: their type is f64.
     """
     kind = component(array.dtype)
     return kind.numpy_dtype if kind.is_floating else np.float64

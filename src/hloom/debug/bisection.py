@@ -85,7 +85,7 @@ class _Judge:
     def comparisons(self, module: HloModule) -> list[Comparison]:
         """Return the comparisons of a program's arrays that differ.
 
-        Empty for a program that cannot be run.
+        Returns an empty list for a program that cannot be run.
         """
         try:
             comparison = self.compare(run_one("evaluator", module, self.arguments))
@@ -176,7 +176,7 @@ def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tel
 def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fuel]:
     """Run a pass on a copy of a program with at most ``limit`` rewrites.
 
-    Return the copy and the rewrites made.
+    Return the copy and the fuel used.
     """
     copy = module.clone()
     with limited(limit) as fuel:

@@ -51,9 +51,7 @@ def optimized(
 def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
     """Return the passes and parts of a backend's pipeline with the given names.
 
-    The pipeline itself without names.
-
-    Raises HloError for an unknown name.
+    Returns the pipeline itself if there are no names. Raises HloError for an unknown name.
     """
     pipeline = backend_named(backend).pipeline()
     split = names.split(",") if isinstance(names, str) else list(names)

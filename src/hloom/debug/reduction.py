@@ -198,7 +198,7 @@ class _Reducer:
     def replace_by_parameters(self, names: Iterable[str]) -> bool:
         """Replace instructions by parameters whose arguments are their values.
 
-        Return whether that was kept.
+        Returns whether the new program was kept.
         """
         values, _ = self.best.values()
         tokens = {i.name for i in self.order() if any(leaf.is_token for _, leaf in i.shape.leaves())}

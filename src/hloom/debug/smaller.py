@@ -74,9 +74,7 @@ class Reproducer:
         return self.size, elements
 
     def values(self) -> tuple[dict[str, Value], list[Event]]:
-        """Run the program.
-
-        Return the values of the entry's instructions by name, and the events of all values.
+        """Run the program; return the values of the entry's instructions by name, and the events.
 
         Both end at the first error.
         """

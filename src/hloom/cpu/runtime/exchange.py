@@ -44,7 +44,7 @@ def mpi_record(functions: MessageFunctions) -> Record:
 
 
 class Exchange:
-    """The messages of one process for one collective whose operands have one form.
+    """The messages of one process for one collective, for operands of given types and sizes.
 
     Args:
         plan: the messages.
@@ -52,7 +52,7 @@ class Exchange:
         rendezvous: the address of the rendezvous.
         participants: the number of participants.
         arrays: the number of arrays of each participant.
-        form: the number of the operands' types and sizes; see `Participant`.
+        form: the number that identifies the operands' types and sizes.
         tag: the tag of the messages.
         memory: at least `ExchangePlan.size` bytes, used while the collective runs.
         crowded: whether devices outnumber cores.

@@ -173,10 +173,7 @@ def _host(number: int, pointers: int) -> None:
 
 
 def _await(number: int, generation: int) -> None:
-    """Wait for late participants of a collective of the program that this thread runs.
-
-    See `HostCalls.wait`.
-    """
+    """Wait for late participants of a collective, called by native code; see `HostCalls.wait`."""
     assert _thread.calls is not None
     _thread.calls.wait(number, generation)
 
@@ -212,10 +209,7 @@ class _Call:
         self._write(calls, self.instruction.shape, (), value, addresses)
 
     def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
-        """Return the value of the instruction.
-
-        A result with dynamic sizes has the static shape of the instruction.
-        """
+        """Return the value of the instruction; arrays of dynamic sizes are returned in their static form."""
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)

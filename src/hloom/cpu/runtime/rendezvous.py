@@ -73,7 +73,7 @@ class Participant:
         rendezvous: the rendezvous.
         device: the device.
         instruction: the collective.
-        form: the number of the operands' types and sizes, which must be equal for all participants.
+        form: the number that identifies the operands' types and sizes, equal for all participants.
         exchange: the messages to and from other processes; None if all participants are in this process.
         source: the position of the participant that a permutation copies from; None for zeros.
         fiber: the address of the device's fiber; 0 if the device has its own thread.

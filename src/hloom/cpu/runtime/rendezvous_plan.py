@@ -104,7 +104,8 @@ class RendezvousPlan:
     def _offers(self) -> list[_Offer]:
         """Return the offers of all processes.
 
-        If all processes run the same program, they are computed here; otherwise the processes exchange them.
+        If all processes run the same program, this process computes them; otherwise the processes exchange
+        them.
         """
         world, peers = self._world, self._world.peers
         if peers is None or not peers.transport.is_uniform:
@@ -181,16 +182,14 @@ class RendezvousPlan:
             )
 
     def _first(self, key: Key) -> DeviceId:
-        """Return the first participant in this process.
-
-        The rendezvous of one device never overlap in time.
-        """
+        """Return the first participant in this process, whose message memory the rendezvous uses."""
         return self._meeting(key).here[0]
 
     def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
-        """Map the message memory of each first participant, which all its rendezvous share.
+        """Map memory for messages: one block for each device that is the first local one of a rendezvous.
 
-        The operating system allocates a page when it is first written.
+        All rendezvous of that device share the block, as they never overlap in time. The operating system
+        allocates a page when it is first written.
 
         Args:
             sizes: the bytes that each exchange needs, by rendezvous and number of the form.
@@ -228,7 +227,7 @@ def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tu
 
 
 def _form(i: HloInstruction) -> Form:
-    """Return the form of a collective, which is the same for all participants."""
+    """Return the form of a collective: types and sizes of its arrays, and the pairs of a permutation."""
     shapes = [o.shape for o in i.operands] + [s for _, s in leaves(i.shape)]
     pairs = getattr(i.operation, "source_target_pairs", ())
     return (*pairs, *((shape.element_type.name, shape.dimensions) for shape in shapes))

@@ -28,7 +28,7 @@ _loaded: Final[list[LoadedObject]] = []
 def support() -> LoadedObject:
     """Return the run time's native code, loaded by the first call.
 
-    Never unloaded, as threads may run it at exit.
+    The code is never unloaded, as threads may run it at exit.
     """
     with _loading:
         if not _loaded:

@@ -115,7 +115,7 @@ def _checked(name: str, value: Option) -> Option:
 
 
 def _parsed(kind: str, text: str, values: Sequence[str]) -> Option | None:
-    """Parse a string as a value of an option's type; return None if it is none."""
+    """Parse a string as a value of an option's type; return None for an invalid string."""
     match kind:
         case "string":
             return text

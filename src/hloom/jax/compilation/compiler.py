@@ -48,7 +48,7 @@ class ProgramCache:
     def description(self, identity: bytes, options: bytes) -> bytes | None:
         """Look up a program, and load it into the memory cache.
 
-        Return jaxlib's description of it, None on a miss.
+        Return jaxlib's description or, on a miss, None.
         """
         try:
             parsed = PjrtCompileOptions.parsed(options)

@@ -29,10 +29,7 @@ _FORMAT: Final = "jax executable"
 
 
 class Serialized(Handle):
-    """The bytes of a serialized executable.
-
-    Its owner lives until the caller has copied them and calls the deleter.
-    """
+    """The bytes of a serialized executable, alive until the caller has copied them and calls the deleter."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__()
@@ -59,8 +56,8 @@ def serialize(executable: LoadedExecutable) -> bytes:
 def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
     """Load a serialized executable; ``options``, unless empty, replace the serialized ones.
 
-    Raises PjrtError for bytes that are none, and for an executable with Python callbacks without the mark of
-    its callbacks (see `hloom.jax.compilation.handover`).
+    Raises PjrtError for bytes that are no serialized executable, and for an executable with Python callbacks
+    without the mark of its callbacks (see `hloom.jax.compilation.handover`).
     """
     data, callbacks = split_callbacks(data)
     identity = identity_in(data)

@@ -54,9 +54,9 @@ class TransferManager(Handle):
         return buffer_at(self.buffers[number])
 
     def fill(self, number: int, source: int, offset: int, size: int, *, is_last: bool) -> None:
-        """Copy ``size`` bytes at address ``source`` to ``offset`` in a pending buffer.
+        """Copy ``size`` bytes from the address ``source`` to a buffer, at ``offset``.
 
-        The last transfer completes it.
+        The last copy completes it.
 
         Raises PjrtError for a complete buffer and for a range outside of the buffer.
         """

@@ -1,8 +1,8 @@
 """The processes of ``jax.distributed``: how they find each other, and the transport between their programs.
 
-JAX gives a new client the rank of its process, and the functions of its key-value store. Each process
-publishes its number of devices, its listening address, and its MPI rank if MPI started it in this store.
-Messages go over TCP. The data of native collectives go over MPI if MPI connects all processes.
+JAX gives a new client the rank of its process, and the functions of its key-value store. In the store each
+process publishes its number of devices, its listening address, and its MPI rank if MPI started it. Messages
+go over TCP. The data of native collectives go over MPI if MPI connects all processes.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class KeyValueStore:
         self._call(function, args, user)
 
     def get(self, key: str) -> str:
-        """Wait until a key has a value.
+        """Wait until a key has a value; return the value.
 
-        Return it. Raises PjrtError if the store fails or the time limit passes.
+        Raises PjrtError if the store fails or the time limit passes.
         """
         function, user = self._get
         name = (self._prefix + key).encode()

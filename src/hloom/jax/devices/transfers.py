@@ -157,9 +157,9 @@ def allocate(
 
 
 def place_of(device: int | None, memory: int | None) -> tuple[ClientDevice, ClientMemory]:
-    """Return the device and memory of two handles: a null memory is the device's default memory.
+    """Return the device and the memory for their handles.
 
-    With a memory, its device replaces ``device``.
+    A null memory stands for the device's default memory; otherwise the device is that of the memory.
     """
     if memory:
         target = object_at(memory, ClientMemory)

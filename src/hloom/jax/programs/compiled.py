@@ -73,10 +73,10 @@ class Leaf:
 
     @staticmethod
     def of(shape: Shape, placement: Placement) -> Leaf:
-        """Return the leaf for an array or token of the program, whose parameters and results are row-major.
+        """Return the leaf for an array or token of a program whose parameters and results are row-major.
 
-        The leaf has the logical dimensions, of which the program's ones are a permutation by
-        ``placement.order``.
+        ``placement.order`` states the permutation from the logical dimensions to those of the program's
+        array.
         """
         if not shape.is_array:
             return Leaf((0,), TOKEN, True, placement.memory)
@@ -256,29 +256,20 @@ class Compiled:
 
     @property
     def calling(self) -> LoadedProgram | None:
-        """The native code of a program that runs on one device and calls the host.
-
-        Returns None for any other program.
-        """
+        """The native code of a program for one device that calls the host; None for any other program."""
         alone = self.program.alone if self.native is None else None
         return None if alone is None or alone.module is not alone.source else alone.loaded
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions by which native code calls Python.
-
-        Empty if the evaluator runs parts of the program.
-        """
+        """The instructions by which native code calls Python; empty if the evaluator calls Python instead."""
         if self.native is not None or (self.program.alone is not None and self.calling is None):
             return ()
         return self.program.executable.host_calls
 
     @cached_property
     def gang(self) -> Gang | None:
-        """The gang that runs all devices in one thread.
-
-        Returns None for one device, or if the program calls the host.
-        """
+        """The gang that runs all devices in one thread; None for one device, or with host calls."""
         return self.calling_gang(None)
 
     def calling_gang(self, host: Host | None) -> Gang | None:
@@ -327,7 +318,7 @@ class Compiled:
 
     @property
     def optimized_program(self) -> bytes:
-        """The optimized module, serialized, which JAX prints and reads shardings from.
+        """The serialized optimized module, which JAX prints and reads shardings from.
 
         See `HloProgram.encoded`.
         """

@@ -65,7 +65,7 @@ def _callback_error(handle: int) -> int | None:
 
 
 def execute(args: ctypes.Structure) -> None:
-    """Execute a program in Python: PJRT's LoadedExecutable_Execute, whose arguments ``args`` are."""
+    """Execute a program in Python; ``args`` are the arguments of PJRT's LoadedExecutable_Execute."""
     executable = executable_at(args.executable)
     lists = read_array(args.argument_lists, args.num_devices, ctypes.c_void_p)
     rows = [read_array(row, args.num_args, ctypes.c_void_p) for row in lists]

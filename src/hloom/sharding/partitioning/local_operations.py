@@ -97,8 +97,8 @@ class LocalOperation:
     def compute(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
         """Apply an operation to the local operands; return the tile.
 
-        With ``skipped`` elements, the operation computes a larger tile, from which each device slices its
-        own.
+        If ``skipped`` states leading elements to drop, the operation computes a larger tile, from which each
+        device slices its own.
         """
         self.i.operation = operation
         skips_of = {d: (tiling, skips) for d, tiling, skips in skipped if any(skips)}

@@ -24,7 +24,7 @@ TO_FULL: Final = "SPMDShardToFullShape"
 
 
 def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Coordinate]) -> Tiling:
-    """Return the tiling over non-manual axes that a value keeps when it crosses the border of a region.
+    """Return the tiling over non-manual axes that a value keeps when it enters or leaves a manual region.
 
     A dimension keeps its tiles if they divide the array inside of the region evenly, and devices with equal
     manual coordinates hold all tiles.
@@ -33,7 +33,7 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
         have: the tiling inside of the region.
         manual: the tiling outside, restricted to the manual axes.
         shape: the shape outside.
-        fixed: the manual coordinates.
+        fixed: the device coordinates along the manual axes.
     """
     preserved = Tiling.replicated(len(manual.tiles), have.devices)
     if have.unreduced is not None or manual.unreduced is not None:
@@ -47,7 +47,7 @@ def preserved_tiling(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence
 
 
 def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
-    """Return the part of a tiling over non-manual axes, for the value inside of the region.
+    """Return the part of a tiling over non-manual axes, for the value inside of a manual region.
 
     If manual and other axes shard one dimension, the other axes are kept if all of them are minor to the
     manual axes or all are major; in the second case resharding exchanges tiles.
@@ -172,7 +172,7 @@ def leave_region(state: PartitionState, i: HloInstruction, region: Region) -> Hl
 def _joined(
     state: PartitionState, i: HloInstruction, parts: Sequence[HloInstruction], region: Region
 ) -> HloInstruction:
-    """Return the value of a call at a border from its parts: the single array, or a tuple of arrays."""
+    """Return the value of a call that enters or leaves a manual region: one array, or a tuple of arrays."""
     if not i.shape.is_tuple:
         (part,) = parts
         return part

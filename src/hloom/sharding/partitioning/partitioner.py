@@ -109,7 +109,7 @@ def _combine_all_reduces(state: PartitionState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """What a computation receives for a parameter: its tilings, manual regions and decisions."""
+    """The value bound to a parameter of a computation: its tilings, manual regions and decisions."""
 
     tilings: Tilings
     region: Region = ()
@@ -245,7 +245,8 @@ def _partition_conditional(state: PartitionState, i: HloInstruction, region: Reg
 def _propagated(state: PartitionState, i: HloInstruction, default: Tilings, region: Region) -> Tilings:
     """Return the propagated tilings of the leaves of a value.
 
-    A leaf without one, or in a manual region, or with partial sums has its tiling of ``default``.
+    ``default`` has the tilings for leaves that have none or partial sums, and for all leaves in manual
+    regions.
     """
     if region:
         return default

@@ -109,7 +109,8 @@ def origin_of(
 ) -> Origin | None:
     """Return the origin from which a value can be recomputed in other tilings.
 
-    Returns None if the operation is not cheap, has unreduced operands, or crosses the border of a region.
+    Returns None if the operation is not cheap, or has an operand that is unreduced or outside of the value's
+    manual region.
     """
     operands = [state.values[o] for o in i.operands]
     reduced = all(isinstance(o.tilings, Tiling) and o.tilings.unreduced is None for o in operands)

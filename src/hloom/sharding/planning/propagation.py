@@ -148,9 +148,9 @@ class Propagation:
         return factors
 
     def _border_dimensions(self, i: HloInstruction, border: Border) -> list[_FactorDimensions]:
-        """Return a factor for each dimension that manual axes do not shard.
+        """Return a factor for each dimension of the arrays that enter or leave a manual region.
 
-        Its size is the same on both sides.
+        Dimensions that manual axes shard have none, as their size differs between both sides.
         """
         factors: list[_FactorDimensions] = []
         for operand, (index, result), manual in zip(i.operands, i.shape.leaves(), border.manual, strict=True):
@@ -163,7 +163,10 @@ class Propagation:
         return factors
 
     def _crosses(self, i: HloInstruction, tiling: Tiling) -> bool:
-        """Return true unless the instruction is a border and the tiling uses one of its manual axes."""
+        """Return true if a tiling may propagate through an instruction.
+
+        At the border of a manual region it must not use the region's manual axes.
+        """
         border = self._borders.get(i)
         return border is None or are_independent([*border.coordinates, tiling.coordinates[0]])
 

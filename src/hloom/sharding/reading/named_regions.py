@@ -77,7 +77,10 @@ def _write_attributes(
 
 
 def _named(border: HloInstruction, value: HloInstruction) -> list[NamedSharding]:
-    """Return the named sharding of each leaf of an operand or result of a border."""
+    """Return the named sharding of each leaf of an operand or result of a call at a manual region's border.
+
+    Raises HloError by the rule ``sharding.manual-axes`` if there is none.
+    """
     sharding = value.sharding
     if sharding is None and isinstance(value.operation, GetTupleElement):
         (source,) = value.operands

@@ -313,7 +313,7 @@ def _is_constant(buffer: _Buffer) -> bool:
 
 
 def _changed_leaves(loop: HloInstruction) -> set[int]:
-    """Return the numbers of the leaves that a loop changes: its body does not return them as they were."""
+    """Return the numbers of the leaves of a loop's state that its body does not return unchanged."""
     (body, _) = loop.called_computations
     root, (parameter,) = body.root, body.parameters
     leaves = range(_leaf_count(loop.shape))

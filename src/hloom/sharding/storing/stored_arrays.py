@@ -123,10 +123,8 @@ class StoredArray:
 def stored(directory: str | Path) -> dict[str, StoredArray]:
     """Open all arrays in a directory, by name in natural order.
 
-    A directory that is one array has the name "".
-
-    Raises HloError by ``stored.not-found`` if there are none, and by ``stored.metadata`` for unreadable
-    metadata.
+    If the directory is itself an array, returns it under the name "". Raises HloError by ``stored.not-found``
+    if there are none, and by ``stored.metadata`` for unreadable metadata.
     """
     path = Path(directory)
     if (path / _ARRAY).exists():

@@ -98,7 +98,7 @@ def begin_message(f: Function, exchange: Fields, message: Fields) -> Value:
 
 @routine(I1, exchange=EXCHANGE, message=MESSAGE)
 def record_message(f: Function, exchange: Fields, message: Fields) -> int:
-    """Unpack a received message; return whether the sender's operands have the same form."""
+    """Unpack a received message; return whether the sender's operands have the same types and sizes."""
     f.return_if(message["kind"].compare("ne", RECEIVE_PACKED), 1)
     form = f.load(I64, message["memory"])
     with f.when(form.compare("eq", exchange["form"])):
@@ -111,7 +111,7 @@ def record_message(f: Function, exchange: Fields, message: Fields) -> int:
 
 @routine(exchange=EXCHANGE, step=I32)
 def begin_exchange(f: Function, exchange: Fields, step: Value) -> None:
-    """Set the participants of other processes as arrived, and select the first round of a step."""
+    """Mark the participants of other processes as arrived, and select the first round of a step."""
     exchange["round"] = exchange.nested("steps", step.cast("zext", I64) - 1)["first"]
     exchange["under_way"] = 0
     rendezvous, form = Fields(RENDEZVOUS, exchange["rendezvous"]), exchange["form"]

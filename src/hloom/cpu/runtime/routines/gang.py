@@ -96,9 +96,9 @@ def run_device(f: Function, fiber: Fields) -> Value:
 
 @routine(low=I32, high=I32)
 def fiber_main(f: Function, low: Value, high: Value) -> None:
-    """The main function of a fiber, on its own stack.
+    """Run a fiber on its own stack.
 
-    Makecontext passes the fiber's address in two halves.
+    ``low`` and ``high`` are the halves of its address, passed by makecontext.
     """
     address = (high.cast("zext", I64) << 32) | low.cast("zext", I64)
     fiber = Fields(FIBER, address.cast("inttoptr", PTR))

@@ -73,10 +73,10 @@ def hloom_library_reset(f: Function) -> None:
 
 @routine(I32, exported=True)
 def hloom_library_get_one(f: Function) -> int:
-    """Return 1: the getter for a library without a number of threads."""
+    """Return 1: the getter for a library whose number of threads cannot be set."""
     return 1
 
 
 @routine(exported=True, count=I32)
 def hloom_library_set_none(f: Function, count: Value) -> None:
-    """Do nothing: the setter for a library without a number of threads."""
+    """Do nothing: the setter for a library whose number of threads cannot be set."""

@@ -29,7 +29,7 @@ _PATIENCE_NANOSECONDS: Final = 10_000_000
 
 @routine(I1, rendezvous=RENDEZVOUS, count=I64, form=I64)
 def same_forms(f: Function, rendezvous: Fields, count: Value, form: Value) -> int:
-    """Return whether all ``count`` participants have the same form, a number for operand types and sizes."""
+    """Return whether the operands of all ``count`` participants have the types and sizes of ``form``."""
     with f.loop(0, count) as loop:
         other = Fields(PARTICIPANT, rendezvous.load("participants", loop.index))
         f.return_if(other["form"].compare("ne", form), 0)
@@ -85,10 +85,7 @@ def follow(f: Function, participant: Fields, rendezvous: Fields, generation: Val
 
 @routine(I1, participant=PARTICIPANT, rendezvous=RENDEZVOUS, number=I64)
 def differ(f: Function, participant: Fields, rendezvous: Fields, number: Value) -> int:
-    """Return whether the operands' types or sizes differ between participants.
-
-    If so, report it to the host.
-    """
+    """Return whether operands' types or sizes differ between participants; if so, report it to the host."""
     f.return_if(same_forms(f, rendezvous, participant["count"], participant["form"]), 0)
     fiber = Fields(FIBER, participant["fiber"])
     with choose(f, is_null(fiber.pointer)) as thread:

@@ -38,9 +38,9 @@ def allocate(f: Function, struct: Struct, length: Operand = 0, /, **values: Pass
 
 @contextmanager
 def locked(f: Function, mutex: Fields) -> Generator[None]:
-    """Emit code in the ``with`` statement that runs with the mutex locked.
+    """Emit the code of the ``with`` statement with the mutex locked.
 
-    It must not return from the function.
+    The code must not return from the function.
     """
     pthread_mutex_lock(f, mutex)
     yield

@@ -96,7 +96,7 @@ def pjrt_complete(f: Function, event: Fields, error: Value) -> None:
 
 @routine(PTR, exported=True, event=EVENT)
 def pjrt_await(f: Function, event: Fields) -> Value:
-    """Wait until an event is complete; return its error, which remains the event's property, or null."""
+    """Wait until an event is complete; return its error, which the event still owns, or null."""
     f.return_if(~is_unready(f, event), 0)
     with locked(f, EVENTS(f).nested("lock")), repeat(f) as loop:
         loop.leave_if(event["state"].compare("ne", PENDING))

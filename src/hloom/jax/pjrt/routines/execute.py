@@ -52,7 +52,11 @@ def pjrt_set_tracing(f: Function, sessions: Value) -> None:
 
 @routine(I32, executable=EXECUTABLE, arguments=PTR)
 def examine(f: Function, executable: Fields, arguments: Value) -> Value:
-    """Return the worst state of a device's arguments: ready, late (its event is not), or a type mismatch."""
+    """Return the worst state of a device's arguments.
+
+    An argument is ready, late (the event of its buffer is pending or failed), or a mismatch (its type, size
+    or layout is not that of the parameter).
+    """
     state = LocalVariable(f, I32, _READY)
     with f.loop(0, executable["num_inputs"]) as loop:
         buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
@@ -103,9 +107,10 @@ def _is_run_by_python(f: Function, executable: Fields, args: Fields) -> Value:
 
 
 def _examine_all(f: Function, executable: Fields, args: Fields, native: Section) -> Value:
-    """Return whether the program is long or an argument is not ready.
+    """Return whether the program is long or an argument is late.
 
-    Leave ``native`` if one does not fit.
+    Leaves the section ``native``, so that Python runs the program, if an argument does not match its
+    parameter.
     """
     is_late = LocalVariable(f, I1, ~is_zero(executable["is_long"]))
     with f.when(~is_zero(executable["num_inputs"])), f.loop(0, args["num_devices"]) as loop:

@@ -45,10 +45,9 @@ def error_of_run(f: Function, executable: Fields, status: Value) -> Value:
 def error_of_interruption(f: Function, executable: Fields) -> Value:
     """Return the PJRT error of a program that ended early, for one of three reasons.
 
-    - A callback raised an exception, which Python has recorded. - A signal handler raised an exception in
-    this thread, which has no Python frame: the interrupt is set again
-      for the next Python code.
-    - The process is ending, and stopped the program.
+    A callback raised an exception, which Python has recorded. Or a signal handler raised an exception in this
+    thread, which has no Python frame: the interrupt is set again for the next Python code. Or the process is
+    ending, and has stopped the program.
     """
     gil = PyGILState_Ensure(f)
     with f.when(~is_null(PyErr_Occurred(f))):
@@ -64,9 +63,10 @@ def error_of_interruption(f: Function, executable: Fields) -> Value:
 
 @routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR)
 def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
-    """Run a program on its devices; return its error, null on success. The caller has taken its gang, if any.
+    """Run a program on its devices; return its error, null on success.
 
-    ``sources`` and ``targets`` are the tables of the addresses of inputs and outputs, device after device.
+    The calling thread has locked the program's gang, if it has one. ``sources`` and ``targets`` are the
+    tables of the addresses of inputs and outputs, device after device.
     """
     with f.when(~is_null(executable["gang"])):
         status = _run_together(f, executable, sources, targets)

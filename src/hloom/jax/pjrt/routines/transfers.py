@@ -85,7 +85,7 @@ def raw_to_host(f: Function, args: Fields) -> Value:
 def _read(f: Function, buffer: Fields, target: Value, offset: Value, size: Value) -> None:
     """Emit a wait for a buffer and a copy of ``size`` of its bytes.
 
-    Return from the function if its producer failed.
+    The emitted code returns the error of the buffer's producer from the function if it failed.
     """
     storage = pointee(buffer, "storage")
     keep_storage(f, storage)
@@ -126,7 +126,10 @@ def _width_of(f: Function, type: Value) -> Value:
 
 
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
-    """Return the size of a host array in bytes; leave ``native`` if its strides are not row-major."""
+    """Return the size of a host array in bytes.
+
+    Leaves the section ``native``, so that Python transfers the array, if its strides are not row-major.
+    """
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
     is_strided = ~is_zero(args["num_byte_strides"])
     with repeat(f) as loop:
