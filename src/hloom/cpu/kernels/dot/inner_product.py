@@ -31,6 +31,8 @@ FEW: Final = 4
 PART: Final = 8192
 """Minimum number of products of a partial sum."""
 MOST_PARTS: Final = 16
+STREAMED: Final = 1 << 21
+"""Bytes of rows that are read one after the other: many streams at a time reach half the memory's rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class InnerProduct:
         lanes: products per vector.
         rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
         parts: partial sums per result.
+        sequential: a tile's rows are read one after the other, as memory limits the product.
     """
 
     gemm: Gemm
@@ -56,6 +59,7 @@ class InnerProduct:
     columns: int
     vectors: int
     parts: int
+    sequential: bool
 
     @property
     def blocks(self) -> int:
@@ -86,6 +90,8 @@ class InnerProduct:
         ]
         if self.laid:
             words.append("columns packed")
+        if self.sequential:
+            words.append("a row after the other")
         if self.parts > 1:
             words.append(f"sums in {self.parts} parts of {self.part}")
         return "; ".join(words)
@@ -137,12 +143,15 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
     rows = 8
     while rows > 1 and (rows * columns > room or rows // 2 >= gemm.m or rows > lanes):
         rows //= 2
+    sequential = not paired and gemm.m * gemm.k * storage_bytes(gemm.a_type) >= STREAMED
     vectors = 1
-    while rows * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
+    while (1 if sequential else rows) * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
         vectors *= 2
     tasks = gemm.batches * -(-gemm.m // rows)
     parts = min(MOST_PARTS, gemm.k // PART) if tasks < MOST_PARTS else 1
-    return InnerProduct(gemm, transposed, paired, laid, lanes, rows, columns, vectors, max(1, parts))
+    return InnerProduct(
+        gemm, transposed, paired, laid, lanes, rows, columns, vectors, max(1, parts), sequential
+    )
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
@@ -327,7 +336,8 @@ class _Tiles:
         for first in range(0, gemm.n, plan.columns):
             count = min(plan.columns, gemm.n - first)
             columns = self.columns(batch, numbers, first, count)
-            sums = self.products(rows, columns, low, high)
+            groups = [[row] for row in rows] if plan.sequential else [rows]
+            sums = [s for group in groups for s in self.products(group, columns, low, high)]
             for s in range(count):
                 one = [sums[r * count + s] for r in range(plan.rows)]
                 self.done(part, batch, row, first + s, across_lanes(one))

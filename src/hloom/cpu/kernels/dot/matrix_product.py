@@ -27,6 +27,7 @@ from hloom.cpu.kernels.dot.inner_product import (
     emit_lay_out,
     inner_product_of,
 )
+from hloom.cpu.kernels.dot.row_stream import RowStream, emit_add_row_parts, emit_row_sums, row_stream_of
 from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
@@ -36,7 +37,7 @@ from hloom.passes.layout.product_views import is_factor_view, is_view
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
 
-Plan = InnerProduct | TilePlan
+Plan = InnerProduct | RowStream | TilePlan
 
 
 @KERNELS.register("dot", fuses=True, workspace=lambda i, target: _workspace(i, target))
@@ -64,6 +65,9 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         )
     if isinstance(product, InnerProduct):
         _inner(program, i, product, a, b, epilogue)
+        return
+    if isinstance(product, RowStream):
+        _stream(program, i, product, a, b, epilogue)
         return
     space = program.workspace(i)
     if not is_pairs(gemm, program.module.target):
@@ -126,6 +130,9 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     inner = inner_product_of(gemm, target)
     if inner is not None:
         return inner
+    stream = row_stream_of(gemm, [_outside(i, dot, o) for o in dot.operands], target)
+    if stream is not None:
+        return stream
     if gemm.m == gemm.n == 1:
         return None
     plain = kernel_parts(i).roots == (dot,) and dot.shape.element_type is gemm.kind and gemm.in_order
@@ -167,6 +174,18 @@ def _inner(
     kernel = program.shared(lambda name: emit_inner_product(module, name, plan, 1, epilogue.bind))
     program.call(i, kernel, [a, b, sums])
     kernel = program.shared(lambda name: emit_add_parts(module, name, plan, epilogue.count, epilogue.bind))
+    program.call(i, kernel, [sums, *epilogue.pointers])
+
+
+def _stream(
+    program: ProgramEmitter, i: HloInstruction, plan: RowStream, a: Value, b: Value, epilogue: _Epilogue
+) -> None:
+    """Emit a product as sums of rows."""
+    module, sums = program.module, program.workspace(i)
+    program.call(i, program.shared(lambda name: emit_row_sums(module, name, plan)), [a, b, sums])
+    kernel = program.shared(
+        lambda name: emit_add_row_parts(module, name, plan, epilogue.count, epilogue.bind)
+    )
     program.call(i, kernel, [sums, *epilogue.pointers])
 
 
@@ -317,6 +336,8 @@ def _workspace(i: HloInstruction, target: Target) -> int:
         return 0
     if isinstance(plan, InnerProduct):
         return sum(plan.workspace())
+    if isinstance(plan, RowStream):
+        return plan.workspace()
     if not is_pairs(plan.gemm, target):
         return plan.workspace()
     return _found_bytes(i) + max(plan.workspace(), pairs_plan(plan, target).workspace())

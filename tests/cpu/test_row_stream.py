@@ -1,0 +1,92 @@
+"""Products of few rows with matrices larger than the caches, which are read in the order of memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hloom.cpu.kernels.dot.row_stream import CACHED, LEAST_BYTES
+from hloom.cpu.native import compile_or_load
+from hloom.debug import random_arguments
+from hloom.ir.module import HloModule
+from hloom.shape.element_type import ElementType
+from tests import agreement
+
+ROOT = Path(__file__).parents[2]
+LAYERS = """
+HloModule layers
+body {
+  state = (s32[], f32[M,N], f32[M,K], NARROW[L,K,N]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  sum = f32[M,N] get-tuple-element(state), index=1
+  x = f32[M,K] get-tuple-element(state), index=2
+  layers = NARROW[L,K,N] get-tuple-element(state), index=3
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  slice = NARROW[1,K,N] dynamic-slice(layers, i, zero, zero), dynamic_slice_sizes={1,K,N}
+  layer = NARROW[K,N] reshape(slice)
+  wide = f32[K,N] convert(layer)
+  y = f32[M,N] dot(x, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  new = f32[M,N] add(sum, y)
+  ROOT r = (s32[], f32[M,N], f32[M,K], NARROW[L,K,N]) tuple(next, new, x, layers)
+}
+condition {
+  state = (s32[], f32[M,N], f32[M,K], NARROW[L,K,N]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  n = s32[] constant(2)
+  ROOT more = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  sum = f32[M,N] parameter(0)
+  x = f32[M,K] parameter(1)
+  layers = NARROW[L,K,N] parameter(2)
+  zero = s32[] constant(0)
+  state = (s32[], f32[M,N], f32[M,K], NARROW[L,K,N]) tuple(zero, sum, x, layers)
+  loop = (s32[], f32[M,N], f32[M,K], NARROW[L,K,N]) while(state), condition=condition, body=body
+  ROOT r = f32[M,N] get-tuple-element(loop), index=1
+}
+"""
+SIZES = [("f32", 1, 301, 517), ("f32", 3, 129, 700), ("f32", 8, 130, 640), ("bf16", 1, 300, 1000),
+         ("bf16", 4, 333, 500), ("s8", 1, 601, 500), ("s8", 2, 602, 501), ("f16", 2, 256, 513)]  # fmt: skip
+
+
+def layers(narrow: str, m: int, k: int, n: int) -> HloModule:
+    """Return a sum of products with two slices of an array that is larger than the caches."""
+    layer_bytes = k * n * ElementType.parse(narrow).bits // 8
+    assert layer_bytes >= LEAST_BYTES
+    sizes = {"M": m, "K": k, "N": n, "L": 1 + CACHED // layer_bytes}
+    text = re.sub(r"(?<=[\[{,])[MKNL](?=[,\]}])", lambda name: str(sizes[name[0]]), LAYERS)
+    return HloModule.from_text(text.replace("NARROW", narrow))
+
+
+@pytest.mark.parametrize(("narrow", "m", "k", "n"), SIZES)
+def test_slices_of_a_large_array(narrow: str, m: int, k: int, n: int) -> None:
+    module = layers(narrow, m, k, n)
+    arguments: list[Any] = random_arguments(module, seed=m)
+    agreement.computed(compile_or_load(module).caller.run(arguments)[0], module, arguments)
+
+
+DIGEST = """
+import hashlib
+from hloom.cpu.native import compile_or_load
+from hloom.debug import random_arguments
+from tests.cpu.test_row_stream import layers
+module = layers("f32", 1, 301, 517)
+(result,) = compile_or_load(module).caller.run(random_arguments(module, seed=1))
+print(hashlib.sha256(result.tobytes()).hexdigest())
+"""
+
+
+def test_every_number_of_threads_gives_the_same_bits() -> None:
+    def digest(threads: int) -> bytes:
+        environment = {**os.environ, "HLOOM_NUM_THREADS": str(threads)}
+        return subprocess.check_output([sys.executable, "-c", DIGEST], cwd=ROOT, env=environment)
+
+    assert len({digest(threads) for threads in (1, 2, 3)}) == 1
