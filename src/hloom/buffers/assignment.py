@@ -159,7 +159,7 @@ class _Walk:
         return buffer
 
     def born(self, buffer: Buffer, time: int) -> None:
-        """Record that a buffer gets a new value at a time."""
+        """Record that a buffer gets a new value at a time, in half steps of the execution order."""
         self.births.setdefault(buffer, []).append(time)
 
     def subview(self, base: Buffer, place: HloInstruction, i: HloInstruction) -> Buffer:
@@ -180,7 +180,10 @@ class _Walk:
                 self.assignment.argument_reads.setdefault(buffer, []).append(read)
 
     def computation(self, computation: HloComputation, arguments: Sequence[Values]) -> Values:
-        """Walk a computation; return the buffers of its root."""
+        """Walk a computation; return the buffers of its root.
+
+        ``arguments`` are the buffers of the parameters' leaves.
+        """
         values = self.assignment.values
         order = self.order(computation)
         self.computed_in_place |= {origin(i.operands[1]): i for i in order if _is_in_place(i)}
@@ -240,7 +243,7 @@ class _Walk:
         return buffers
 
     def result(self, i: HloInstruction, index: ShapeIndex, shape: Shape) -> Buffer:
-        """Return the buffer of a result: a new one, or a part of the array that an update puts it into."""
+        """Return the buffer of a result: a new one, or a subview of the array that an update writes it to."""
         update = self.computed_in_place.get((i, index))
         if update is not None:
             array, array_index = origin(update.operands[0])
@@ -370,7 +373,7 @@ class _Walk:
 
 
 def _is_in_place(i: HloInstruction) -> bool:
-    """Return whether an instruction is an update that is computed where it is stored."""
+    """Return whether an instruction is an update that is stored directly into the array that it updates."""
     return i.annotation(Subview) is not None and not isinstance(i.operation, DynamicSlice)
 
 

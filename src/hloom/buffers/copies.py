@@ -82,7 +82,7 @@ def _before_updates(
 
 
 class _Reasons:
-    """Finds the reasons of copies: the instructions that read the old value of a buffer."""
+    """Finds the reason of a copy: the instruction that reads the old value of the buffer later."""
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment

@@ -74,7 +74,7 @@ class _Order:
         return self.made
 
     def obstacle(self, number: int) -> Buffer:
-        """Return a source that a pending copy waits for."""
+        """Return a source for which the pending copy ``number`` waits."""
         source, target = self.copies[number]
         return next(s for s in self.overlaps.sources(target) if s is not source and self.of_source.get(id(s)))
 
@@ -92,7 +92,10 @@ class _Order:
         self.release(source)
 
     def release(self, source: Buffer) -> None:
-        """Permit overwriting a source; copies that waited for it alone become ready."""
+        """Permit overwriting a source that all copies have read.
+
+        Copies that waited for it alone become ready.
+        """
         for number in self.released.pop(id(source), ()):
             self.waiting[number] -= 1
             if not self.waiting[number]:
@@ -100,7 +103,7 @@ class _Order:
 
 
 class _Overlaps:
-    """Index of sources by their byte ranges in the arena; a subview counts as all that it is a part of."""
+    """Index of sources by their byte ranges in the arena; a subview counts as the whole buffer around it."""
 
     def __init__(self, sources: Sequence[Buffer]) -> None:
         distinct = list({id(s): s for s in sources}.values())

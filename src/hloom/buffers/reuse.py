@@ -1,7 +1,7 @@
-"""Arguments whose memory results may take, if the caller gives the arguments away.
+"""Results that may be written to the memory of donated arguments.
 
-The program is the same: the caller passes one address for both. That is right if the argument is read for the
-last time before the result is written, or by the operation that writes it, index by index.
+The program stays the same: the caller passes one address for both. That is right if the argument is read for
+the last time before the result is written, or by the operation that writes it, index by index.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hloom.buffers.buffers import Buffer, BufferCopy
 
 
 def may_take(assignment: Assignment, result: int, argument: int) -> bool:
-    """Return whether a result may be written to the memory of an argument; both are numbers of leaves."""
+    """Return whether a result may be written to the memory of a donated argument; both are leaf numbers."""
     copy, source = assignment.results[result], assignment.arguments[argument]
     if not source.size or source.size != copy.target.size:
         return False
@@ -28,7 +28,10 @@ def may_take(assignment: Assignment, result: int, argument: int) -> bool:
 
 
 def _clash(copies: list[BufferCopy], source: Buffer, target: Buffer) -> bool:
-    """Return whether copies made at once read the one buffer and write the other, but for a copy of both."""
+    """Return whether parallel copies both read ``source`` and write ``target``.
+
+    A copy from ``source`` to ``target`` itself does not count.
+    """
     written = any(c.target.find() is target and c.source.memory is not source for c in copies)
     read = any(c.source.memory is source and c.target.find() is not target for c in copies)
     return written and read

@@ -72,7 +72,7 @@ def rotate(copies: Mapping[Join, list[BufferCopy]], times: Mapping[Join, int]) -
 
 
 def groups(rotations: Mapping[Join, Rotation]) -> list[RotationGroup]:
-    """Return the groups of buffers that exchange addresses, united over all rotations."""
+    """Return the groups of buffers that exchange addresses in any rotation."""
     group_of: dict[Buffer, list[Buffer]] = {}
     for rotation in rotations.values():
         for source, target in rotation:

@@ -56,12 +56,12 @@ class Combiner:
 
     @property
     def free(self) -> bool:
-        """Return whether values may be combined in any order."""
+        """Whether values may be combined in any order."""
         return grouping(self.computation) is Grouping.FREE
 
     @property
     def uniform(self) -> bool:
-        """Return whether results have the types of values, so that parts may be combined first."""
+        """Whether the results have the types of the values, so that parts can be combined separately."""
         return self.accumulators == self.values
 
     def starts(self, inits: Sequence[Element], sources: Sequence[ElementType]) -> list[Element]:

@@ -123,7 +123,10 @@ class Elements(EmittedIndexing):
         indices: Indices,
         unfinished: list[tuple[Steps[Value, Element], Key]],
     ) -> Element | None:
-        """Return an element that is known or needs no operands; otherwise begin it and return None."""
+        """Return an element that is known in this scope or needs no operands.
+
+        Otherwise begins its steps, appends them to ``unfinished``, and returns None.
+        """
         instruction = self._standing.get(instruction, instruction)
         key = (instruction, indices, self.mask)
         everywhere = (instruction, indices, None)
@@ -144,7 +147,10 @@ class Elements(EmittedIndexing):
         return None
 
     def read(self, read: Read[Value]) -> Element:
-        """Emit the element of a read, which is arbitrary where its condition is false."""
+        """Emit the operand element that a declaration reads.
+
+        Its value is arbitrary where the condition is false.
+        """
         with self.masked(read.condition):
             return self.element(read.instruction, read.indices)
 
@@ -161,11 +167,11 @@ class Elements(EmittedIndexing):
         return view.strides is None if view is not None else None
 
     def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
-        """Take a value that was computed otherwise for the element at an index, in this scope."""
+        """Use a value computed elsewhere as the element of an instruction at an index, in this scope."""
         self.scopes[-1].elements[instruction, indices, self.mask] = value
 
     def stand_for(self, instruction: HloInstruction, other: HloInstruction) -> None:
-        """Let an instruction, from now on, have the elements of another."""
+        """Alias an instruction to another one: from now on their elements are the same."""
         self._standing[instruction] = other
 
     def leaves(self, instruction: HloInstruction, indices: Indices) -> list[Element]:

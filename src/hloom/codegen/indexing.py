@@ -33,13 +33,13 @@ Division: TypeAlias = "tuple[Index, int]"
 
 @dataclass(slots=True)
 class Scope:
-    """Values that dominate the code under emission, by what they are values of.
+    """Emitted values that dominate the current position, by what they are values of.
 
     Attributes:
         elements, leaves: elements of arrays; of all leaves of tuples.
         columns: every n-th element of a row; see `hloom.codegen.elements.Elements`.
         conditions: bounds checks, and conjunctions of conditions.
-        divisions: quotients and remainders.
+        divisions: quotients and remainders of indices.
     """
 
     elements: dict[Key, Element] = field(default_factory=dict[Key, Element])
@@ -178,11 +178,11 @@ class EmittedIndexing(Indexing[Value, Element]):
     # -- scalars and vectors
 
     def wide(self, value: Value) -> Value:
-        """Repeat a value in every lane."""
+        """Broadcast a scalar to every lane."""
         return value if value.type.lanes or not self.lanes else value.splat(self.lanes)
 
     def together(self, values: Sequence[Element]) -> list[Element]:
-        """Make scalars vectors if one of the values is a vector."""
+        """Broadcast scalars to vectors if one of the values is a vector."""
         if not self.lanes:
             return list(values)
         flat = [v for e in values for v in (e if isinstance(e, tuple) else (e,))]

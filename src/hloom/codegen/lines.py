@@ -22,12 +22,12 @@ Place: TypeAlias = Callable[[Index], Indices]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of an array along an axis.
+    """The lines of arrays along an axis.
 
     Attributes:
-        sizes: dimensions; that of the axis is of no importance.
+        sizes: the dimensions; the size of the axis is not used.
         axis: the axis.
-        lanes: neighboring lines that are walked together; 0: one line at a time.
+        lanes: the number of neighboring lines that are processed together; 0 for one line at a time.
     """
 
     sizes: tuple[int, ...]

@@ -200,12 +200,12 @@ def lanes_text(lanes: int) -> str:
 
 
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:
-    """Return the loop that runs inside a kernel, if there is one."""
+    """Return the member that is a loop inside of the kernel; None if there is none."""
     return next((m for m in members if m.opcode == "while"), None)
 
 
 def work_for_each(members: Sequence[HloInstruction]) -> int:
-    """Return the rough number of operations per element."""
+    """Return the approximate number of operations per element."""
     loop = _turning(members)
     if loop is None:
         return len(members) + GATHERED * sum(_loads_single_elements(m) for m in members)
@@ -219,7 +219,7 @@ def _loads_single_elements(i: HloInstruction) -> bool:
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
-    """Return the number of vectors computed together to hide the latency of long chains of operations."""
+    """Return the number of vectors to compute together, which hides the latency of long dependency chains."""
     loop = _turning(members)
     if loop is not None:
         registers = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)

@@ -22,7 +22,10 @@ _ONE: Final = 127
 
 
 def _scale(kind: FloatFormat) -> float:
-    """Return the factor after which exponent fields and subnormal numbers coincide with those of f32."""
+    """Return the factor that converts between the exponent biases of f32 and of a format.
+
+    After multiplication, exponent fields and subnormal numbers coincide with those of f32.
+    """
     return 2.0 ** (-126 - kind.smallest_exponent)
 
 
@@ -58,7 +61,7 @@ def round_small(value: Value, element_type: ElementType) -> Value:
 
 
 def quiet_nan(value: Value) -> Value:
-    """Return a NaN without payload with the sign of f32 values."""
+    """Return a quiet NaN with the sign of an f32 value and without payload."""
     integer = I32.vector(value.type.lanes)
     return ((value.bitcast(integer) & SIGN) | _NAN).bitcast(value.type)
 

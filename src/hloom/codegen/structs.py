@@ -37,8 +37,8 @@ class Array:
     """The type of a field with several elements.
 
     Attributes:
-        element: type of the elements.
-        count: number of elements; 0 for a last field whose length each struct chooses.
+        element: the type of the elements.
+        count: the number of elements; 0 for a last field of variable length.
     """
 
     element: str | Struct
@@ -47,7 +47,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """The type of a field with cache lines of its own: threads write it while others read its neighbors."""
+    """The type of a field with cache lines of its own, as threads write it while others read neighbors."""
 
     element: str
 
@@ -74,9 +74,9 @@ class Struct:
     """A struct type.
 
     Attributes:
-        name: for messages and ctypes.
-        fields: by name, in order.
-        size, alignment: in bytes, elements of a last field of no fixed length not counted.
+        name: the name, for messages and ctypes.
+        fields: the fields by name, in order.
+        size, alignment: in bytes; the size does not include the elements of a last field of variable length.
     """
 
     def __init__(self, name: str, alignment: int = 1, /, **fields: FieldType) -> None:
@@ -97,7 +97,7 @@ class Struct:
         return f"<Struct {self.name}>"
 
     def size_with(self, length: int) -> int:
-        """Return the size in bytes with a length of the last field."""
+        """Return the size in bytes of a struct whose last field has ``length`` elements."""
         last = list(self.fields.values())[-1]
         return max(self.size, last.offset + length * size_of(last.element))
 
@@ -106,7 +106,10 @@ class Struct:
         return Record(self, address, owner)
 
     def allocate(self, length: int = 0, /, **values: int) -> Record:
-        """Return a new struct, its fields zero or as given, with a length of its last field."""
+        """Return a new struct whose last field has ``length`` elements.
+
+        Fields are zero unless ``values`` has them.
+        """
         memory = ctypes.create_string_buffer(self.size_with(length) + self.alignment)
         record = Record(self, _round_up(ctypes.addressof(memory), self.alignment), memory)
         record.update(values)
@@ -128,7 +131,7 @@ class Struct:
 
     @cached_property
     def ctypes_class(self) -> type[ctypes.Structure]:
-        """The ctypes structure of the same layout; it has no fields for elements of no fixed length."""
+        """The ctypes structure of the same layout, without elements of a last field of variable length."""
         listed = [(name, _ctypes_type(field)) for name, field in self.fields.items() if field.count]
         structure = cast("type[ctypes.Structure]", type(self.name, (ctypes.Structure,), {"_fields_": listed}))
         assert all(getattr(structure, name).offset == self.fields[name].offset for name, _ in listed)

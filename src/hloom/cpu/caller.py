@@ -29,10 +29,10 @@ _LONG_WORK: Final = 200_000
 
 
 class Caller:
-    """Calls a program.
+    """Calls a program with numpy arrays.
 
     Attributes:
-        loaded: its code.
+        loaded: the code of the program.
         parameters, results: the shapes of the leaves of its arguments and of its result.
     """
 
@@ -43,7 +43,7 @@ class Caller:
         self.results = leaf_shapes(module.entry.root.shape)
 
     def inputs(self, arguments: Sequence[Array | None]) -> list[Array]:
-        """Return the leaves of the arguments as native code reads them."""
+        """Convert the leaves of the arguments to contiguous arrays, as native code reads them."""
         return [
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameters, strict=True)
@@ -103,10 +103,10 @@ class Caller:
             raise Stopped
 
     def builtin(self, fallback: RunFunction) -> RunFunction:
-        """Return a function that runs the program on arrays that fit exactly, and else calls the fallback.
+        """Return a function that runs the program on arrays of exactly its types and sizes.
 
-        The fallback itself is returned if parameters or results are not plain arrays, or if Python or numpy
-        are not laid out as the native code assumes.
+        Other arguments go to ``fallback``. Returns ``fallback`` itself if parameters or results are not
+        arrays, or if the memory layouts of Python's or numpy's objects are unknown.
         """
         parameters, result = [p.shape for p in self._entry.parameters], self._entry.root.shape
         shapes = [*parameters, *self.results]

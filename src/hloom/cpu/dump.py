@@ -62,13 +62,13 @@ def begin_dump(module: HloModule, pipeline: Pipeline, flags: str = "") -> Dump |
 
 
 class Dump:
-    """Write the files about one program.
+    """Writes the dump files of one program.
 
     Args:
         options: the flags.
         module: the program before compilation, which is written at once.
         pipeline: the passes to run.
-        number: number of the program in its file names.
+        number: the number of the program in its file names.
     """
 
     def __init__(self, options: DumpOptions, module: HloModule, pipeline: Pipeline, number: int) -> None:
@@ -166,7 +166,7 @@ class Dump:
 
 
 def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
-    """Return for every pass its pipeline's title, and the name of its successor there."""
+    """Yield, for each pass, the title of its pipeline and the name of the next pass in it."""
     for number, item in enumerate(pipeline.passes):
         following = pipeline.passes[number + 1 :][:1]
         before = next((_title(other) for other in following), "pipeline-end")

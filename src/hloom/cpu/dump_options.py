@@ -23,7 +23,7 @@ _NO: Final = ("false", "f", "no", "0")
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """Hold XLA's dump flags, without their prefix ``xla_``.
+    """XLA's dump flags, without their prefix ``xla_``.
 
     Attributes:
         dump_to: a directory; ``-`` is the standard output.
@@ -111,7 +111,7 @@ def dump_options(flags: str, more: str = "") -> DumpOptions:
 
 
 def _parsed(name: str, default: Flag, value: str | None) -> Flag:
-    """Parse a flag's value by the type of its default; a boolean flag needs no value."""
+    """Parse a flag's value by the type of its default; None, for no value, is true for a boolean flag."""
     if isinstance(default, bool):
         word = (value or "true").lower()
         if word in _YES or word in _NO:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Inspection:
-    """The forms of a program between module and machine code; of a cached program, computed on demand."""
+    """The intermediate forms of a compiled program; those of a cached program are computed on demand."""
 
     def __init__(
         self, module: HloModule, optimized: HloModule | None = None, program: NativeProgram | None = None
@@ -60,7 +60,7 @@ class Inspection:
 
     @property
     def timed(self) -> TimedProgram:
-        """The program that measures its instructions. Thread-safe."""
+        """The variant of the program that measures its instructions. Thread-safe."""
         from hloom.cpu.timed_program import TimedProgram
 
         with self._compiling:
@@ -70,7 +70,7 @@ class Inspection:
 
     @property
     def recorded(self) -> RecordedProgram:
-        """The program that records its instructions. Thread-safe."""
+        """The variant of the program that records when its instructions begin and end. Thread-safe."""
         from hloom.cpu.timed_program import RecordedProgram
 
         with self._compiling:

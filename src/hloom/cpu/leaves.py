@@ -1,4 +1,4 @@
-"""The leaves of values: the arrays that native code takes and gives, in the order of their shapes."""
+"""The leaves of values: the arrays that native code reads and writes, in the order of their shapes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compiled programs in memory: machine code, and what its callers must know of it.
+"""Compiled programs in memory: machine code, and the facts that its callers need.
 
-A program from the cache is loaded and run without what makes programs: no module, no passes, no LLVM.
+A program from the cache is loaded and run without the compiler: no module, no passes, no LLVM.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def cached_program(key: str) -> LoadedProgram | None:
 
 
 def external_address(name: str) -> int | None:
-    """Return the address of a function that programs may call: of hloom's native code, or of a library."""
+    """Return the address of an external function of programs, in hloom's native code or in a library.
+
+    Returns None for an unknown name.
+    """
     if name in ("hloom_host", "hloom_rendezvous", "hloom_foreign"):
         from hloom.cpu.runtime.host import provide_functions
 

@@ -73,7 +73,7 @@ class NativeExecutable:
 
     @property
     def runs_alone(self) -> bool:
-        """Return whether the program makes no host call and all its sizes are static."""
+        """Whether the program makes no host calls and all its sizes are static."""
         return not self.calls_host and self.module is self.source
 
 
@@ -114,7 +114,10 @@ def compile_or_load(
 
 
 def _static_form(module: HloModule) -> HloModule:
-    """Return the program with arrays of static sizes; a program that has no others is not copied."""
+    """Return the program in static form, in which arrays have static sizes.
+
+    A program of static sizes only is returned itself, not a copy.
+    """
     if not is_dynamic(module):
         return module
     from hloom.passes.expand.dynamic_padder import static_module
@@ -151,7 +154,7 @@ def _compile(module: HloModule, level: int, dump: Dump | None) -> tuple[Inspecti
 
 
 def _dump(module: HloModule, flags: str) -> Dump | None:
-    """Return the writer of files about a program, if the flags or ``XLA_FLAGS`` ask for them."""
+    """Return the writer of a program's dump files; None unless the flags or ``XLA_FLAGS`` ask for a dump."""
     if "xla_dump" not in os.environ.get("XLA_FLAGS", "") and not flags:
         return None
     from hloom.cpu.dump import begin_dump

@@ -70,7 +70,7 @@ from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 
 
 def is_product(dot: HloInstruction) -> bool:
-    """Return whether a dot becomes a matrix product."""
+    """Return whether a dot becomes a matrix product with a kernel of its own."""
     return product_of(dot) is not None
 
 

@@ -127,11 +127,11 @@ class NativeProgram:
 
 @dataclass(slots=True)
 class KernelSequence:
-    """The kernels of equal plans, in the order in which their emitter asks for them.
+    """The kernels of equal plans, in the order in which the emitter asks for them.
 
     Attributes:
-        kernels: those emitted for the first of the plans.
-        position: the number of them that the plan being emitted has asked for.
+        kernels: the kernels emitted for the first of the plans.
+        position: the number of kernels that the emitter of the current plan has asked for.
     """
 
     kernels: list[LoopKernel] = field(default_factory=list[LoopKernel])
@@ -150,7 +150,7 @@ def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]
 
 
 def reuses_of(module: HloModule, assignment: Assignment) -> tuple[tuple[int, int], ...]:
-    """Return the results that may take the memory of arguments given away, by the module's aliases."""
+    """Return (result, argument) pairs of leaf numbers that may share memory if the argument is donated."""
     parameters = [(p, index) for p, i in enumerate(module.entry.parameters) for index, _ in leaves(i.shape)]
     results = [index for index, _ in leaves(module.entry.root.shape)]
     pairs = [
@@ -335,7 +335,7 @@ class ProgramEmitter:
         copy_bytes(target, source, size)
 
     def join(self, join: Join) -> None:
-        """Emit the end of a branch or of a loop's body: exchanges of addresses and copies."""
+        """Emit the end of a branch or of a loop's body: permutations of buffer addresses, and copies."""
         rotation = self.assignment.rotations.get(join, [])
         addresses = [self._pointer(source) for source, _ in rotation]
         for address, (_, target) in zip(addresses, rotation, strict=True):
@@ -482,7 +482,7 @@ class ProgramEmitter:
         return self.assignment.values[i][index].size
 
     def scalar(self, plan: KernelPlan) -> None:
-        """Compute a few scalars in line."""
+        """Emit a few scalars in line, in the entry function."""
         inputs, sources = plan.parts.inputs, self.input_pointers(plan.instruction)
         views = {i: View.of(p, i.shape) for i, p in zip(inputs, sources, strict=True)}
         elements = Elements(self.function, 0, views)
@@ -491,7 +491,7 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Return the kernel that an equal plan needed at this place, or emit it."""
+        """Return the kernel that the emitter of an equal plan asked for at this position, or emit it."""
         sequence = self._sequence
         if sequence is None:
             return self._merged(emit)
@@ -501,7 +501,10 @@ class ProgramEmitter:
         return sequence.kernels[sequence.position - 1]
 
     def _merged(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel, unless one of the same structure is there already; their ranges may differ."""
+        """Emit a kernel, or return an existing one whose function has the same structure.
+
+        The kernels may differ in their ranges.
+        """
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         function = self.module.functions.pop(name)

@@ -23,13 +23,13 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Key, Made]):
-    """The most recently used values of a function."""
+    """A cache of a function's most recently used values."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Made] = OrderedDict()
 
     def get(self, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the value of a key, made if it is not there; the least recently used one is dropped."""
+        """Return the value of a key; on a miss ``make`` it, and drop the least recently used value."""
         if key not in self._kept:
             self._kept[key] = make()
             if len(self._kept) > KEPT:
@@ -54,7 +54,10 @@ class RefinedForms:
         self._compiling = threading.Lock()
 
     def form(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
-        """Return the form for arguments of these shapes; raises HloError if they leave a size open."""
+        """Return the program compiled for arguments of the given shapes.
+
+        Raises HloError if these leave a size unbounded.
+        """
         from hloom.passes.expand.refine_shapes import refined_module
 
         with self._compiling:

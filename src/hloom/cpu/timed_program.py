@@ -45,7 +45,10 @@ class TimedProgram:
         device: VirtualDevice,
         host: HostCalls | None = None,
     ) -> Profile:
-        """Run twice on a device, the first time to warm up, and return the time of every instruction."""
+        """Run the program twice on a device, the first time to warm up.
+
+        Return the time of each instruction.
+        """
         count = len(self._program.timed)
         timings = TIMINGS.allocate(count)
         context = Context(
@@ -87,7 +90,10 @@ class RecordedProgram:
         self._address = self._loaded.symbols[ENTRY]
 
     def _table(self) -> Array:
-        """Return a table without records; pages exist when they are written to."""
+        """Return an empty table of records.
+
+        The operating system allocates its pages when they are first written.
+        """
         table = np.empty(RECORDING.size_with(_RECORDS + 1), np.uint8)
         RECORDING.record(table.ctypes.data).update({"count": 0, "room": _RECORDS})
         return table
@@ -99,7 +105,10 @@ class RecordedProgram:
         host: HostCalls | None = None,
         device: VirtualDevice | None = None,
     ) -> tuple[list[Array], Recording]:
-        """Run, alone or on a device; return the leaves of the result, and when which instruction ran."""
+        """Run the program; return the leaves of the result, and the begin and end of each instruction.
+
+        A device of None stands for a program that runs alone.
+        """
         table = self._table()
         participants = 0 if host is None else host.table
         number, identity, stop = 0, (0, 0), None

@@ -80,11 +80,11 @@ class ElementReads(Indexing[Conditions, None]):
     def literal(self, element_type: ElementType, literal: Literal) -> None: ...
 
     def number(self, index: Index, element_type: ElementType) -> None:
-        """Pin an index that is used as a value."""
+        """Record that the variables of an index are pinned, since the index is used as a value."""
         self.pin(index)
 
     def part(self, element: None, number: Index, before: ElementType, after: ElementType) -> None:
-        """Pin the number of a part, which is used as a value."""
+        """Record that the variables of a part's number are pinned, since the number is used as a value."""
         self.pin(number)
 
     def joined(self, elements: Sequence[None], before: ElementType, after: ElementType) -> None: ...
@@ -171,7 +171,7 @@ class Accesses:
                 waiting.extend(reversed(self._rules.of(i, indices, conditions)))
 
     def know(self, i: HloInstruction, indices: Indices) -> None:
-        """Record that the element at an index has been computed."""
+        """Record that the element at an index has been computed, so that it is not read again."""
         self._known.add(Read(i, indices))
 
     def _while(self, i: HloInstruction, indices: Indices) -> None:

@@ -32,7 +32,7 @@ MOST_READS: Final = 1024
 
 
 def element_work(i: HloInstruction) -> int:
-    """Return the work of one element, in vector instructions."""
+    """Return the work of computing one element of an instruction, in vector instructions."""
     return 0 if isinstance(i.operation, Constant) else COSTS[i.operation.element_cost]
 
 
@@ -53,7 +53,7 @@ class Evaluations:
             elements[indices, conditions] = None
 
     def requests(self, i: HloInstruction, indices: Indices) -> bool:
-        """Return true if the element of an instruction at an index is read unconditionally."""
+        """Return true if an element of an instruction has been requested at an index unconditionally."""
         return (indices, None) in self._elements.get(i, {})
 
     def count(self, i: HloInstruction) -> int:

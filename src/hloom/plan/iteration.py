@@ -13,7 +13,7 @@ from hloom.shape.shape import Shape
 
 
 def is_nested(i: HloInstruction) -> bool:
-    """Return true if an element takes a loop over operand elements, as in reductions and dots."""
+    """Return true if computing an element takes a loop over operand elements, as in reductions and dots."""
     return i.operation.element_cost is ElementCost.COMBINED and i.operation.family is not Family.CONTROL
 
 
@@ -66,7 +66,7 @@ def steady_elements(
 
 
 def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
-    """Return the inputs that a kernel reads at the index that it writes only."""
+    """Return the inputs that a kernel reads only at the index of the element that it writes."""
     space = unmerged_space(inputs, [root], [root])
     accesses = accesses_of(inputs, [root], space.indices)
     written = linearize(space.indices, root.shape.dimensions)

@@ -34,7 +34,7 @@ SCALAR_RESULTS: Final = 8
 
 
 class KernelKind(enum.Enum):
-    """The way in which an instruction runs."""
+    """How an instruction runs."""
 
     NONE = "no code"
     """An alias or a subview of operands, an argument, a constant or memory."""
@@ -216,7 +216,10 @@ def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> Kernel
 
 
 def _repeated(parts: KernelParts) -> float:
-    """Return the recomputation of a kernel; 1 without movements and with at most one reduction."""
+    """Return the ratio of a kernel's work to that without recomputation.
+
+    It is 1 for kernels without movements and with at most one reduction.
+    """
     moves = any(m.operation.family is Family.MOVEMENT for m in parts.members)
     passes = sum(isinstance(m.operation, Reduce) for m in parts.members)
     if len(parts.members) == 1 or not (moves or passes > 1):

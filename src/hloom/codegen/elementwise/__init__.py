@@ -65,7 +65,7 @@ def _above_zero(value: Value) -> Value:
 
 
 def _stays_in(operation: Operation, kind: ElementType) -> bool:
-    """Return whether exact results are numbers of a type: some have no -0, some not the next integer."""
+    """Return whether exact results are numbers of the type: some types lack -0, others some integers."""
     number = float_format(kind)
     return number.has_negative_zero and (number.largest.is_integer() or not isinstance(operation, Rounding))
 

@@ -141,7 +141,7 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
 
 
 def takes_range(x: Value) -> bool:
-    """Return whether VRANGE computes maximum and minimum of x; it orders zeros by sign, as these require."""
+    """Return whether the VRANGE instruction can compute maximum and minimum of x's type."""
     fills_register = x.type.lanes * x.type.size >= 16
     return fills_register and x.type.scalar in (F32, F64) and has_avx512(x.function.target)
 
@@ -164,7 +164,10 @@ def _name(which: str, element_type: ElementType) -> str:
 
 
 def _first_of(a: Element, b: Element, relation: str, strict: str) -> Element:
-    """Select ``a`` if the relation with ``b`` holds or ``a`` is NaN, else ``b``."""
+    """Return ``a`` where the relation of ``a`` with ``b`` holds or ``a`` is NaN, else ``b``.
+
+    Complex numbers are compared by their real parts, equal ones by their imaginary parts.
+    """
     assert isinstance(a, tuple) and isinstance(b, tuple)
     ordered = a[1].compare("ord", b[1])
     first = (a[0].compare(strict, b[0]) & ordered) | (

@@ -33,7 +33,7 @@ class Structure:
         return self._opcodes == other._opcodes and self._described() == other._described()
 
     def _described(self) -> tuple[list[object], ...]:
-        """Return a form of the body that does not depend on names; computed once."""
+        """Return a form of the body that does not depend on names; it is computed once."""
         if self._body is None:
             f = self.function
             instructions = [*f.stack, *f.prologue]

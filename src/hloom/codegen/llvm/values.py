@@ -179,7 +179,10 @@ class Value:
 
 
 def select_lanes(vectors: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
-    """Return a vector of chosen lanes: for each lane a place, the number of a vector and a lane of it."""
+    """Return a vector of lanes chosen from several vectors.
+
+    ``places`` has, for each lane, the number of a vector and the lane in it.
+    """
     lanes = len(places)
     selected = vectors[0].shuffle([lane if number == 0 else -1 for number, lane in places])
     for current in range(1, len(vectors)):

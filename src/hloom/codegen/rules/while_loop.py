@@ -15,7 +15,7 @@ from hloom.ir.instruction import HloInstruction
 def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
     """Emit the elements of a while's state at an index; see `hloom.passes.loops.elementwise_loop_fusion`.
 
-    Loop invariants are no part of the result; the first carried element takes their place.
+    Loop-invariant leaves are not emitted; the first carried element stands in for each of them.
     """
     body, condition = instruction.called_computations
     count = instruction.annotation(TripCount)
@@ -39,5 +39,5 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
 
 def _whole(e: Elements, value: Element, indices: Indices) -> Element:
-    """Return an array's element as one value per lane, even if all lanes are equal."""
+    """Return an element as one value per lane, even if all lanes are equal."""
     return spread(e, value) if indices else value

@@ -52,7 +52,7 @@ def is_infinite(r: Reals, *parts: Value) -> Value:
 
 
 def is_finite(r: Reals, part: Value) -> Value:
-    """Return whether the target is neither infinite nor NaN."""
+    """Return whether a part is neither infinite nor NaN."""
     return r.absolute(part).compare("olt", math.inf)
 
 
@@ -245,7 +245,7 @@ def _in_half_plane(r: Reals, z: Pair, larger: Value, smaller: Value) -> Pair:
 
 
 def _endless_root(r: Reals, z: Pair, root: Pair) -> Pair:
-    """Return the root if a part is infinite."""
+    """Return the root; its value by Annex G where a part of z is infinite."""
     x, y = z
     # 0, or NaN if the imaginary part is NaN
     nothing = r.absolute(y - y)

@@ -108,12 +108,12 @@ def normalized(r: Reals, x: Value, *, subnormal: bool = True) -> tuple[Value, Va
 
 
 def exponent_of(r: Reals, x: Value) -> Value:
-    """Return the exponent e of x = 2^e m with sqrt(1/2) <= m < sqrt(2), in place in the pattern."""
+    """Return the exponent e of x = 2^e m with sqrt(1/2) <= m < sqrt(2), shifted to the exponent's bits."""
     return (r.bits(x) - _SQRT_HALF[r.is_double]) & -(1 << r.mantissa_bits)
 
 
 def exponent_as_float(r: Reals, shift: Value) -> Value:
-    """Return an exponent that is in place in the pattern as a scaled float."""
+    """Convert an exponent, shifted to the exponent's bits, to a scaled float."""
     if r.is_double:
         # not every target converts 64-bit integers; the lower half of these is 0
         shift = (shift >> 32).cast("trunc", I32)
@@ -248,5 +248,5 @@ def atanh(x: Value) -> Value:
 
 
 def _small_is_itself(r: Reals, x: Value, result: Value) -> Value:
-    """Return x if x³ is negligible against it, else the result with the sign of x."""
+    """Return x where x³ is negligible against x, elsewhere the result with the sign of x."""
     return r.absolute(x).compare("olt", 2.0**-12).select(x, r.copysign(result, x))

@@ -1,4 +1,4 @@
-"""Arithmetic on f32 or f64 values, scalars and vectors alike, from which the functions are put together."""
+"""Arithmetic on f32 and f64 values, scalars or vectors, from which the elementary functions are composed."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Reals:
         return self.absolute(x).compare("uge", self.negligible)
 
     def size_that_matters(self, x: Value) -> Value:
-        """Return |x|, at least `negligible`, for even functions that are constant near 0."""
+        """Return |x|, raised to `negligible`, for even functions that are constant near 0."""
         return self.at_least(self.absolute(x), self.negligible)
 
     def subnormal_as_integer(self, size: Value) -> Value:
@@ -194,8 +194,8 @@ class Reals:
     def scale_far(self, x: Value, n: Value) -> Value:
         """Return x 2^n, rounded once, for every x and |n| < 3 (bias - 1).
 
-        The last factor takes what it can: if it is smaller than 1, the products before it are exact or
-        so small that the result is 0.
+        The number is multiplied by several powers of two. If the last one is smaller than 1, the products
+        before it are exact, or so small that the result is 0.
         """
         if self.has_avx512:
             return self._load_exponent(x, n)
@@ -301,9 +301,9 @@ def in_double(function: Callable[[Value], Value], x: Value) -> Value:
 
 
 def itself_if_negligible(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
-    """Decorate a function that is x + O(x²): negligible arguments, zeros among them, are their own results.
+    """Decorate a function that is x + O(x²), so that it returns a negligible argument (zero too) itself.
 
-    Masks select the lanes to keep, as instructions with masks do, which clear the others at no cost.
+    Lanes are masked, as instructions with masks clear the other lanes at no cost.
     """
 
     def evaluated(x: Value) -> Value:

@@ -100,7 +100,10 @@ def _is_object(value: object) -> TypeGuard[dict[str, object]]:
 
 
 def _pieces(body: bytes) -> list[bytes] | None:
-    """Split a body at its lengths: their number, the lengths, then the pieces; None if they do not add up."""
+    """Split a body into pieces: it has their count, their lengths, then the pieces.
+
+    Returns None if the lengths do not add up to the body's length.
+    """
     if len(body) < _LENGTH.size:
         return None
     (count,) = _LENGTH.unpack_from(body, 0)
@@ -119,8 +122,8 @@ class CodeCache:
     """A directory of compiled programs.
 
     Args:
-        directory: created when the first entry is stored.
-        limit: total size of the entries in bytes.
+        directory: the path; the directory is created when the first entry is stored.
+        limit: the total size of the entries in bytes.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -286,7 +289,7 @@ def _cache_in(directory: str, mebibytes: int) -> CodeCache:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """Return the key of what the compiler, in its present version, makes of some parts."""
+    """Return the cache key of what this version of the compiler produces from the given inputs."""
     digest = _DIGEST(compiler_identity().encode())
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
@@ -297,7 +300,7 @@ def key_of(*parts: str | bytes) -> str:
 
 @cache
 def compiler_identity() -> str:
-    """Return a digest of the sizes and times of the compiler's files, and of what it depends on."""
+    """Return a digest of the sizes and times of the compiler's files and of its dependencies' files."""
     package = Path(__file__).parents[2]
     described: list[str] = []
     skipped = PACKAGES_OUTSIDE_KEY | {"__pycache__"}

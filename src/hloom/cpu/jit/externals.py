@@ -18,7 +18,7 @@ _C_LIBRARY: Final = """
 
 
 def address_of(name: str) -> int | None:
-    """Return the address of an external function; None if there is none of this name."""
+    """Return the address of an external function; None for an unknown name."""
     if name in PROVIDERS:
         return PROVIDERS[name]()
     if name in _C_LIBRARY.split():

@@ -140,7 +140,7 @@ class _Library:
         raise AttributeError(name)
 
     def text_of(self, name: str) -> str:
-        """Return the string that a function of LLVM yields."""
+        """Call the LLVM function ``name``, which allocates a string; return the string."""
         out = c_char_p()
         getattr(self, name)(byref(out))
         return (out.value or b"").decode()
@@ -168,7 +168,7 @@ def _with_every_target() -> _Library:
 
 @cache
 def names(target: Target) -> tuple[str, str]:
-    """Return CPU name and features of a target in LLVM's form."""
+    """Return the CPU name and the features of a target in LLVM's syntax."""
     if target.cpu == NATIVE:
         lib = library()
         found = lib.text_of("GetHostCPUFeatures").split(",")
@@ -282,7 +282,7 @@ the code of a short function, so machines are kept: at most one for each thread 
 
 @contextmanager
 def _borrowed_machine(lib: _Library, target: Target, level: int) -> Generator[Handle]:
-    """Lend a target machine to this thread alone; make one if all are in use."""
+    """Lend a target machine to this thread for a ``with`` statement; create one if all are in use."""
     idle = _machines.setdefault((target, level), [])
     try:
         machine = idle.pop()
@@ -368,7 +368,7 @@ class CodeQueue:
     ) -> None:
         """Compile a module's text, in another thread if one is allowed; see `generate`.
 
-        The last text is left to the caller, who comes to `finish` next: it starts no thread.
+        With ``last``, starts no thread: the caller compiles the text itself in `finish`.
         """
         with self._lock:
             self._jobs.append((text, simplified, self.level if level is None else level))

@@ -222,7 +222,7 @@ class _Object:
         return self.places[index] + value if 0 < index < len(self.places) else None
 
     def defined(self) -> list[tuple[str, int]]:
-        """Return names and positions of the global symbols."""
+        """Return (name, position) of each global symbol that the object defines."""
         return [
             (name, position)
             for (name, info, *_), (_, position) in zip(self._raw, self.symbols, strict=True)
@@ -230,7 +230,7 @@ class _Object:
         ]
 
     def indirect(self) -> list[str]:
-        """Return the symbols that need an entry in the table of addresses, or may need a jump."""
+        """Return the symbols that need an entry in the table of addresses, or may need a jump stub."""
         through_table = THROUGH_TABLE[self.machine]
         tabled = {self._raw[number][0] for _, _, kind, number, _ in self.relocations if kind in through_table}
         return [*tabled, *(name for name, _, index, _ in self._raw if name and index == 0)]

@@ -126,7 +126,7 @@ JUMP_BYTES: Final = 16
 
 
 def jump(machine: int, target: int) -> bytes:
-    """Return code that jumps to any address."""
+    """Return machine code that jumps to an absolute address."""
     if machine == X86_64:
         return b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", target) + b"\xcc\xcc"  # jmp *[rip]
     return struct.pack("<IIQ", 0x58000050, 0xD61F0200, target)  # ldr x16, .+8; br x16

@@ -55,7 +55,7 @@ def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 @KERNELS.register(*NATIVE_COLLECTIVES)
 def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Run in native code if the context has a participant record for the call, else on the host."""
+    """Emit a collective: native code if the context has a participant record for it, else a host call."""
     i = plan.instruction
     f = program.function
     operation = i.operation
@@ -90,7 +90,7 @@ class _CollectiveEmitter:
         self.results = [s for _, s in leaves(i.shape)]
 
     def run(self) -> None:
-        """Publish, wait, compute, and wait again before any array that others read is changed."""
+        """Emit a collective: publish the arrays, wait, compute, and wait until the others have read them."""
         program, i = self.program, self.i
         places = [program.pointer(o) for o in i.operands]
         places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
@@ -299,7 +299,7 @@ def _exchanged(t: _Table, i: HloInstruction) -> None:
 
 
 def _dealt(t: _Table, i: HloInstruction) -> None:
-    """All-to-all of a tuple: element n is participant n's operand for this one."""
+    """All-to-all of a tuple: element n of the result is participant n's operand for this participant."""
     f = t.function
     for n, shape in enumerate(i.shape.tuple_shapes):
         source = t.operand(f.constant(I64, n), t.position)

@@ -26,7 +26,10 @@ _FOREIGN_FUNCTION: Final = "hloom_foreign"
 
 
 def _library_call(i: HloInstruction) -> LapackCall | None:
-    """Return the calls of LAPACK; None for an invalid call, whose error the host raises if it is ever run."""
+    """Return the calls of LAPACK for a custom call.
+
+    Returns None for an invalid call: the host raises its error if the call ever runs.
+    """
     try:
         return library_call(i, rows_first=True)
     except HloError:
@@ -52,7 +55,7 @@ def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _addresses_arrays(i: HloInstruction) -> bool:
-    """Return whether a C function, if the target is one, can work in the program's arrays."""
+    """Return whether a C function can work directly on the arrays of the custom call."""
     operation = operation_of(i, CustomCall)
     operand_shapes = operation.operand_layout_constraints or [o.shape for o in i.operands]
     if not all(map(_is_plain, operand_shapes)):
@@ -63,7 +66,7 @@ def _addresses_arrays(i: HloInstruction) -> bool:
 
 
 def _has_attributes(i: HloInstruction) -> bool:
-    """Return whether the backend config is what handlers get; Python functions may take another one."""
+    """Return whether the backend config parses as the attributes that handlers of XLA's typed FFI get."""
     try:
         parse_attributes(i.backend_config)
     except ParseError:
@@ -79,7 +82,7 @@ def _is_plain(shape: Shape) -> bool:
 
 
 def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
-    """Emit a call of the C function that the target has when the program runs, or of the host."""
+    """Emit a call of the C function that is registered when the program runs; without one, a host call."""
     f = program.function
     number = len(program.host_calls)
     program.host_calls.append(i)
@@ -103,7 +106,10 @@ def _packed(program: ProgramEmitter, arrays: Sequence[Value]) -> Value:
 
 
 def _external(program: ProgramEmitter, kind: str, text: str) -> Value:
-    """Return the address of what a text describes; see `hloom.cpu.loaded_program`."""
+    """Return the address of an external symbol, named by its kind and text.
+
+    See `hloom.cpu.loaded_program`.
+    """
     name = f"{kind}.{text.encode().hex()}"
     program.module.declare(name, None, [])
     return program.function.address(name)

@@ -30,7 +30,7 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 @dataclass(frozen=True, slots=True)
 class WordLayout:
-    """Describe the layout of random words.
+    """The layout of random words.
 
     Attributes:
         threefry: the algorithm; else Philox.
@@ -94,7 +94,7 @@ def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _advance(f: Function, layout: WordLayout, words: int, state: Value, after: Value) -> None:
-    """Return the next state: the counter of 64 or 128 bits plus the number of blocks used."""
+    """Store the next state: the key, and the counter of 64 or 128 bits plus the number of blocks used."""
     key, low = f.load(I64, state), f.load(I64, f.offset(state, 1, I64))
     f.store(key, after)
     moved = low + layout.blocks
@@ -121,7 +121,7 @@ def _kernel(module: Module, name: str, layout: WordLayout, i: HloInstruction) ->
 
 
 class _Bits:
-    """Emit rows of words."""
+    """Emits rows of words."""
 
     def __init__(
         self, function: Function, layout: WordLayout, words: int, state: Value, target: Value

@@ -70,7 +70,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 
 
 class _Blocks:
-    """Emit the kernel (queries, keys, values, row inputs ..., result, begin, end) over blocks of rows."""
+    """Emits the kernel (queries, keys, values, row inputs ..., result, begin, end) over blocks of rows."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Blocks:
         return View(self.base, kind, (UNKNOWN_EXTENT,), tuple(strides))
 
     def keep(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Store scores into the block."""
+        """Store a vector of scores into the block."""
         view = self.rows_of(self.attention.scores)
         block = View(
             view.pointer,
@@ -166,5 +166,5 @@ class _Blocks:
         e.store(block, (row, column), rounded(value, self.first.gemm, view.element_type))
 
     def store(self, e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-        """Store sums into the result."""
+        """Store a vector of sums into the result."""
         e.store(self.target, (row, column), rounded(value, self.second.gemm, self.kind))

@@ -48,7 +48,7 @@ Axes: TypeAlias = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Describe an attention fusion.
+    """An attention fusion.
 
     Attributes:
         scores: the result of the first dot, in the dimensions of the weights.
@@ -105,7 +105,7 @@ class _Description:
         self.sizes, self.last = weights.shape.dimensions, weights.shape.rank - 1
 
     def attention(self, parts: KernelParts) -> Attention | None:
-        """Return the attention; None if an array has no strides, or rows have keys or values of their own."""
+        """Return the attention; None if an array has no strides, or if keys or values differ between rows."""
         first, second = self.first, self.second
         views = [read_through(o) for o in (*first.operands, *second.operands)]
         placed, stored = written_through(first, self.scores), written_through(second, parts.roots[0])
@@ -139,7 +139,7 @@ class _Description:
         return Attention(self.scores, self.weights, *rows, row, batch, products[:2], arrays, products[2])
 
     def dimensions(self, view: Strided, dimensions: Sequence[int]) -> dict[int, int] | None:
-        """Return the dimension of the weights that each dimension of a view of them is; None if not one."""
+        """Return the dimension of the weights for each dimension of a view of them; None if there is none."""
         places = {stride: p for p, stride in enumerate(row_major_strides(self.sizes)) if self.sizes[p] != 1}
         mapped = {d: places.get(view.strides[d], -1) for d, size in enumerate(dimensions) if size != 1}
         fits = all(p >= 0 and self.sizes[p] == dimensions[d] for d, p in mapped.items())
@@ -241,7 +241,7 @@ def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int
 
 
 def row_bytes(scores: HloInstruction) -> int:
-    """Return the bytes between rows of scores; no multiple of a page."""
+    """Return the bytes from one row of scores to the next; no multiple of the page size."""
     size = scores.shape.dimensions[-1] * storage_bytes(scores.shape.element_type)
     return -(-size // 64) * 64 + 64
 
@@ -275,7 +275,7 @@ def plan_products(attention: Attention, target: Target) -> tuple[TilePlan, TileP
 
 
 def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
-    """Return the plan of a product by blocks of rows."""
+    """Return the plan of a product restricted to blocks of ``height`` rows."""
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     packs_here = single and plan.pack_b != "block"
     pack_b = plan.pack_b if packs_here or not plan.pack_b else "group"

@@ -39,7 +39,7 @@ _WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionKernels:
-    """Describe the kernels of a convolution: the tiles of each phase, and the operand copies.
+    """The kernels of a convolution: the tiles of each phase, and the operand copies.
 
     Attributes:
         convolution: the sums.
@@ -56,7 +56,10 @@ class ConvolutionKernels:
 
 @lru_cache(maxsize=256)
 def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
-    """Return the plan of a convolution, or of the fusion around one; None: a loop over elements."""
+    """Return the kernels of a convolution, or of the fusion around one.
+
+    Returns None if a loop over elements computes it.
+    """
     instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
     if convolution is not None and any(needs_copy(convolution, phase) for phase in convolution.phases):
@@ -95,10 +98,10 @@ def _chosen(i: HloInstruction, *, copied: bool) -> DirectConvolution | None:
 
 
 def can_end_in_more(i: HloInstruction) -> bool:
-    """Return whether elementwise operations on a convolution can be its epilogue.
+    """Return whether elementwise operations on a convolution's result can be its epilogue.
 
-    They cannot if sums are stored to memory before they are complete. This is decided for the widest vectors:
-    passes do not know the target.
+    They cannot if sums are stored to memory before they are complete. This is decided for the widest vectors,
+    as passes do not know the target.
     """
     plan = plan_of(i, _WIDEST)
     return plan is not None and all(tiled.tiling.split is None for tiled in plan.phases)
@@ -182,7 +185,7 @@ def _fused(i: HloInstruction, convolution: DirectConvolution) -> Callable[[Seque
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the operand of a member of a fusion as an instruction outside the fusion."""
+    """Return the instruction outside of the fusion that is operand ``operand`` of ``member`` inside of it."""
     if i is member:
         return operand
     return i.operands[parameter_number(operand)]

@@ -44,7 +44,7 @@ def emit_pack_depth(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
 
 
 class DepthTiles(Tiles):
-    """Emit tiles of positions x output features with a vector of partial sums each."""
+    """Emits tiles of positions x output features with a vector of partial sums each."""
 
     across = "lanes across input features"
 

@@ -21,7 +21,7 @@ MOST_WRITTEN_OUT = 160
 
 
 class GroupTiles(Tiles):
-    """Emit tiles of positions x vectors of features across groups."""
+    """Emits tiles of positions x vectors of features across groups."""
 
     across = "lanes across groups"
 

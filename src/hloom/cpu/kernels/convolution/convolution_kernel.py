@@ -38,7 +38,7 @@ Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Describe the epilogue of the sums.
+    """The epilogue of the sums.
 
     Attributes:
         store: stores the result from (elements, index in the result along the lanes, sums), with the epilogue
@@ -80,7 +80,7 @@ def emit_direct(
 
 
 class Tiles:
-    """Emit the tiles of a line: positions along the row axis, at fixed positions of all other axes."""
+    """Emits the tiles of a line: positions along the row axis, at fixed positions of all other axes."""
 
     across: ClassVar[str] = "lanes across features"
 
@@ -139,7 +139,7 @@ class Tiles:
         self.run(panel)
 
     def enter(self, line: Value, x: Value, w: Value) -> None:
-        """Start a line: decode its number into positions, and find the taps inside the base."""
+        """Start a line: decode its number into positions, and find the range of taps inside the base."""
         f = self.f
         remainder = line
         numbers = [n for n in range(len(self.phase.axes)) if n != self.tiling.row]
@@ -355,7 +355,7 @@ class Tiles:
         self.epilogue.store(e, indices, value)
 
     def _place(self, row: Value, column: Value) -> tuple[Elements, Indices]:
-        """Return the result index of a vector of sums; lanes without a result are masked."""
+        """Return the result index of a vector of sums, and elements that mask the lanes without a result."""
         phase, tiling = self.phase, self.tiling
         e = Elements(self.f, tiling.lanes, {})
         lane = Variable(phase.columns, "n")

@@ -26,7 +26,7 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class StrideAxis:
-    """Describe the positions of results and the taps of the window along one axis.
+    """The positions of results and the taps of the window along one axis.
 
     The base index is position * step + tap * dilation - low; there is a product where it is in [0, size).
 
@@ -95,7 +95,7 @@ class StrideAxis:
 
 @dataclass(frozen=True, slots=True)
 class StridePhase:
-    """Describe a convolution without base dilation that computes all or some elements of the result.
+    """A convolution without base dilation that computes all or some elements of the result.
 
     Attributes:
         axes: positions and taps.
@@ -140,7 +140,7 @@ class StridePhase:
 
 @dataclass(frozen=True, slots=True)
 class DirectConvolution:
-    """Describe a convolution as its phases.
+    """A convolution as its phases.
 
     Attributes:
         phases: together they compute every result element once.
@@ -278,7 +278,7 @@ def _phases(d: WindowDimension, results: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Spatial:
-    """Describe a phase of a spatial dimension, without strides: its taps are first, first + apart ..."""
+    """A phase of a spatial dimension, without strides: its taps are first, first + apart ..."""
 
     axis: StrideAxis
     first: int
@@ -328,7 +328,7 @@ def _joined(
 
 
 def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
-    """Return the padding before and after a spatial dimension that its windows reach."""
+    """Return the padding before and after a spatial dimension that its windows read."""
     low = high = 0
     for phase in range(_phases(d, results)):
         axis = _spatial(d, size, results, phase).axis

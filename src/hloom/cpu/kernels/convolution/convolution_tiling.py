@@ -31,7 +31,7 @@ CHUNK_TERMS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Describe a split of the taps into ranges, each run for all tiles to keep its kernel part cached.
+    """A split of the taps into ranges, each run for all tiles to keep its kernel part cached.
 
     Attributes:
         singles: axes whose taps are ranges of their own, outermost first.
@@ -51,7 +51,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionTiling:
-    """Describe the register tiles of a phase.
+    """The register tiles of a phase.
 
     Attributes:
         row: axis whose positions are the rows of tiles; -1: tiles of one row.
@@ -128,7 +128,7 @@ def tiling_of(
 
 
 def _deep_tiling(convolution: DirectConvolution, phase: StridePhase, target: Target) -> ConvolutionTiling:
-    """Return the tiles if every output feature has a vector of its own."""
+    """Return the tiles for a phase with lanes along input features: a vector of sums per output feature."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
     lanes = next(a for a in phase.axes if not a.targets).x_tap
@@ -139,7 +139,7 @@ def _deep_tiling(convolution: DirectConvolution, phase: StridePhase, target: Tar
 
 
 def accumulators(convolution: DirectConvolution, lanes: int, vectors: int, target: Target) -> int:
-    """Return the number of accumulators for which a tile has registers beside the kernel's vectors.
+    """Return the number of accumulators that fit into the registers beside the kernel's vectors.
 
     Processors without operands that broadcast keep an element of the base in a register, and those without
     fused multiply-add a product.
@@ -158,7 +158,7 @@ def _cycles(rows: int, vectors: int) -> float:
 
 
 def _cycles_across(rows: int, vectors: int) -> float:
-    """Return the tiles if every multiply-add loads a vector of the base."""
+    """Return the cycles of a step of a tile in which each multiply-add loads a vector of the base."""
     return max(rows * vectors, 4) + 0.5
 
 
@@ -216,7 +216,10 @@ def row_axis(phase: StridePhase) -> int:
 
 
 def has_few_borders(axis: StrideAxis) -> bool:
-    """Return whether border tiles are specialized; otherwise the rows of one have taps of their own."""
+    """Return whether border tiles have specialized code.
+
+    Otherwise each row of a border tile has its own taps.
+    """
     return border_pieces(axis) <= BORDERS
 
 

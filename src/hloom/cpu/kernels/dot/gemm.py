@@ -38,7 +38,7 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Describe a matrix in an array: element strides of (batch, row, column), and its offset."""
+    """A matrix in an array: element strides of (batch, row, column), and its offset."""
 
     batch: tuple[int, ...]
     row: int
@@ -53,7 +53,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """Describe a batched matrix product.
+    """A batched matrix product.
 
     Attributes:
         batch: batch sizes.
@@ -156,7 +156,10 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
-    """Return a dot as a matrix product if a kernel of its own pays; see `gemm_of`."""
+    """Return a dot as a matrix product if it is large enough for a kernel of its own, else None.
+
+    See `gemm_of`.
+    """
     gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
         return None
@@ -173,7 +176,7 @@ def _others(rank: int, *taken: Sequence[int]) -> list[int]:
 def merged(
     dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Return several dimensions as one (size, stride); None if they are not contiguous with each other."""
+    """Merge several dimensions into one (size, stride); None if they are not contiguous with each other."""
     size, stride = 1, 1
     for d in reversed(chosen):
         if dimensions[d] == 1:
@@ -189,7 +192,7 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Describe the rows or columns of a factor.
+    """The rows or columns of a factor.
 
     Attributes:
         dimensions: free dimensions of the factor, contiguous with each other.
@@ -265,7 +268,10 @@ def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) ->
 
 
 def sum_type(result: ElementType) -> ElementType:
-    """Return the accumulator type: at least 32 bits; low bits of integer sums are independent of it."""
+    """Return the accumulator type of a dot: at least 32 bits wide.
+
+    Wider accumulators do not change the low bits of integer sums.
+    """
     if result.is_integer and result.bits < 32:
         return et.S32 if result.is_signed else et.U32
     return accumulator_type(result)

@@ -22,7 +22,7 @@ from hloom.shape.element_type import ElementType
 
 
 class Factors(Protocol):
-    """Describe the factors of a multiply-add instruction.
+    """The factors of a multiply-add instruction.
 
     Attributes:
         group: products per result in one step.
@@ -73,7 +73,10 @@ class Factors(Protocol):
         ...
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Return the contribution of a step of a panel to its head; for `headed` factors only."""
+        """Return the total plus the contribution of a step of a panel to the panel's head.
+
+        Only for factors whose panels are `headed`.
+        """
         ...
 
 
@@ -96,7 +99,7 @@ def factors_of(gemm: Gemm, target: Target) -> Factors:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Multiply factors in the type of the sums, one at a time."""
+    """Multiplies factors in the type of the sums, one at a time."""
 
     gemm: Gemm
     group: ClassVar[int] = 1
@@ -173,7 +176,7 @@ class Plain:
 
 
 class _Grouped(ABC):
-    """Describe narrow factors packed into units of 32 bits.
+    """Narrow factors packed into units of 32 bits.
 
     Attributes:
         part: the type of a packed factor.
@@ -259,7 +262,7 @@ BIAS: Final = -128
 
 @dataclass(frozen=True, slots=True)
 class Bytes(_Grouped):
-    """Multiply four unsigned bytes by four signed bytes per instruction.
+    """Multiplies four unsigned bytes by four signed bytes per instruction.
 
     If both operands have the same signedness, those of A are biased into the other one; the head of a panel
     subtracts the bias's contribution to each column.
@@ -298,7 +301,7 @@ class Bytes(_Grouped):
 
 @dataclass(frozen=True, slots=True)
 class Words(_Grouped):
-    """Multiply two pairs of 16-bit integers per instruction.
+    """Multiplies two pairs of 16-bit integers per instruction.
 
     Attributes:
         adds: one instruction also adds the products to the sum.
@@ -325,7 +328,7 @@ class Words(_Grouped):
 
 @dataclass(frozen=True, slots=True)
 class Pairs(_Grouped):
-    """Multiply two pairs of bf16 numbers per instruction.
+    """Multiplies two pairs of bf16 numbers per instruction.
 
     The instruction flushes subnormal operands and results to zero. Its results are those of f32 products
     where the factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.

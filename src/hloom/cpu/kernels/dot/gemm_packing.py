@@ -45,7 +45,7 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 class PanelPacker:
-    """Emit the packing of a group of panels, in independent chunks."""
+    """Emits the packing of a group of panels, in independent chunks."""
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
         self.f, self.plan = f, plan
@@ -81,9 +81,10 @@ class PanelPacker:
             self.columns(base, panels, first, loop.index, low, high)
 
     def prefetch(self, base: Value, column: Value, step: Value, share: Value) -> None:
-        """Prefetch a share of a panel's columns of the block after the one at ``step``.
+        """Prefetch a share of a panel's columns in the block after the one at ``step``.
 
-        There is a share for each row of tiles. After its last block follows the first one of the next task.
+        Each row of tiles prefetches one share. The block after a task's last block is the next task's first
+        one.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         following = step + plan.depth
@@ -196,7 +197,7 @@ class PanelPacker:
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
 
     def heads(self, panels: Value, low: Value, high: Value) -> None:
-        """Add up a range of packed panels for their heads."""
+        """Compute the heads, the initial sums of columns, of a range of packed panels."""
         f, plan = self.f, self.plan
         sums = register_type(plan.gemm.kind).vector(plan.lanes)
         with f.loop(low, high) as panel:
@@ -233,7 +234,7 @@ def transposed_factors(values: list[Element]) -> list[Element]:
 
 
 class RowPacker:
-    """Emit the packing of a task's rows of A, one block along k at a time.
+    """Emits the packing of a task's rows of A, one block along k at a time.
 
     Attributes:
         row, step: bytes between rows, and between steps.

@@ -27,7 +27,7 @@ EXPONENTS: Final = 2 * 127 + 2 * 7 - 126
 
 
 def is_pairs(gemm: Gemm, target: Target) -> bool:
-    """Return true if the instruction may be used for a product, subject to the test at run time."""
+    """Return true if the bf16 dot-product instruction may be used, subject to the test at run time."""
     bf16 = gemm.a_type is et.BF16 and gemm.b_type is et.BF16 and gemm.kind is et.F32
     return bf16 and multiplies_pairs(target) and gemm.work >= LEAST_WORK and gemm.m >= 4 and gemm.n >= 4
 
@@ -38,7 +38,10 @@ def pieces(count: int) -> int:
 
 
 def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
-    """Emit the kernel (array, found, begin, end): smallest nonzero magnitude, less 1, of each task."""
+    """Emit the kernel (array, found, begin, end): the smallest nonzero magnitude, minus 1, of each task.
+
+    Magnitudes are bit patterns.
+    """
     f = module.function(name, [PTR, PTR, I64, I64])
     source, found, begin, end = f.parameters
     wide = I16.vector(LANES)

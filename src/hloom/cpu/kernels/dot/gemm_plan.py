@@ -46,7 +46,7 @@ PAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """Describe a matrix product in register tiles.
+    """A matrix product in register tiles.
 
     Attributes:
         gemm: the product.
@@ -273,7 +273,10 @@ class _Planner:
 
     @property
     def few_rows_of_large_b(self) -> bool:
-        """Return whether tasks divide the columns only, as every task of some rows reads all of B."""
+        """Return whether there are few rows and B exceeds the cache, so that tasks divide columns only.
+
+        Tasks that divide the rows would each read all of B.
+        """
         gemm = self.gemm
         large = 2 * gemm.k * gemm.n * storage_bytes(gemm.b_type) > SECOND_LEVEL
         return large and gemm.batches == 1 and gemm.m <= self.many_rows
@@ -300,9 +303,10 @@ class _Planner:
 
     @property
     def packs_blocks(self) -> bool:
-        """Return whether tasks pack a B that leaves the cache block by block, each for all rows at once.
+        """Return whether tasks pack a large B block by block, each block for all rows at once.
 
-        Factors of several products at a time are packed before: in whole models blocks of bf16 cost 4 % more.
+        Factors that are multiplied in groups are packed before all tasks: in whole models, blocks of bf16
+        cost 4 % more.
         """
         gemm, factors = self.gemm, self.factors
         is_large = gemm.k * gemm.n * storage_bytes(gemm.kind) >= SECOND_LEVEL and gemm.n >= TASKS * 32

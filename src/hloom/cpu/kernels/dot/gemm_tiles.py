@@ -45,7 +45,7 @@ def emit_gemm(
 
 
 class TileProduct:
-    """Emit the tasks of a product.
+    """Emits the tasks of a product.
 
     Attributes:
         result: the array that holds the sums between blocks, if the plan stores them in the result.
@@ -186,7 +186,10 @@ class TileProduct:
     def tile(
         self, row: Value, height: int, column: Value, vectors: int, masked: bool, *, packs: bool = False
     ) -> None:
-        """Emit one block of a tile, with the epilogue after the last block; ``packs``: it packs its panel."""
+        """Emit one block along k of a tile, with the epilogue after the last block.
+
+        With ``packs``, the tile packs its panel of B as it multiplies.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         e = Elements(f, plan.lanes, {})
         masks: list[Value | None] = [None] * vectors
@@ -227,7 +230,7 @@ class TileProduct:
             f.start(after)
 
     def place(self, row: Value, column: Value) -> Value:
-        """Return the address at which a vector of sums is kept between blocks."""
+        """Return the address at which a vector of sums is stored between blocks."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.in_place:
             offset = (row - self.row) * plan.width + (column - self.column)
@@ -248,7 +251,7 @@ class TileProduct:
         return [f.load(wide, f.offset(head, v * plan.lanes, wide.scalar)) for v in range(vectors)]
 
     def kept(self, place: Value, again: Value, mask: Value | None, first: Element) -> Element:
-        """Return the sums of the earlier blocks; the initial sums in the first one."""
+        """Return the sums of the earlier blocks along k; in the first block, the initial sums."""
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
         on = again if mask is None or not plan.in_place else again & mask
@@ -261,7 +264,7 @@ class TileProduct:
         return from_storage(first, kind)
 
     def keep(self, sums: Sequence[Element], places: Sequence[Value], masks: Sequence[Value | None]) -> None:
-        """Store sums for the next block."""
+        """Store sums, from which the next block along k continues."""
         for number, (value, address) in enumerate(zip(sums, places, strict=True)):
             mask = masks[number % len(masks)]
             if mask is not None and self.plan.in_place:
@@ -295,7 +298,10 @@ class TileProduct:
         *,
         packs: bool,
     ) -> list[Element]:
-        """Return the sums of a tile over the steps of a block; ``packs``: pack its panel on the way."""
+        """Return the sums of a tile over the steps of a block.
+
+        With ``packs``, packs the tile's panel of B as it multiplies.
+        """
         f, plan, vectors = self.f, self.plan, len(masks)
         e = Elements(f, plan.lanes, {})
         rows, a_step = self.a_rows(row, height)

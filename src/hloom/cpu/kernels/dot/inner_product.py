@@ -37,7 +37,7 @@ STREAMED: Final = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class InnerProduct:
-    """Describe the plan of a product of rows and columns.
+    """The plan of a product of rows and columns.
 
     Attributes:
         gemm: the product, with the smaller side as columns.
@@ -120,7 +120,10 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
 
 
 def paired_rows(gemm: Gemm) -> Gemm | None:
-    """Return batches of one row and one column as rows of one product; None for other products."""
+    """Return batches of one row and one column as rows of one product, or None for other products.
+
+    Each row then has its own column.
+    """
     if not gemm.m == gemm.n == 1 or gemm.batches == 1 or gemm.a.column != 1 or gemm.b.row != 1:
         return None
     strides: list[int] = []
@@ -301,7 +304,7 @@ def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place
 
 
 class _Tiles:
-    """Emit the products of tiles."""
+    """Emits the products of tiles."""
 
     def __init__(self, f: Function, plan: InnerProduct, a: Value, b: Value, epilogue: _TileEpilogue) -> None:
         self.f, self.plan, self.epilogue = f, plan, epilogue
@@ -415,7 +418,7 @@ class _Tiles:
         return value if mask is None else self.e.choose(mask, value, self.zero)
 
     def done(self, part: Value, batch: Value, row: Value, column: int, value: Element) -> None:
-        """Store a vector of sums, one per row, through the epilogue."""
+        """Store a vector of sums, one per row, by the epilogue."""
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
         number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)

@@ -122,7 +122,7 @@ def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Val
 
 
 def plan_of(i: HloInstruction, target: Target) -> Plan | None:
-    """Return the plan of a dot, or of a fusion around one; None: computed element by element."""
+    """Return the plan of a dot, or of a fusion around one; None if it is computed element by element."""
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=i is not dot)
     if gemm is None:
@@ -141,7 +141,7 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Epilogue:
-    """Describe the epilogue of a product.
+    """The epilogue of a product.
 
     Attributes:
         count, pointers: number and addresses of the arrays that it takes.
@@ -254,7 +254,7 @@ def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequen
 
 
 def has_kernel(i: HloInstruction) -> bool:
-    """Return true if a fusion of a dot with views has a kernel that loads and stores rows."""
+    """Return true if a fusion of a dot with views has a kernel that loads and stores contiguous rows."""
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
@@ -272,7 +272,7 @@ def has_kernel(i: HloInstruction) -> bool:
 
 
 def _converts_halfway(dot: HloInstruction, gemm: Gemm) -> bool:
-    """Return whether a factor is converted to a type narrower than the sums, which may multiply faster."""
+    """Return whether a factor is converted to a type still narrower than that of the sums."""
     types = zip((o.shape.element_type for o in dot.operands), (gemm.a_type, gemm.b_type), strict=True)
     return any(wide is not narrow and wide is not gemm.kind for wide, narrow in types)
 
@@ -322,7 +322,7 @@ def dot_indices(
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """Return the array that holds an operand of a member of a fusion, outside the fusion."""
+    """Return the array outside of a fusion that is the operand ``operand`` of ``member`` inside of it."""
     if i is member:
         return operand
     while is_factor_view(operand):

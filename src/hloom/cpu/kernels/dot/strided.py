@@ -14,7 +14,7 @@ from hloom.passes.layout.product_views import is_factor_view
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """Describe an array inside another one.
+    """An array inside another one.
 
     Attributes:
         source: the dense array.
@@ -28,9 +28,9 @@ class Strided:
 
 
 def read_through(i: HloInstruction) -> Strided | None:
-    """Return slices, reshapes, transposes and lossless converts of an array as strides into it.
+    """Return slices, reshapes, transposes and lossless converts of an array as strides into the array.
 
-    None if they have no strides.
+    Returns None if they have no strides.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] = tuple(map(Index.of, variables))

@@ -40,7 +40,7 @@ SLOTS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AxisTransform:
-    """Describe the transforms along one dimension.
+    """The transforms along one dimension.
 
     Attributes:
         part: f32 or f64.
@@ -187,7 +187,7 @@ def emit_axis(module: Module, name: str, axis: AxisTransform) -> LoopKernel:
 
 
 class _Transform:
-    """Emit the parts common to all kernels: twiddle tables, scratch memory and passes.
+    """Emits the parts common to all kernels: twiddle tables, scratch memory and passes.
 
     Attributes:
         lanes, wide: of a vector.
@@ -271,7 +271,7 @@ class _Transform:
 
 
 class _SideBySide(_Transform):
-    """Emit transforms with one transform per lane: neighboring columns, or rows, which are gathered."""
+    """Emits transforms with one transform per lane: neighboring columns, or rows, which are gathered."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         lanes = _lanes(axis)
@@ -301,7 +301,7 @@ class _SideBySide(_Transform):
         return slots
 
     def numbered(self, number: Value, groups: int) -> None:
-        """Return the vector of transforms with a given number."""
+        """Emit the transforms of vector ``number``."""
         if self.rows:
             self.group(self.f.constant(I64, 0), number * self.lanes, self.axis.outer)
             return
@@ -401,7 +401,7 @@ class _SideBySide(_Transform):
 
 
 class _Within(_Transform):
-    """Emit one transform at a time, with lanes along it: the first radix is the vector length."""
+    """Emits one transform at a time, with lanes along it: the first radix is the vector length."""
 
     def __init__(self, module: Module, function: Function, axis: AxisTransform) -> None:
         super().__init__(module, function, axis, axis.lanes, axis.part, axis.lanes)

@@ -76,7 +76,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Small:
-    """Factor matrices in lanes, or one in scalars: row by row, each element by its formula."""
+    """Factors matrices in lanes, or one in scalars: row by row, each element by its formula."""
 
     def __init__(self, e: Elements, i: HloInstruction, n: int, batch: int, place: Index) -> None:
         self.e, self.f, self.n, self.matrix = e, e.function, n, place
@@ -88,7 +88,7 @@ class _Small:
         self.factor = Scratch(e, self.kind, [n, n]) if n <= SMALL else None
 
     def given(self, i: Value, j: Value) -> Element:
-        """Load an element of the lower triangle of the matrix."""
+        """Load an element of the matrix's lower triangle."""
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
         if self.lower:
             return self.e.load(self.source, (self.matrix, row, column))
@@ -174,7 +174,7 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Large:
-    """Factor one real matrix."""
+    """Factors one real matrix."""
 
     def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
         self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u

@@ -1,7 +1,7 @@
 """Custom calls of LAPACK as native code: matrix by matrix, in the thread of the program.
 
-Matrices are row-major in the program and column-major in LAPACK. Routines that can do with their transposes
-work in the program's arrays; for others each matrix is transposed into the workspace and back.
+Matrices are row-major in the program and column-major in LAPACK. Routines that can work on the transposes use
+the program's arrays directly. For other routines each matrix is transposed into the workspace and back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLOT: Final = 16
 
 
 def workspace_bytes(call: LapackCall) -> int:
-    """Return the bytes of the rooms that are not in the program's arrays."""
+    """Return the bytes of the matrices (rooms) that are not in the program's arrays."""
     return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
 
 
@@ -73,7 +73,7 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
 
 
 def _in_place(call: LapackCall, room: Room) -> bool:
-    """Return whether LAPACK can read and write a room in the program's arrays."""
+    """Return whether LAPACK can read and write a matrix (room) in the program's array."""
     if room.is_matrix and not call.rows_first:
         return room.result is not None and min(room.dimensions) <= 1
     return room.operand is not None or room.result is not None
@@ -110,7 +110,7 @@ class _Emitter:
                 offset += _padded(room)
 
     def part(self, array: Value, room: Room) -> Value:
-        """Return the address of the matrix in an array of the program."""
+        """Return the address of the current matrix in an array of the program."""
         return self.f.offset(array, self.index * room.bytes)
 
     def emit(self) -> None:
@@ -133,7 +133,10 @@ class _Emitter:
                 transpose(f, address, target, columns, rows, room.dtype.itemsize)
 
     def read(self, room: Room, place: Value) -> None:
-        """Fill a room: with its operand, or zeros where the routine may leave a result unwritten."""
+        """Copy an operand to a matrix (room).
+
+        Without operand, fill it with zeros, which a result may keep.
+        """
         f = self.f
         if room.operand is None:
             if room.result is not None:
@@ -148,7 +151,7 @@ class _Emitter:
             transpose(f, source, place, rows, columns, room.dtype.itemsize)
 
     def is_finite(self, room: Room, place: Value) -> Value:
-        """Return whether all elements are finite: products with 0 are NaN for others."""
+        """Return whether all elements are finite: then the sum of their products with 0 is not NaN."""
         f = self.f
         kind = F64 if room.dtype.name in ("float64", "complex128") else F32
         total = f.constant(kind, 0.0)
@@ -158,7 +161,7 @@ class _Emitter:
         return loop.values[0].compare("ord", 0.0)
 
     def run(self) -> None:
-        """Emit the call and what follows it."""
+        """Emit the call of LAPACK and the handling of its status."""
         f, call = self.f, self.call
         constants = [argument for argument in call.arguments if isinstance(argument, bytes)]
         data = b"".join(constant.ljust(SLOT, b"\0") for constant in constants)
@@ -180,7 +183,7 @@ class _Emitter:
             self.unpack(pairs)
 
     def unpack(self, pairs: UnpackedPairs) -> None:
-        """Write complex eigenvectors; that of the positive imaginary part is the first one of a pair."""
+        """Write pairs of complex eigenvectors; the first one of a pair has the positive imaginary part."""
         f = self.f
         packed, vectors, imaginary = (self.places[n] for n in (pairs.packed, pairs.vectors, pairs.imaginary))
         size = self.call.rooms[pairs.imaginary].count

@@ -72,7 +72,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Solver:
-    """Emit the solve of one vector of right-hand sides."""
+    """Emits the solve of one vector of right-hand sides."""
 
     def __init__(self, function: Function, i: HloInstruction, lanes: int, by_system: bool) -> None:
         self.f = function
@@ -139,11 +139,11 @@ class _Solver:
         return self.system, self.column, index
 
     def known(self, row: Value) -> Element:
-        """Load an unknown that has been solved."""
+        """Load an unknown that has been solved already."""
         return self.unknowns.get(row) if self.unknowns is not None else self.e.load(self.x, self.place(row))
 
     def found(self, row: Value, value: Element) -> None:
-        """Store an unknown."""
+        """Store the value of an unknown."""
         if self.unknowns is not None:
             self.unknowns.set(value, row)
         scatter(self.e, self.x, self.place(row), value)

@@ -75,7 +75,7 @@ class _Part:
     members: Sequence[HloInstruction]
 
     def written(self, indices: Sequence[Index]) -> Index:
-        """Return the offset in the result of an operand element from the first one."""
+        """Return the offset of an operand element in the result, relative to the operand's first element."""
         total = Index(0)
         for index, stride in zip(indices, self.strides, strict=True):
             total = total + index * stride

@@ -34,7 +34,7 @@ LEAST_LANES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Describe the loops of a kernel whose results have narrow rows.
+    """The loops of a kernel whose results have narrow rows.
 
     Attributes:
         space: all loops.
@@ -59,7 +59,7 @@ class Rows:
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:
-        """Return the index of every column, in memory order."""
+        """The index of each column, in memory order."""
         inner = self.space.variables[-self.columns :]
         iterations = itertools.product(*(range(v.trips) for v in inner))
         return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
@@ -98,7 +98,7 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
 
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
-    """Return the number of elements from which all columns of a row are computed; shared ones count once."""
+    """Return the number of elements computed for all columns of a row; shared elements count once."""
     accesses = Accesses(inputs, unrolls=True)
     for position in rows.places():
         accesses.results(roots, position)

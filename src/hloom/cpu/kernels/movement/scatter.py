@@ -63,7 +63,7 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class _Kernel:
-    """Emit (results..., inputs..., begin, end): all updates, or those of a partition of the operand."""
+    """Emits (results..., inputs..., begin, end): all updates, or those of a partition of the operand."""
 
     def __init__(self, module: Module, name: str, plan: KernelPlan) -> None:
         i, inputs = plan.hero, plan.parts.inputs
@@ -118,10 +118,10 @@ class _Kernel:
         return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
 
     def _order_matters(self) -> bool:
-        """Return whether going through one window after the other is not the row-major order of the updates.
+        """Return whether window after window is another order than the row-major order of the updates.
 
-        Windows that start at different places along a dimension may overlap in it. If that dimension of the
-        updates stands before one of the batch, the updates of one place alternate between windows.
+        Windows that start at different indices of a dimension may overlap in it. If that dimension of the
+        updates is before one of the batch, updates of one element alternate between windows.
         """
         operation = self.operation
         operand_dimensions = [
@@ -193,7 +193,7 @@ class _Kernel:
         return LoopKernel(self.name, self.cells, grain, self.work)
 
     def kept_number(self, place: Value, index: Value) -> Value:
-        """Load a compacted index."""
+        """Load a compacted start index."""
         return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
 
     def keep(self, low: Value, high: Value, kept: Sequence[Value], numbers: Value) -> Value:
@@ -238,7 +238,7 @@ def _minor_window(operation: Scatter, rank: int) -> bool:
 
 
 class _Body:
-    """Emit one update element, or a vector of them along the window."""
+    """Emits one update element, or a vector of them along the window."""
 
     def __init__(
         self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
@@ -287,7 +287,7 @@ class _Body:
         return starts, inside
 
     def inside(self, starts: dict[int, Value]) -> Value | None:
-        """Return the condition that a window lies inside the operand in whole; None if it always does."""
+        """Return the condition that a window lies entirely inside the operand; None if it always does."""
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         condition: Value | None = None
         for d, start in starts.items():
@@ -304,7 +304,7 @@ class _Body:
         return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
 
     def place(self, starts: dict[int, Value]) -> Indices:
-        """Return the index in the operand, of a window that lies inside."""
+        """Return the operand index of the current element of a window that lies inside the operand."""
         operation = self.operation
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]

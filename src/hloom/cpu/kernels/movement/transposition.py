@@ -59,7 +59,7 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class TransposeTiling:
-    """Describe a square tile of two loops.
+    """A square tile of two loops.
 
     Attributes:
         across: the loop along which operands are contiguous.
@@ -110,7 +110,7 @@ def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:
 
 
 class TiledElements(Elements):
-    """Load elements, from a transposed tile where possible.
+    """Loads elements, from a transposed tile where possible.
 
     Attributes:
         start: first iteration of the tile's other loop; None outside of tiles.
@@ -184,7 +184,7 @@ def _element(vector: Value, kind: ElementType) -> Element:
 
 
 class _TiledKernel:
-    """Emit a kernel in tiles."""
+    """Emits a kernel in tiles."""
 
     def __init__(
         self, module: Module, name: str, parts: KernelParts, space: Space, tiling: TransposeTiling

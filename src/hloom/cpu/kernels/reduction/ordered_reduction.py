@@ -28,7 +28,7 @@ VECTORS: Final = 8
 
 
 class ReductionEmitter:
-    """Emit one row, or one whole reduction.
+    """Emits one row, or one whole reduction.
 
     Args:
         scalars, vectors: emit elements one by one, and a vector at a time.
@@ -53,7 +53,7 @@ class ReductionEmitter:
 
 
 class OrderedReduction(ReductionEmitter):
-    """Emit a reduction in the order of its elements."""
+    """Emits a reduction in the order of its elements."""
 
     def run(self, grouping: Grouping) -> list[Element]:
         """Return the reduced values as scalars; ``grouping`` tells whether NaN breaks associativity."""

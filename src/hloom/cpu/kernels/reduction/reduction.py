@@ -96,7 +96,10 @@ def emit_row_reduction(
 
 
 def position_operand(root: HloInstruction) -> int | None:
-    """Return the number of an operand that counts along the only reduced dimension; None if there is none."""
+    """Return the number of an operand that is an iota along the only reduced dimension.
+
+    Returns None if there is none.
+    """
     reduce = operation_of(root, Reduce)
     for number, operand in enumerate(root.operands[: len(root.operands) // 2]):
         sizes, kind = operand.shape.dimensions, operand.shape.element_type
@@ -127,7 +130,7 @@ def _planned(
 
 
 class RowReduction(ReductionEmitter):
-    """Emit a reduction with vector accumulators."""
+    """Emits a reduction with vector accumulators."""
 
     def run(
         self,
@@ -213,7 +216,7 @@ class RowReduction(ReductionEmitter):
     def _in_order(
         self, e: Elements, low: list[Element], high: list[Element]
     ) -> tuple[list[Element], list[Element]]:
-        """Exchange two choices in the lanes where the second one lies before the first."""
+        """Exchange two choices in the lanes in which the second one has the smaller position."""
         assert self._position is not None
         first, second = low[self._position], high[self._position]
         assert isinstance(first, Value) and isinstance(second, Value)

@@ -65,7 +65,7 @@ def _narrow_rows(parts: KernelParts) -> Rows | None:
 
 @dataclass(slots=True)
 class RowPlan:
-    """Describe a row kernel: sizes, loops, reductions in order.
+    """A row kernel: sizes, loops, reductions in order.
 
     Attributes:
         local: operands of reductions of which each row reads only elements of its own.
@@ -116,7 +116,7 @@ def _row_accesses(
     space: Space,
     lane: Variable,
 ) -> Accesses:
-    """Return the accesses of a row kernel: of each reduced array, then of the results."""
+    """Return the accesses of a row kernel: those for each reduced array, then those for the results."""
     accesses = Accesses(inputs)
     for reduction in reductions:
         accesses.element(reduction.operands[0], (*space.indices, Index.of(lane)))
@@ -128,7 +128,7 @@ def _row_accesses(
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
-    """Return the index of a result in a row: of an element, or of the row's single value."""
+    """Return the index of a row's element in a result, or of the row's value if there is one per row."""
     rank = root.shape.rank
     if rank == len(kept):
         return kept
@@ -156,7 +156,7 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: RowPlan) -> int:
-    """Return the lanes for rows: one masked vector for a short row, if its reductions allow it."""
+    """Return the number of lanes for rows: one masked vector for a short row if its reductions allow that."""
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
         return vector_lanes(instructions, plan.length)
@@ -169,7 +169,7 @@ def _has_neutral(reduction: HloInstruction) -> bool:
 
 
 class RowEmitter:
-    """Emit the code of one row."""
+    """Emits the code of one row."""
 
     def __init__(
         self, function: Function, plan: RowPlan, lanes: int, views: dict[HloInstruction, View]
@@ -213,7 +213,7 @@ class RowEmitter:
         return sums
 
     def aside(self, operand: HloInstruction, size: int) -> View:
-        """Allocate scratch memory for one row of a value."""
+        """Allocate scratch memory for one row of a value, ``size`` elements."""
         pointer = self.function.allocate(I8, size + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
         return View(pointer, operand.shape.element_type, operand.shape.dimensions, strides)

@@ -41,7 +41,7 @@ def workspace_bytes(i: HloInstruction, plan: KeySort) -> int:
 
 
 def emit_long_sort(program: ProgramEmitter, i: HloInstruction, plan: KeySort, results: list[View]) -> None:
-    """Sort keys alone if elements can be recovered from them, else records."""
+    """Emit the sort of a long row: of keys alone if elements can be recovered from keys, else of records."""
     f = program.function
     sources = [program.pointer(o) for o in i.operands]
     pointers = [*sources, *(r.pointer for r in results), program.workspace(i)]
@@ -61,7 +61,7 @@ Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]
 
 
 class _LongSort:
-    """Emit the kernels of one sort."""
+    """Emits the kernels of one sort."""
 
     def __init__(
         self, program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: list[Value]
@@ -194,7 +194,7 @@ class _LongSort:
 
 
 def _places(module: Module) -> str:
-    """Emit the prefix sum over the histograms of all chunks; return the function's name."""
+    """Emit the exclusive prefix sum over the histograms of all chunks; return the function's name."""
     name = "sort_places"
     if name not in module.functions:
         f = module.function(name, [PTR])

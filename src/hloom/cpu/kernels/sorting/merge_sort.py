@@ -63,7 +63,7 @@ def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _RowSort:
-    """Emit the sort of one row of n keys with its other operands."""
+    """Emits the sort of one row of n keys with its other operands."""
 
     def __init__(self, function: Function, i: HloInstruction, n: int) -> None:
         self.f, self.n = function, n

@@ -18,7 +18,7 @@ LONG: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class SortRecord:
-    """Describe a record: an integer with the key in its upper bits, and optionally an index.
+    """A record: an integer with the key in its upper bits, and optionally an index.
 
     Attributes:
         bits: width of the integer, 32 or 64.
@@ -65,7 +65,7 @@ def radix_sort(module: Module, record: SortRecord, count: int) -> str:
 
 
 class _Sort:
-    """Emit the function of a radix sort."""
+    """Emits the function of a radix sort."""
 
     def __init__(self, module: Module, name: str, record: SortRecord, digits: list[tuple[int, int]]) -> None:
         self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)

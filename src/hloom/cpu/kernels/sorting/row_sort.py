@@ -41,7 +41,7 @@ SLOTS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class KeySort:
-    """Describe the algorithm of a sort by keys.
+    """The algorithm of a sort by keys.
 
     Attributes:
         groups: keys packed into one integer each, the most significant group first.
@@ -152,7 +152,7 @@ def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) ->
 
 
 class RowByKeys:
-    """Emit the code that sorts one row."""
+    """Emits the code that sorts one row."""
 
     def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
         self.module, self.f, self.i, self.plan = module, function, i, plan
@@ -228,7 +228,7 @@ class RowByKeys:
     # -- keys alone
 
     def fill_alone(self, record: SortRecord, area: Value) -> Value:
-        """Store the keys; return a flag that is true if some element cannot be recovered from its key."""
+        """Store the keys; return a flag that is true if an element cannot be recovered from its key."""
         key = self.plan.groups[0][0]
         kind = key.element_type
         address = self.f.allocate(I32, self.e.lanes)

@@ -133,7 +133,7 @@ def _sorted_block(vectors: list[Value], lanes: int) -> list[Value]:
 
 
 class _Network:
-    """Emit the function for counts beyond one block: blocks sorted in registers, then merged in memory."""
+    """Emits the function for counts beyond one block: blocks sorted in registers, then merged in memory."""
 
     def __init__(self, module: Module, name: str, element: Type) -> None:
         self.f = module.function(name, [PTR, I64])

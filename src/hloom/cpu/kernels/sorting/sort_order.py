@@ -25,7 +25,7 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """Describe a number by which elements are ordered.
+    """A number by which elements are ordered.
 
     Attributes:
         computation: computes the key from the elements of all operands.
@@ -56,7 +56,7 @@ class SortKey:
 
     @property
     def choice(self) -> bool:
-        """Return whether the key is a parameter of the comparator unchanged, or a constant in its place."""
+        """Return whether the key is a parameter of the comparator unchanged, or a constant in its stead."""
         steps = self.computation.instructions
         return len(self.computation.parameters) == 1 and all(
             s.opcode in ("parameter", "constant", "select", "compare") for s in steps
@@ -89,7 +89,7 @@ def restored(key: Value, kind: ElementType) -> Value:
 
 
 def _held_wide(kind: ElementType) -> bool:
-    """Return whether floats of a type are ordered through their f32 values."""
+    """Return whether floats of a type are compared as f32 values instead of by their bits."""
     return kind.bits < 16
 
 
@@ -113,7 +113,7 @@ def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
 
 
 class _Recognition:
-    """Match one comparator."""
+    """Matches one comparator."""
 
     def __init__(self, comparator: HloComputation) -> None:
         self.comparator = comparator

@@ -60,7 +60,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Row:
-    """Emit the code of one row."""
+    """Emits the code of one row."""
 
     def __init__(self, module: Module, function: Function, i: HloInstruction) -> None:
         self.module, self.f = module, function
@@ -126,7 +126,7 @@ class _Row:
             self.f.call(None, network(self.module, I64), self.buffer, self.f.constant(I64, self.size))
 
     def bound(self) -> Value:
-        """Return the integer of the k-th record."""
+        """Return the integer of the k-th record, which a candidate must beat."""
         last = self.f.load(I64, self.f.offset(self.buffer, self.k - 1, I64))
         return last.logical_shift_right(32).cast("trunc", I32)
 

@@ -36,15 +36,15 @@ VECTORS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """Describe a scan along an axis.
+    """A scan along an axis.
 
     Results and elements are numbered in scan order. Result number o combines the elements before
     o + ahead.
 
     Attributes:
         axis: the axis.
-        size: elements along it.
-        results: results along it.
+        size: the number of elements along it.
+        results: the number of results along it.
         ahead: 1 where each result includes its own element.
         backward: the scan starts at the last element.
         flipped: windows combine their last element first.
@@ -100,7 +100,7 @@ def may_skip_padding(
 ) -> bool:
     """Return whether windows may leave out the padding, which holds the initial values.
 
-    These must be idempotent under the combiner. Padding that is combined after elements has no effect then
+    The initial values must be idempotent under the combiner. Padding after elements, moreover, has no effect
     only if values may be combined in any order.
     """
     combiner = Combiner(computation)
@@ -158,7 +158,7 @@ def _register_lanes(i: HloInstruction, size: int) -> int:
 
 
 class _Scan(ABC):
-    """Emit the parts that both orders of lanes have in common."""
+    """Base of the emitters of scans: what both assignments of lanes have in common."""
 
     def __init__(self, e: Elements, i: HloInstruction, scan: Cumulative, views: Sequence[View]) -> None:
         self.e, self.f, self.scan = e, e.function, scan
@@ -205,7 +205,7 @@ class _Scan(ABC):
 
 
 class _StepByStep(_Scan):
-    """Scan one element per iteration; lanes are neighboring lines."""
+    """Scans one element per iteration; lanes are neighboring lines."""
 
     def line(self, place: Place) -> None:
         """Emit the results before the first element, with an element each, after the last element."""
@@ -222,7 +222,10 @@ class _StepByStep(_Scan):
     def _steps(
         self, place: Place, low: int, high: int, state: list[Element] | None, ahead: int | None
     ) -> list[Element] | None:
-        """Combine elements; with ``ahead`` the numbers are those of results, which are stored."""
+        """Combine the elements [low, high) into the state; return the new state.
+
+        If ``ahead`` is not None, the numbers are those of results, each of which is stored.
+        """
         if low >= high:
             return state
         if state is None:
@@ -260,7 +263,7 @@ class _StepByStep(_Scan):
 
 
 class _InRegisters(_Scan):
-    """Scan vectors along the line: log2(lanes) shifted combinations, then one with the prefix."""
+    """Scans vectors along the line: log2(lanes) shifted combinations, then one with the prefix."""
 
     def line(self, place: Place) -> None:
         """Emit whole blocks of several vectors, then the remaining elements."""

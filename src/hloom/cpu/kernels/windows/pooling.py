@@ -33,7 +33,7 @@ WRITTEN_OUT: Final = 32
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Return whether windows may skip the padding, and neighboring windows fill vectors."""
+    """Return whether windows can leave out the padding, and neighboring windows can fill vectors."""
     window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     shape = i.operands[0].shape
@@ -68,7 +68,7 @@ def emit_pooling(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Pool:
-    """Emit the kernel."""
+    """Emits the kernel."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.name, self.axes = name, _axes(i)
@@ -146,7 +146,7 @@ class _Pool:
             self._store(e, at, self._looped(e, at, taps))
 
     def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """Emit a window that is inside the base, except perhaps along the lanes."""
+        """Emit a window that is inside the base, except perhaps along the lanes, as unrolled code."""
         accumulators = [spread(e, x) for x in self.start]
         for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
             accumulators = self._step(e, at, [Index(tap) for tap in taps], accumulators)

@@ -54,7 +54,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Walk:
-    """Emit one line, or a vector of neighboring lines."""
+    """Emits one line, or a vector of neighboring lines."""
 
     def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
         self.e, self.parts = e, parts

@@ -56,7 +56,7 @@ def _window(i: HloInstruction) -> list[WindowDimension]:
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Return whether windows are single elements along a dimension, at distinct places inside the operand."""
+    """Return whether windows are single elements along a dimension, and distinct ones inside the operand."""
     plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
     return plain and windows <= size
 
@@ -101,7 +101,7 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Windows:
-    """Emit the kernel (operand, source, initial value, result, begin, end) over all windows."""
+    """Emits the kernel (operand, source, initial value, result, begin, end) over all windows."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.i, self.name = i, name
@@ -272,7 +272,7 @@ class _Windows:
     def _challenge(
         self, state: list[Element], place: Indices, inside: Value | None, number: Value, *, first: bool
     ) -> list[Element]:
-        """Select between the selected element so far and the element at a position."""
+        """Choose between the element selected so far and the element at a position."""
         e = self.e
         with e.masked(inside):
             loaded = e.load(self.operand, place)
@@ -289,7 +289,7 @@ class _Windows:
     def _put(
         self, place: Indices, inside: Value | None, number: Value, state: list[Element], value: Element
     ) -> None:
-        """Combine the source's element into a position, in the lanes that selected it."""
+        """Combine the source's element into a position, in the lanes that selected this position."""
         e = self.e
         assert isinstance(state[0], Value)
         hit = state[0].compare("eq", e.wide(number))
