@@ -47,12 +47,14 @@ class View:
         pointer: address of the first element.
         element_type, dimensions: of the array.
         strides: distance in elements between neighbors along each dimension; None: dense.
+        streams: vectors are whole lines, and stored past the caches.
     """
 
     pointer: Value
     element_type: ElementType
     dimensions: tuple[int, ...]
     strides: tuple[int, ...] | None = None
+    streams: bool = False
 
     @classmethod
     def of(cls, pointer: Value, shape: Shape) -> View:
@@ -380,10 +382,12 @@ class Elements(EmittedIndexing):
             return
         data = to_storage(self.wide(value), element_type)
         pointer = f.offset(view.pointer, scalar, stored)
-        if self.mask is None:
-            f.store(data, pointer)
-        else:
+        if self.mask is not None:
             masked_store(data, pointer, self.lane_mask())
+        elif view.streams:
+            f.stream(data, pointer)
+        else:
+            f.store(data, pointer)
 
     def _scatter(self, view: View, linear: Index, value: Element) -> None:
         """Store lanes that are not adjacent in memory."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hloom.analysis.cost import instruction_cost
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Operand, Value
+from hloom.codegen.llvm.module import STREAMED_LINE
+from hloom.codegen.llvm.structured import choose
+from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
@@ -30,6 +33,8 @@ from hloom.shape.shape import Shape
 VECTOR_BYTES: Final = 64
 """Bytes of a vector in a loop that may sum its lanes, on every processor: the sum's order does not depend on
 the processor. Where registers are shorter LLVM takes several."""
+STREAMED: Final = 1 << 25
+"""Bytes read and written by a loop from which it stores past the caches, which would keep few results."""
 LONG: Final = 1 << 14
 """Minimum number of elements of a loop that is worth more code."""
 MOST_LANES: Final = 128
@@ -172,20 +177,56 @@ def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space
         lanes *= side_by_side(members, lane.trips // lanes)
     elements = Elements(function, lanes, dict(zip(inputs, arrays, strict=False)))
 
-    def body() -> None:
-        values = root_values(elements, roots, space.indices)
-        for target, value in zip(arrays[len(inputs) :], values, strict=True):
-            elements.store(target, space.indices, value)
-
     for scalar in inputs:
         if scalar.shape.rank == 0:
             elements.element(scalar, ())
     steady = steady_elements(inputs, roots, space) if len(space.variables) > 1 else ()
-    loop_nest(elements, space.variables, body, begin, end, steady)
+
+    def nest(targets: Sequence[View]) -> None:
+        def body() -> None:
+            values = root_values(elements, roots, space.indices)
+            for target, value in zip(targets, values, strict=True):
+                elements.store(target, space.indices, value)
+
+        loop_nest(elements, space.variables, body, begin, end, steady)
+
+    results, form = arrays[len(inputs) :], lanes_text(lanes)
+    if _streams(module.target, [i.shape for i in inputs], shapes, lanes, space):
+        _nest_or_stream(function, results, nest)
+        form += ", stored past the caches"
+    else:
+        nest(results)
     function.finish()
     work = count * work_for_each(members)
     work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
-    return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))
+    return nest_kernel(name, space.variables, lanes, work, form)
+
+
+def _streams(
+    target: Target, inputs: Sequence[Shape], results: Sequence[Shape], lanes: int, space: Space
+) -> bool:
+    """Return whether a loop over adjacent elements stores whole lines, more than the caches keep."""
+    count = results[0].element_count
+    moved = sum(min(s.element_count, count) * storage_bytes(s.element_type) for s in (*inputs, *results))
+    lines = all(
+        lanes * storage_bytes(s.element_type) % STREAMED_LINE == 0 and not s.element_type.is_complex
+        for s in results
+    )
+    return target.architecture == "x86_64" and len(space.variables) == 1 and moved >= STREAMED and lines
+
+
+def _nest_or_stream(
+    function: Function, results: Sequence[View], nest: Callable[[Sequence[View]], None]
+) -> None:
+    """Emit a loop nest twice: with results stored past the caches if all of them begin with a line."""
+    addresses = function.constant(I64, 0)
+    for result in results:
+        addresses = addresses | result.pointer.cast("ptrtoint", I64)
+    with choose(function, (addresses & (STREAMED_LINE - 1)).compare("eq", 0)) as choice:
+        nest([replace(result, streams=True) for result in results])
+        function.call(None, "llvm.x86.sse.sfence")
+        choice.otherwise()
+        nest(results)
 
 
 def nest_kernel(name: str, variables: Sequence[Variable], lanes: int, work: int, form: str) -> LoopKernel:

@@ -46,20 +46,21 @@ class Load(Instruction):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Store(Instruction):
-    """``store`` to an address with an alignment in bytes."""
+    """``store`` to an address with an alignment in bytes; ``streams``: past the caches."""
 
     value: Value
     pointer: Value
     align: int
+    streams: bool = False
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="store", init=False)
 
     def fields(self) -> tuple[Hashable, ...]:
-        return self.align, self.value.key, self.pointer.key
+        return self.align, self.streams, self.value.key, self.pointer.key
 
     def line(self) -> str:
-        value = self.value
-        return f"  store {value.type.text} {value.name}, ptr {self.pointer.name}, align {self.align}"
+        value, hint = self.value, ", !nontemporal !{i32 1}" if self.streams else ""
+        return f"  store {value.type.text} {value.name}, ptr {self.pointer.name}, align {self.align}{hint}"
 
 
 @dataclass(slots=True, eq=False, repr=False)

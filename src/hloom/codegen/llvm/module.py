@@ -47,6 +47,8 @@ from hloom.codegen.target import Target
 
 _Appended = TypeVar("_Appended", bound=Instruction)
 
+STREAMED_LINE: Final = 64
+"""Bytes of the lines that `Function.stream` stores whole."""
 MOST_INLINE: Final = 4096
 """Bytes of the largest constant in the module; the loader places larger ones."""
 
@@ -253,6 +255,10 @@ class Function:
     def store(self, value: Value, pointer: Value, *, align: int = 0) -> None:
         """Store a value; alignment defaults to the size of an element."""
         self.append(Store(self, value, pointer, align or value.type.size))
+
+    def stream(self, value: Value, pointer: Value) -> None:
+        """Store whole lines past the caches, at a multiple of `STREAMED_LINE`."""
+        self.append(Store(self, value, pointer, STREAMED_LINE, streams=True))
 
     def allocate(self, type: Type, count: int = 1, *, align: int = 0) -> StackMemory:
         """Append an alloca to the entry block: scratch memory for the whole call.

@@ -20,8 +20,8 @@ from hloom.lifetime import keep_for_ever
 
 _TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_LIMIT_FRACTION: Final = 1 / 16
-_LARGEST_LIMIT: Final = 1 << 30
+_LIMIT_FRACTION: Final = 1 / 8
+_LARGEST_LIMIT: Final = 1 << 32
 """Limits of free memory: a fraction of the machine's memory, and bytes."""
 
 
