@@ -59,11 +59,14 @@ def compress(value: Value, mask: Value) -> Value:
     return f.call(type, f"llvm.experimental.vector.compress.{type.suffix}", value, mask, f.poison(type))
 
 
-def prefetch(pointer: Value) -> None:
-    """Fetch a line into the second-level cache before it is read; the address may be any."""
+def prefetch(pointer: Value, *, writes: bool = False) -> None:
+    """Fetch a line into the second-level cache to read it, or into the first-level one to write to it.
+
+    The address may be any.
+    """
     f = pointer.function
-    reads, second_level, data = (f.constant(I32, number) for number in (0, 2, 1))
-    f.call(None, "llvm.prefetch.p0", pointer, reads, second_level, data)
+    access, level, data = (f.constant(I32, number) for number in ((1, 3, 1) if writes else (0, 2, 1)))
+    f.call(None, "llvm.prefetch.p0", pointer, access, level, data)
 
 
 def copy_bytes(target: Value, source: Value, size: Operand) -> None:

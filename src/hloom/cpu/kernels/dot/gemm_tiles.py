@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I1, I8, I64, PTR, Function, Module, Value
-from hloom.codegen.llvm.memory import masked_load, masked_store
+from hloom.codegen.llvm.memory import masked_load, masked_store, prefetch
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
@@ -198,7 +198,7 @@ class TileProduct:
             lane.is_lane = True
             masks[-1] = e.index_value(Index.of(lane)).compare("slt", gemm.n)
         places: list[Value] = []
-        if plan.blocks > 1:
+        if plan.blocks > 1 or plan.in_place:
             tile = itertools.product(range(height), range(vectors))
             places = [self.place(row + r, column + v * plan.lanes) for r, v in tile]
         start = [*self.first_sums(column, vectors)] * height
@@ -212,6 +212,9 @@ class TileProduct:
             assert self.panels is not None
             share = (row - self.row).unsigned_divide(plan.rows)
             self.panels.prefetch(self.b_base, column, self.step, share)
+        if plan.in_place:
+            for address in places:
+                prefetch(address, writes=True)
         sums = self.products(row, height, column, masks, start, packs=packs)
         if plan.blocks == 1:
             self.hand_on(sums, row, height, column, masks)
