@@ -11,7 +11,7 @@ import re
 import struct
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -71,12 +71,14 @@ class Target:
         cpu: LLVM's name of the processor; ``native`` for this machine's.
         features: features of the processor, by LLVM's names.
         model: further properties that distinguish this machine's processor from others.
+        reproducible: results have the same bits on all processors that multiply and add with one rounding.
     """
 
     triple: str
     cpu: str
     features: frozenset[str]
     model: str = ""
+    reproducible: bool = False
 
     @staticmethod
     def named(triple: str, cpu: str = "") -> Target:
@@ -112,6 +114,11 @@ class Target:
         return 32 if "avx" in self.features else 16
 
     @property
+    def partial_sum_bytes(self) -> int:
+        """Bytes of the vectors whose lanes add up parts of one sum, which decides the order of additions."""
+        return 32 if self.reproducible else self.vector_bytes
+
+    @property
     def cache_line_bytes(self) -> int:
         """Bytes of a cache line; memory aligned to it shares no line with other memory."""
         return 64
@@ -124,6 +131,8 @@ class Target:
     def identity(self) -> str:
         """A string equal for targets that can run each other's code; part of the cache's keys."""
         described = "|".join((self.triple, self.cpu, self.model, *sorted(self.features)))
+        if self.reproducible:
+            described += "|reproducible"
         return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
@@ -167,7 +176,10 @@ def require_native_platform() -> None:
 
 @cache
 def host() -> Target:
-    """Return this machine; raises HloError by the rule ``cpu.platform`` if native code cannot run on it."""
+    """Return this machine; raises HloError by the rule ``cpu.platform`` if native code cannot run on it.
+
+    With ``HLOOM_REPRODUCIBLE=1`` in the environment its results are reproducible.
+    """
     require_native_platform()
     architecture = _ARCHITECTURE_OF[os.uname().machine]
     described = first_processor(_CPUINFO)
@@ -177,7 +189,9 @@ def host() -> Target:
     features = frozenset(name for name in names if _letters(_LINUX_NAMES.get(name, name)) in letters)
     model = "|".join(f"{k}={v}" for k, v in sorted(described.items()) if k in _MODEL_KEYS)
     flags_digest = hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest()[:16]
-    return Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")
+    reproducible = os.environ.get("HLOOM_REPRODUCIBLE", "0").lower() not in ("", "0", "off", "no", "false")
+    target = Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")
+    return reproducible_target(target) if reproducible else target
 
 
 def _letters(name: str) -> str:
@@ -211,6 +225,14 @@ def first_processor(cpuinfo: Path) -> dict[str, str]:
     return fields
 
 
+def reproducible_target(target: Target) -> Target:
+    """Return a target on which results are reproducible; raises HloError by ``compile.reproducible``."""
+    if not fuses(target):
+        message = f"{target.triple} ({target.cpu}) rounds a * b + c twice; reproducible results need FMA"
+        raise HloError(message, rule="compile.reproducible")
+    return replace(target, reproducible=True)
+
+
 # -- facts that code generation depends on
 
 
@@ -240,5 +262,5 @@ def registers(target: Target) -> int:
 
 
 def multiplies_pairs(target: Target) -> bool:
-    """Return whether the target multiplies two pairs of bf16 numbers at a time."""
-    return target.has("avx512bf16", "avx512vl")
+    """Return whether the target multiplies two pairs of bf16 numbers at a time, rounding as no other does."""
+    return target.has("avx512bf16", "avx512vl") and not target.reproducible

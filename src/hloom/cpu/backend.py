@@ -55,8 +55,8 @@ class CpuBackend(Backend):
         """
         require_native_platform()
         if is_unbounded(module):
-            return UnboundedProgram(module)
-        return CompiledProgram(compile_or_load(module))
+            return UnboundedProgram(module, options)
+        return CompiledProgram(compile_or_load(module, reproducible=options.reproducible))
 
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
         """Load the programs; their collectives run in native code if all programs are compiled."""
@@ -153,8 +153,8 @@ class CompiledProgram(_Inspected):
 class UnboundedProgram(_Inspected):
     """A program of unbounded sizes, compiled for the sizes of the arguments of each run."""
 
-    def __init__(self, module: HloModule) -> None:
-        self._forms = RefinedForms(module)
+    def __init__(self, module: HloModule, options: CompileOptions) -> None:
+        self._forms = RefinedForms(module, reproducible=options.reproducible)
 
     @property
     def native(self) -> NativeExecutable:

@@ -6,11 +6,11 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hloom.codegen.target import host
 from hloom.ir.module import HloModule
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
+    from hloom.codegen.target import Target
     from hloom.cpu.program import NativeProgram
     from hloom.cpu.timed_program import RecordedProgram, TimedProgram
 
@@ -19,9 +19,14 @@ class Inspection:
     """The intermediate forms of a compiled program; those of a cached program are computed on demand."""
 
     def __init__(
-        self, module: HloModule, optimized: HloModule | None = None, program: NativeProgram | None = None
+        self,
+        module: HloModule,
+        target: Target,
+        optimized: HloModule | None = None,
+        program: NativeProgram | None = None,
     ) -> None:
         self._module = module
+        self._target = target
         self._optimized = optimized
         self._program = program
         self._compiling = threading.Lock()
@@ -42,7 +47,7 @@ class Inspection:
         if self._program is None:
             from hloom.cpu.program import emit_program
 
-            self._program = emit_program(self.optimized, host())
+            self._program = emit_program(self.optimized, self._target)
         return self._program
 
     def assembly(self) -> str:
@@ -65,7 +70,7 @@ class Inspection:
 
         with self._compiling:
             if self._timed is None:
-                self._timed = TimedProgram(self.optimized)
+                self._timed = TimedProgram(self.optimized, self._target)
             return self._timed
 
     @property
@@ -75,5 +80,5 @@ class Inspection:
 
         with self._compiling:
             if self._recorded is None:
-                self._recorded = RecordedProgram(self.optimized)
+                self._recorded = RecordedProgram(self.optimized, self._target)
             return self._recorded

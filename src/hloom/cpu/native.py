@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hloom.analysis.in_flight import check_values_in_flight
-from hloom.codegen.target import OPTIMIZED, host
+from hloom.codegen.target import OPTIMIZED, Target, host, reproducible_target
 from hloom.cpu.caller import Caller
 from hloom.cpu.inspection import Inspection
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
@@ -78,7 +78,12 @@ class NativeExecutable:
 
 
 def compile_or_load(
-    module: HloModule, flags: str = "", level: int = OPTIMIZED, *, cached: bool = True
+    module: HloModule,
+    flags: str = "",
+    level: int = OPTIMIZED,
+    *,
+    cached: bool = True,
+    reproducible: bool = False,
 ) -> NativeExecutable:
     """Load a program from the cache, or compile it.
 
@@ -89,21 +94,23 @@ def compile_or_load(
         flags: what to dump, in addition to ``XLA_FLAGS``. A program that is dumped is always compiled.
         level: optimization level of LLVM's code generator.
         cached: false to compile the program although it may be in the cache, and not to store it there.
+        reproducible: see `hloom.compile`.
     """
     with recording() as profile:
         source, module = module, _static_form(module)
+        target = reproducible_target(host()) if reproducible else host()
         cache = configured_cache() if cached else None
         dump = _dump(source, flags)
         key, loaded = "", None
         if cache is not None:
             with phase("loading", "look-up in the cache"):
-                key = key_of(*_key_parts(module, level), *replaced_targets())
+                key = key_of(*_key_parts(module, level, target), *replaced_targets())
                 loaded = None if dump is not None else _cached(key, module)
         if loaded is not None:
-            inspection, from_cache = Inspection(module), True
+            inspection, from_cache = Inspection(module, target), True
         else:
             with collector_paused():
-                inspection, entry = _compile(module, level, dump)
+                inspection, entry = _compile(module, target, level, dump)
             if cache is not None:
                 with phase("loading", "writing to the cache"):
                     cache.put(key, entry)
@@ -126,8 +133,8 @@ def _static_form(module: HloModule) -> HloModule:
     return static_module(module)
 
 
-def _key_parts(module: HloModule, level: int) -> tuple[str, str, str, str]:
-    return "program", fingerprint(module), host().identity, f"level {level}"
+def _key_parts(module: HloModule, level: int, target: Target) -> tuple[str, str, str, str]:
+    return "program", fingerprint(module), target.identity, f"level {level}"
 
 
 def _cached(key: str, module: HloModule) -> LoadedProgram | None:
@@ -136,7 +143,7 @@ def _cached(key: str, module: HloModule) -> LoadedProgram | None:
     return loaded if loaded is not None and loaded.facts.signature == signature_of(module) else None
 
 
-def _compile(module: HloModule, level: int, dump: Dump | None) -> tuple[Inspection, Entry]:
+def _compile(module: HloModule, target: Target, level: int, dump: Dump | None) -> tuple[Inspection, Entry]:
     """Verify, optimize and compile a module; return its forms and its code."""
     from hloom.cpu.jit.compilation import compile_module, optimize
 
@@ -145,12 +152,11 @@ def _compile(module: HloModule, level: int, dump: Dump | None) -> tuple[Inspecti
         module.verify()
     with phase("verification", "values in flight"):
         check_values_in_flight(module)
-    target = host()
     optimized = optimize(module, None if dump is None else dump.after_pass)
     program, entry = compile_module(optimized, target, level=level)
     if dump is not None:
         dump.compiled(optimized, program, entry, target)
-    return Inspection(module, optimized, program), entry
+    return Inspection(module, target, optimized, program), entry
 
 
 def _dump(module: HloModule, flags: str) -> Dump | None:

@@ -43,12 +43,13 @@ class RefinedForms:
 
     Attributes:
         module: the program.
+        reproducible: see `hloom.compile`.
         latest: the form that was used last; None before the first.
     """
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, *, reproducible: bool = False) -> None:
         module.verify()
-        self.module = module
+        self.module, self.reproducible = module, reproducible
         self.latest: NativeExecutable | None = None
         self._forms: Recent[tuple[Shape, ...], NativeExecutable] = Recent()
         self._compiling = threading.Lock()
@@ -61,8 +62,10 @@ class RefinedForms:
         from hloom.passes.expand.refine_shapes import refined_module
 
         with self._compiling:
-            make = lambda: compile_or_load(refined_module(self.module, shapes))  # noqa: E731
-            self.latest = self._forms.get(shapes, make)
+            self.latest = self._forms.get(
+                shapes,
+                lambda: compile_or_load(refined_module(self.module, shapes), reproducible=self.reproducible),
+            )
             return self.latest
 
 

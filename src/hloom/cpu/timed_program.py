@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hloom.codegen.structs import Record
-from hloom.codegen.target import host
+from hloom.codegen.target import Target
 from hloom.cpu.jit.compilation import compile_module
 from hloom.cpu.loaded_program import ENTRY, LoadedProgram
 from hloom.cpu.runtime.context import Context
@@ -32,8 +32,8 @@ _RECORDS: Final = 1 << 16
 class TimedProgram:
     """A program that adds up the time of its instructions in a table."""
 
-    def __init__(self, optimized: HloModule) -> None:
-        self._program, code = compile_module(optimized, host(), timer=Timer)
+    def __init__(self, optimized: HloModule, target: Target) -> None:
+        self._program, code = compile_module(optimized, target, timer=Timer)
         self._loaded = LoadedProgram(code)
         self._instructions = {i.name: i for i in optimized.instructions()}
         self._address = self._loaded.symbols[ENTRY]
@@ -81,8 +81,8 @@ class TimedProgram:
 class RecordedProgram:
     """A program that records when its instructions begin and end."""
 
-    def __init__(self, optimized: HloModule) -> None:
-        program, code = compile_module(optimized, host(), timer=Recorder)
+    def __init__(self, optimized: HloModule, target: Target) -> None:
+        program, code = compile_module(optimized, target, timer=Recorder)
         self._loaded = LoadedProgram(code)
         by_name = {i.name: i for i in optimized.instructions()}
         self._module = optimized.name

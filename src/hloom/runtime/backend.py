@@ -64,10 +64,12 @@ class CompileOptions:
 
     Attributes:
         num_replicas, num_partitions: numbers of devices that will run the program.
+        reproducible: results have the same bits on all processors; see `hloom.compile`.
     """
 
     num_replicas: int = 1
     num_partitions: int = 1
+    reproducible: bool = False
 
 
 class DeviceProgram(Protocol):

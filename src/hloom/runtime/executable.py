@@ -75,6 +75,7 @@ def compile(
     num_partitions: int | None = None,
     processes: Transport | None = None,
     use_spmd_partitioning: bool = False,
+    reproducible: bool = False,
 ) -> Executable:
     """Compile a program for its devices.
 
@@ -89,6 +90,9 @@ def compile(
             compile the same program. By default this process has all devices.
         use_spmd_partitioning: the program has shardings and computes whole arrays; each partition runs on its
             tiles of the arguments (`hloom.sharding.partitioned_program` says which).
+        reproducible: results have the same bits on every x86-64 processor with FMA and every aarch64
+            processor, whatever the length of their vectors; docs/semantics.md names exceptions.
+            ``HLOOM_REPRODUCIBLE=1`` in the environment sets it for all programs.
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
@@ -123,7 +127,7 @@ def compile(
     distinct = dict.fromkeys(modules)
     for each in distinct:
         check_sizes(each)
-    options = CompileOptions(replicas, partitions)
+    options = CompileOptions(replicas, partitions, reproducible)
     programs = {each: compiler.compile(each, options) for each in distinct}
     return Executable(compiler, modules, [programs[each] for each in modules], options, processes)
 

@@ -109,6 +109,7 @@ def main() -> None:
       HLOOM_NUM_THREADS   number of compute threads; default: the cores that the process may use
       HLOOM_CACHE_DIR     directory of compiled code; HLOOM_CACHE=0 disables the cache
       HLOOM_CACHE_LIMIT   size limit of the cache in MiB; default: 512
+      HLOOM_REPRODUCIBLE  1: results have the same bits on all processors with FMA
       XLA_FLAGS           --xla_dump_to=DIR writes XLA's dump files of every compilation
     """
 
@@ -342,8 +343,16 @@ def diff(left: str, right: str, program: str, context: int) -> None:
     "--cpu", default="", help="LLVM processor name, such as x86-64-v3. Default: the architecture's baseline."
 )
 @click.option("--threads", default=1, show_default=True, help="Number of compute threads.")
+@click.option("--reproducible", is_flag=True, help="Results have the same bits on all processors with FMA.")
 def aot(
-    file: str, output: str | None, header: str | None, name: str, triple: str | None, cpu: str, threads: int
+    file: str,
+    output: str | None,
+    header: str | None,
+    name: str,
+    triple: str | None,
+    cpu: str,
+    threads: int,
+    reproducible: bool,
 ) -> None:
     """Compile a program ahead of time, to be linked into programs without Python.
 
@@ -351,10 +360,11 @@ def aot(
     time (Python custom calls, collectives, infeed) are refused. Without --target and --cpu the code is for
     the processor of this machine.
     """
-    from hloom.codegen.target import Target, host
+    from hloom.codegen.target import Target, host, reproducible_target
     from hloom.tools.commands.aot import compile_ahead
 
     target = Target.named(triple or host().triple, cpu) if triple or cpu else host()
+    target = reproducible_target(target) if reproducible else target
     compiled = compile_ahead(load_program(file), target, name=name, threads=threads)
     code = Path(output or compiled.name)
     code = code if code.suffix else code.with_suffix(".o")

@@ -11,7 +11,7 @@ from hloom.codegen.vector_math.reals import Reals, in_registers
 def reciprocal_square_root(x: Value) -> Value:
     """Return 1 / sqrt(x); infinity for 0, NaN for negative numbers."""
     r = Reals(x)
-    if not r.has_vector_instructions:
+    if not r.has_vector_instructions or x.function.target.reproducible:
         return 1.0 / r.sqrt(x)
     first = estimate = in_registers(_estimate, x)
     if r.is_double:

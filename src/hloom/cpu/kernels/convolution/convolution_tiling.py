@@ -27,6 +27,8 @@ CHUNK_BYTES: Final = 1 << 17
 """Maximum bytes of a larger kernel that a range of taps reads."""
 CHUNK_TERMS: Final = 64
 """Minimum number of products in a range of taps; each range stores and reloads the sums."""
+COMMON: Final = Target.named("x86_64-linux-gnu", "x86-64-v3")
+"""The target with the fewest registers of those with reproducible results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,26 @@ def tiling_of(
 ) -> ConvolutionTiling:
     """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
 
-    Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss.
+    Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss. The order of
+    additions at the borders follows from the rows of a tile and from the ranges; reproducible results have
+    those of `COMMON` on every target.
     """
+    common = None
+    if target.reproducible:
+        common = tiling_of(convolution, phase, COMMON, resumable=resumable)
     if convolution.deep:
-        return _deep_tiling(convolution, phase, target)
+        return _deep_tiling(convolution, phase, target, common)
+    tiling = _cheapest(convolution, phase, target, common)
+    if common is None:
+        return _ordered(convolution, phase, tiling, resumable=resumable)
+    tiling = _ordered(convolution, phase, tiling, resumable=False)
+    return replace(tiling, split=common.split, panels_first=tiling.panels_first or common.panels_first)
+
+
+def _cheapest(
+    convolution: DirectConvolution, phase: StridePhase, target: Target, common: ConvolutionTiling | None
+) -> ConvolutionTiling:
+    """Return the tiles of least cost, with as many rows as the common ones if these are given."""
     kind = convolution.kind
     full = (REPEATED_BYTES if convolution.repeat else target.vector_bytes) // register_type(kind).size
     lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
@@ -113,7 +131,10 @@ def tiling_of(
     best: tuple[float, ConvolutionTiling] | None = None
     for vectors in range(1, min(4, columns) + 1):
         most = accumulators(convolution, lanes, vectors, target) // vectors
-        for rows in range(1, min(positions, most) + 1):
+        candidates = range(1, min(positions, most) + 1)
+        if common is not None:
+            candidates = range(common.rows, common.rows + (vectors == 1 or common.rows <= most))
+        for rows in candidates:
             full_tiles, remainder = divmod(positions, rows)
             cost = full_tiles * cycles(rows, vectors) + (cycles(remainder, vectors) if remainder else 0)
             cost *= (
@@ -124,16 +145,18 @@ def tiling_of(
             if best is None or cost < best[0]:
                 best = cost, ConvolutionTiling(row, rows, vectors, lanes)
     assert best is not None
-    return _ordered(convolution, phase, best[1], resumable=resumable)
+    return best[1]
 
 
-def _deep_tiling(convolution: DirectConvolution, phase: StridePhase, target: Target) -> ConvolutionTiling:
+def _deep_tiling(
+    convolution: DirectConvolution, phase: StridePhase, target: Target, common: ConvolutionTiling | None
+) -> ConvolutionTiling:
     """Return the tiles for a phase with lanes along input features: a vector of sums per output feature."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
     lanes = next(a for a in phase.axes if not a.targets).x_tap
     most = min(positions, max(1, accumulators(convolution, lanes, phase.columns, target) // phase.columns))
-    rows = -(-positions // -(-positions // most))
+    rows = -(-positions // -(-positions // most)) if common is None else common.rows
     tiling = ConvolutionTiling(row, rows, phase.columns, lanes)
     return replace(tiling, pieces=_pieces(phase, tiling))
 

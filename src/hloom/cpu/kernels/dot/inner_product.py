@@ -111,7 +111,11 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
         return _planned(paired, target, transposed=False, paired=True, laid=False)
     transposed = gemm.n > gemm.m or (gemm.n == gemm.m and gemm.a.column != 1)
     few = gemm.transposed if transposed else gemm
-    if few.a.column != 1 or few.n > MOST_COLUMNS or few.k < target.vector_bytes // storage_bytes(few.kind):
+    if (
+        few.a.column != 1
+        or few.n > MOST_COLUMNS
+        or few.k < target.partial_sum_bytes // storage_bytes(few.kind)
+    ):
         return None
     laid = few.b.row != 1
     if laid and (few.n > FEW or few.m < FEW):
@@ -137,11 +141,10 @@ def paired_rows(gemm: Gemm) -> Gemm | None:
 
 
 def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid: bool) -> InnerProduct:
-    whole = target.vector_bytes // register_type(gemm.kind).size
-    lanes = whole
+    lanes = target.partial_sum_bytes // register_type(gemm.kind).size
     while lanes > 1 and lanes > gemm.k:
         lanes //= 2
-    room = registers(target) // (4 if gemm.kind.is_complex else 2)
+    room = (16 if target.reproducible else registers(target)) // (4 if gemm.kind.is_complex else 2)
     columns = min(FEW, gemm.n)
     rows = 8
     while rows > 1 and (rows * columns > room or rows // 2 >= gemm.m or rows > lanes):
