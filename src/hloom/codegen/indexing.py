@@ -164,6 +164,20 @@ class EmittedIndexing(Indexing[Value, Element]):
         self.scopes[-1].divisions[key] = self.opaque(quotient, largest + 1), remainder
         return self.scopes[-1].divisions[key]
 
+    def wrapped(self, index: Index, size: int) -> Index | None:
+        """Subtract the size from scalar indices behind the end; lanes that may pass it give None."""
+        if self.lanes and index.lane_coefficient:
+            return None
+        key = index, -size
+        for scope in self.scopes:
+            if key in scope.divisions:
+                return scope.divisions[key][1]
+        value = self.index_value(index)
+        before = value - size
+        remainder = self.opaque(before.compare("slt", 0).select(value, before), size)
+        self.scopes[-1].divisions[key] = Index(0), remainder
+        return remainder
+
     def position(self, element: Element, element_type: ElementType, extent: int) -> Index:
         """Clamp an integer of any type."""
         assert isinstance(element, Value)

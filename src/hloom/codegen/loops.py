@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from hloom.analysis.cost import instruction_cost
@@ -21,12 +22,20 @@ from hloom.codegen.llvm.module import STREAMED_LINE
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
-from hloom.ir.affine import Index, Indices, Variable
+from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.gather_scatter import Gather
-from hloom.plan.iteration import is_nested, result_shapes, steady_elements
+from hloom.plan.accesses import Accesses
+from hloom.plan.iteration import (
+    accesses_of,
+    is_nested,
+    result_shapes,
+    steady_elements,
+    steady_wraps,
+)
 from hloom.plan.kernel import KernelParts
+from hloom.plan.pieces import Piece, loop_pieces
 from hloom.plan.space import Space
 from hloom.shape.shape import Shape
 
@@ -120,22 +129,23 @@ def loop_nest(
     body: Callable[[], None],
     begin: Operand = 0,
     end: Operand | None = None,
-    steady: Sequence[tuple[HloInstruction, Indices]] = (),
+    *,
+    is_aligned: bool = True,
 ) -> None:
     """Emit ``body`` in nested loops over variables; ``begin`` and ``end`` may bound the first one.
 
-    The innermost loop runs over vectors if ``elements`` has lanes; the steady elements are emitted before it.
+    The innermost loop runs over vectors if ``elements`` has lanes. ``is_aligned`` says that the bounds are
+    multiples of the lanes if the number of iterations is one.
     """
     if not variables:
         body()
         return
     *outer, innermost = variables
     if not outer:
-        _innermost(elements, innermost, begin, innermost.trips if end is None else end, body)
+        limit = innermost.trips if end is None else end
+        _innermost(elements, innermost, begin, limit, body, is_aligned=is_aligned)
         return
     with outer_loops(elements.function, outer, begin, end), elements.scope():
-        for instruction, indices in steady:
-            elements.element(instruction, indices)
         _innermost(elements, innermost, 0, innermost.trips, body)
 
 
@@ -164,6 +174,41 @@ def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space
     shapes = result_shapes(roots)
     count = math.prod(shapes[0].dimensions)
     function, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *shapes])
+    lanes = _kernel_lanes(module, parts, space, count)
+    pieces = loop_pieces(inputs, roots, members, space)
+    views, results = dict(zip(inputs, arrays, strict=False)), arrays[len(inputs) :]
+    emitters = [Elements(function, _lanes_within(lanes, piece.space), views) for piece in pieces]
+    for elements in emitters:
+        for scalar in inputs:
+            if scalar.shape.rank == 0:
+                elements.element(scalar, ())
+
+    def nest(targets: Sequence[View]) -> None:
+        with outer_loops(function, space.variables[:-1], begin, end):
+            for piece, elements in zip(pieces, emitters, strict=True):
+                low, high = _range(piece, space, begin, end)
+                with elements.scope():
+                    if len(space.variables) > 1:
+                        _steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
+                    body = partial(_store_roots, elements, roots, targets, piece.space.indices)
+                    loop_nest(elements, piece.space.variables[-1:], body, low, high, is_aligned=whole)
+
+    whole, form = len(pieces) == 1, lanes_text(lanes)
+    if whole and _streams(module.target, [i.shape for i in inputs], shapes, lanes, space):
+        _nest_or_stream(function, results, nest)
+        form += ", stored past the caches"
+    else:
+        nest(results)
+    function.finish()
+    work = count * work_for_each(members)
+    work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
+    form += "" if whole else f", {len(pieces)} pieces"
+    return nest_kernel(name, space.variables, lanes, work, form)
+
+
+def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) -> int:
+    """Return the number of lanes of a loop over the elements of results."""
+    inputs, members = parts.inputs, parts.members
     lane = space.variables[-1] if space.variables else None
     nested = any(is_nested(m) for m in members)
     costly = sum(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
@@ -175,31 +220,7 @@ def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space
             lanes *= 2
     elif lane is not None and lanes and (count >= LONG or _turning(members)):
         lanes *= side_by_side(members, lane.trips // lanes)
-    elements = Elements(function, lanes, dict(zip(inputs, arrays, strict=False)))
-
-    for scalar in inputs:
-        if scalar.shape.rank == 0:
-            elements.element(scalar, ())
-    steady = steady_elements(inputs, roots, space) if len(space.variables) > 1 else ()
-
-    def nest(targets: Sequence[View]) -> None:
-        def body() -> None:
-            values = root_values(elements, roots, space.indices)
-            for target, value in zip(targets, values, strict=True):
-                elements.store(target, space.indices, value)
-
-        loop_nest(elements, space.variables, body, begin, end, steady)
-
-    results, form = arrays[len(inputs) :], lanes_text(lanes)
-    if _streams(module.target, [i.shape for i in inputs], shapes, lanes, space):
-        _nest_or_stream(function, results, nest)
-        form += ", stored past the caches"
-    else:
-        nest(results)
-    function.finish()
-    work = count * work_for_each(members)
-    work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
-    return nest_kernel(name, space.variables, lanes, work, form)
+    return lanes
 
 
 def _streams(
@@ -227,6 +248,41 @@ def _nest_or_stream(
         function.call(None, "llvm.x86.sse.sfence")
         choice.otherwise()
         nest(results)
+
+
+def _lanes_within(lanes: int, space: Space) -> int:
+    """Return the number of lanes for a piece of a loop, 0 for scalar code."""
+    while space.variables and lanes > space.variables[-1].trips:
+        lanes //= 2
+    return lanes if lanes > 1 else 0
+
+
+def _steady(elements: Elements, accesses: Accesses, space: Space) -> None:
+    """Emit the indices and the elements that are invariant in the innermost loop."""
+    for index, size in steady_wraps(accesses, space):
+        elements.wrapped(index, size)
+    for instruction, indices in steady_elements(accesses, space):
+        elements.element(instruction, indices)
+
+
+def _range(piece: Piece, space: Space, begin: Value, end: Value) -> tuple[Operand, Operand | None]:
+    """Return the iterations of a piece, from its beginning: all, or those in a range of the only loop."""
+    if len(space.variables) > 1:
+        return 0, None
+    if piece.space is space:
+        return begin, end
+    f, zero = begin.function, begin.function.constant(I64, 0)
+    last = f.constant(I64, piece.space.variables[-1].trips)
+    low = f.intrinsic("smax", begin - piece.low, zero)
+    return low, f.intrinsic("smax", f.intrinsic("smin", end - piece.low, last), low)
+
+
+def _store_roots(
+    elements: Elements, roots: Sequence[HloInstruction], targets: Sequence[View], indices: Sequence[Index]
+) -> None:
+    """Store the elements of a kernel's results at an index."""
+    for target, value in zip(targets, root_values(elements, roots, indices), strict=True):
+        elements.store(target, tuple(indices), value)
 
 
 def nest_kernel(name: str, variables: Sequence[Variable], lanes: int, work: int, form: str) -> LoopKernel:
@@ -285,11 +341,18 @@ def root_values(
 
 
 def _innermost(
-    elements: Elements, lane: Variable, low: Operand, high: Operand, body: Callable[[], None]
+    elements: Elements,
+    lane: Variable,
+    low: Operand,
+    high: Operand,
+    body: Callable[[], None],
+    *,
+    is_aligned: bool = True,
 ) -> None:
     if elements.lanes:
         first, limit = (elements.function.operand(I64, bound) for bound in (low, high))
-        vector_loop(elements, lane, first, limit, body, exact=lane.trips % elements.lanes == 0)
+        exact = is_aligned and lane.trips % elements.lanes == 0
+        vector_loop(elements, lane, first, limit, body, exact=exact)
         return
     with elements.function.loop(low, high) as loop, elements.scope():
         lane.value = loop.index

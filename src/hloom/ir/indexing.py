@@ -122,6 +122,15 @@ class Addressing(ABC, Generic[Condition]):
         self.pin(index)
         return self.division(index, divisor)
 
+    def wrap(self, index: Index, size: int) -> Index | None:
+        """Return an index in [0, 2·size) modulo size; None if reads need conditions instead."""
+        if index.maximum() < size:
+            return index
+        if index.minimum() >= size:
+            return index - size
+        self.pin(index)
+        return self.wrapped(index, size)
+
     def divided(self, linear: Index, dimensions: Sequence[int]) -> Indices:
         """Return the multi-index of a linear index, by divisions where it is not affine."""
         if 0 in dimensions or not dimensions:
@@ -131,6 +140,9 @@ class Addressing(ABC, Generic[Condition]):
             linear, remainder = self.divide(linear, size)
             minor.append(remainder)
         return (linear, *reversed(minor))
+
+    def wrapped(self, index: Index, size: int) -> Index | None:
+        """Return an index that may pass the end of its dimension, modulo size; None: by conditions."""
 
     @abstractmethod
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:

@@ -6,7 +6,7 @@ The pages "BroadcastInDim", "Transpose", "Rev", "Slice", "Pad" and "Concatenate"
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -395,9 +395,17 @@ class Concatenate(Movement):
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
-        """Read each operand where the index is one of its elements, the last operand first."""
+        """Read each operand where the index is one of its elements, the last operand first.
+
+        The elements of a rotated array are read where they are, at the index modulo the extent.
+        """
         (d,) = self.dimensions
         index = indices[d]
+        rotation = rotation_in_slices(i)
+        if rotation is not None:
+            source = x.wrap(index + rotation.start, i.shape.dimensions[d])
+            if source is not None:
+                return (yield Read(rotation.array, (*indices[:d], source, *indices[d + 1 :])))
         reads: list[Read[Condition]] = []
         for operand in i.operands:
             size = operand.shape.dimensions[d]
@@ -414,6 +422,36 @@ class Concatenate(Movement):
         """Join the arrays."""
         arrays = [a if a.dtype == run.dtype else a.astype(run.dtype) for a in operands]
         return np.concatenate(arrays, self.dimensions[0])
+
+
+class Rotation(NamedTuple):
+    """An array whose elements along a dimension are those from ``start`` on, then those before it."""
+
+    array: HloInstruction
+    dimension: int
+    start: int
+
+
+def rotation_in_slices(i: HloInstruction) -> Rotation | None:
+    """Return what a concatenation of two slices of an array rotates, as `jnp.roll` writes it; or None."""
+    if not isinstance(i.operation, Concatenate) or len(i.operands) != 2:
+        return None
+    (d,) = i.operation.dimensions
+    behind, before = i.operands
+    if not isinstance(behind.operation, Slice) or not isinstance(before.operation, Slice):
+        return None
+    x, start = behind.operands[0], behind.operation.slice[d].start
+    ranges = range_slice(x, d, start, x.shape.dimensions[d]), range_slice(x, d, 0, start)
+    if before.operands[0] is not x or (behind.operation, before.operation) != ranges:
+        return None
+    return Rotation(x, d, start)
+
+
+def range_slice(x: HloInstruction, d: int, start: int, limit: int) -> Slice:
+    """Return the slice of a range of one dimension of an array."""
+    ranges = [SliceDimension(0, extent) for extent in x.shape.dimensions]
+    ranges[d] = SliceDimension(start, limit)
+    return Slice(slice=tuple(ranges))
 
 
 def _joint_dimension(

@@ -35,12 +35,15 @@ class ElementReads(Indexing[Conditions, None]):
     Attributes:
         inputs: the instructions whose values are in memory, dense and row-major.
         unrolls: read every term of an unrolled accumulation, instead of one with symbolic indices.
+        bounds: the indices, with sizes, that may pass an end of a dimension; for those that wrap around, the
+            index inside.
     """
 
     def __init__(self, inputs: Collection[HloInstruction] = (), *, unrolls: bool = False) -> None:
         super().__init__()
         self.inputs = frozenset(inputs)
         self.unrolls = unrolls
+        self.bounds: dict[tuple[Index, int], Index | None] = {}
         self._divisions: dict[tuple[Index, int], tuple[Index, Index]] = {}
 
     def of(self, i: HloInstruction, indices: Indices, conditions: Conditions | None = None) -> list[Request]:
@@ -53,6 +56,7 @@ class ElementReads(Indexing[Conditions, None]):
         return [Read(o, at, conditions | inside if inside else conditions) for o, at, inside in reads]
 
     def compare(self, index: Index, size: int) -> Conditions:
+        self.bounds.setdefault((index, size), None)
         return frozenset([(index, size)])
 
     def conjunction(self, a: Conditions, b: Conditions) -> Conditions:
@@ -60,6 +64,12 @@ class ElementReads(Indexing[Conditions, None]):
 
     def is_dense(self, i: HloInstruction) -> bool | None:
         return True if i in self.inputs else None
+
+    def wrapped(self, index: Index, size: int) -> Index:
+        """Return an opaque index, the same one for equal indices."""
+        inside = self.bounds.get((index, size)) or self._opaque(size)
+        self.bounds[index, size] = inside
+        return inside
 
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
         """Return opaque quotient and remainder, the same ones for equal divisions."""
@@ -143,6 +153,11 @@ class Accesses:
     def pinned(self) -> set[Variable]:
         """The loop variables whose values are used outside addresses."""
         return self._rules.pinned
+
+    @property
+    def bounds(self) -> dict[tuple[Index, int], Index | None]:
+        """The indices that may pass an end of a dimension; see `ElementReads`."""
+        return self._rules.bounds
 
     def results(self, roots: Sequence[HloInstruction], indices: Indices) -> None:
         """Record the accesses for the element of each root at an index."""

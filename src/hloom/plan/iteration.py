@@ -51,18 +51,28 @@ def planned_space(
     return merge_loops(space, [*accesses.linear, written], accesses.pinned)
 
 
-def steady_elements(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
-) -> list[tuple[HloInstruction, tuple[Index, ...]]]:
+def steady_elements(accesses: Accesses, space: Space) -> list[tuple[HloInstruction, Indices]]:
     """Return the elements, as (instruction, indices), that are invariant in the innermost loop."""
-    outer = set(space.variables[:-1])
     return [
         (instruction, indices)
-        for instruction, indices in accesses_of(inputs, roots, space.indices).requests
+        for instruction, indices in accesses.requests
         if instruction.shape.is_array
         and not is_nested(instruction)
-        and all(variable in outer for index in indices for variable, _ in index.terms)
+        and all(_is_steady(index, space) for index in indices)
     ]
+
+
+def steady_wraps(accesses: Accesses, space: Space) -> list[tuple[Index, int]]:
+    """Return the indices, with sizes, that wrap around at an end, and are invariant in the innermost loop."""
+    return [
+        (index, size)
+        for (index, size), inside in accesses.bounds.items()
+        if inside is not None and _is_steady(index, space)
+    ]
+
+
+def _is_steady(index: Index, space: Space) -> bool:
+    return all(variable in space.variables[:-1] for variable, _ in index.terms)
 
 
 def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:

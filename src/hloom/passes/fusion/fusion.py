@@ -8,7 +8,7 @@ outside the group joins as an additional output if it has the same loop and fusi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -24,7 +24,7 @@ from hloom.operations.conversion import BitcastConvert
 from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Broadcast, Concatenate, Transpose
+from hloom.operations.movement import Broadcast, Concatenate, Transpose, rotation_in_slices
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
@@ -43,6 +43,11 @@ _LITTLE: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
 _MOST_COMPUTING: Final = 4
 """Maximum number of groups that compute the same value, unless it is costless."""
+
+
+def rotates(p: HloInstruction) -> bool:
+    """Return whether an instruction rotates an array along a dimension."""
+    return rotation_in_slices(p) is not None
 
 
 def _rearranges(p: HloInstruction) -> bool:
@@ -184,6 +189,10 @@ class _Plan:
             for group in users:
                 self.admit(group, p)
             return users
+        if not needed_outside and self.are_siblings(users, p):
+            group = self.merge(users)
+            self.admit(group, p)
+            return [group]
         for group in users:
             if self.may_output(group, p, users):
                 return [self.output(group, p)]
@@ -203,6 +212,30 @@ class _Plan:
         group.outputs.append(p)
         self.spans.add(self.position[p], self.position[group.outputs[0]])
         return group
+
+    def are_siblings(self, users: Sequence[Group], p: HloInstruction) -> bool:
+        """Return whether the groups that use a value have the same loop, and could be one kernel."""
+        if len(users) < 2 or any(g.dimensions != p.shape.dimensions or not g.is_plain for g in users):
+            return False
+        read = {o for g in users for o in g.read} | {o for o in p.operands if o.shape.rank}
+        room = sum(g.evaluated for g in users) + max(g.reads(p) for g in users) <= self.options.most_evaluated
+        if not room or len(read) > self.options.most_inputs:
+            return False
+        after = dict.fromkeys((a, g) for a in users for g in self.following(a) if g is not a)
+        return not any(self.reaches([g], b) for _, g in after for b in users)
+
+    def merge(self, users: Sequence[Group]) -> Group:
+        """Merge groups with the same loop into one with all their results."""
+        first, *others = sorted(users, key=lambda g: -self.position[g.outputs[0]])
+        for other in others:
+            first.absorb(other)
+            for member in other.members:
+                groups = self.groups[member]
+                self.groups[member] = list(dict.fromkeys(first if g is other else g for g in groups))
+            self.all.remove(other)
+        first.outputs.sort(key=self.position.__getitem__, reverse=True)
+        self.spans.add(self.position[first.outputs[-1]], self.position[first.outputs[0]])
+        return first
 
     def epilogue_of(self, dot: HloInstruction) -> Group | None:
         """Return the only group that consumes a product, if it can be the product's elementwise epilogue."""
@@ -296,7 +329,8 @@ class _Plan:
             return p.shape.rank == 0
         if self.is_subview(p):
             return False
-        return self.loops(p) and (not isinstance(p.operation, Concatenate) or _gives_starts(p))
+        joins = not isinstance(p.operation, Concatenate) or _gives_starts(p) or rotates(p)
+        return self.loops(p) and joins
 
     def is_subview(self, p: HloInstruction) -> bool:
         """Return whether an instruction is a slice of an array that stays in memory, and needs no copy."""
@@ -390,6 +424,8 @@ class _Plan:
         root = group.outputs[0]
         if isinstance(root.operation, DynamicUpdateSlice) and root.operands[0] in (p, *p.operands):
             return False  # nothing else may read an operand that the kernel updates in place
+        if rotates(p) and (group.reduces or group.hero is not None or group.tiles):
+            return False  # only loops have an interior without tests
         if self.costless(p) or not p.shape.rank:
             return True
         if not self.is_worth_repeating(group, p, reads):
@@ -475,7 +511,7 @@ class _Plan:
         for group in self.all:
             users[id(group)] = [g for g in self.following(group) if g is not group]
 
-        candidates = {id(g) for g in self.all if not g.tiles}
+        candidates = {id(g) for g in self.all if not (g.tiles or any(map(rotates, g.members)))}
         limits = Limits(self.options.most_evaluated, self.options.most_work)
         union_of: dict[Group, Group] = {}
         for cluster in join_rows(self.all, candidates, users, limits):

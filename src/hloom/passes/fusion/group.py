@@ -61,6 +61,12 @@ class Group:
         """Number of elements of the iteration space."""
         return math.prod(self.dimensions)
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the kernel is a loop over results alone: no reduction, product, tile or update."""
+        updates = self.outputs[0].operation.updates_operand
+        return self.accepts and self.hero is None and not (self.reduces or self.rows or self.tiles or updates)
+
     def reads(self, p: HloInstruction) -> int:
         """Return the number of elements of a value that are read for each result."""
         return self.evaluations.count(p)
@@ -72,3 +78,17 @@ class Group:
     def separate_work(self, p: HloInstruction) -> int:
         """Return the work of computing a value in a loop of its own."""
         return (self.trips if p is self.outputs[0] else p.shape.element_count) * element_work(p)
+
+    def absorb(self, other: Group) -> None:
+        """Take the members of another group with the same loop, which then has no use."""
+        for output in other.outputs:
+            self.evaluations.request(output, self.index)
+        for member in other.members:
+            self.evaluations.evaluate(member)
+        self.members.update(other.members)
+        self.outputs += other.outputs
+        self.read |= other.read
+        self.waiting |= other.waiting
+        self.evaluated = sum(max(self.reads(member), 1) for member in self.members)
+        self.work += other.work
+        self.separate += other.separate

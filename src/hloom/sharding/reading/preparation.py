@@ -12,14 +12,14 @@ from hloom.ir.window import PaddingDimension
 from hloom.operations.control_flow import Conditional, While
 from hloom.operations.conversion import Copy
 from hloom.operations.custom_call import SHARDING_GROUP, CustomCall, is_constraint
-from hloom.operations.movement import Pad, Slice
+from hloom.operations.movement import Pad, Slice, rotation_in_slices
 from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
-from hloom.passes.expand.rotation_calls import rotated, rotation_call
+from hloom.passes.expand.rotation_calls import rotation_call
 from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
@@ -45,8 +45,8 @@ def prepared(module: HloModule) -> HloModule:
             _annotate_operand(i)
         for i in computation.post_order():
             _merge_slice_into_pad(i)
-            if (rotation := rotated(i)) is not None:
-                rotation_call(i, *rotation)
+            if (rotation := rotation_in_slices(i)) is not None:
+                rotation_call(i, rotation)
     DeadCodeElimination().run(copy)
     return copy
 

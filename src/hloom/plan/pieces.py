@@ -1,0 +1,76 @@
+"""Pieces of a loop: the interior, in which no index passes an end of its dimension, and the rims.
+
+A rotated, padded or concatenated array needs tests of the index, or elements from two places, only in the
+few iterations near the ends. The loop over a piece knows the range of its variable, so that tests are decided
+while code is emitted: the interior has loads of whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.analysis.purity import is_free
+from hloom.ir.affine import Index, Variable
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
+from hloom.plan.iteration import accesses_of, is_nested
+from hloom.plan.space import Space
+
+MOST_PIECES: Final = 5
+"""Maximum number of pieces of a loop. Each has code of its own."""
+SHORTEST: Final = 64
+"""Minimum number of iterations of a loop in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of the innermost loop.
+
+    Attributes:
+        space: the iteration space of the piece, whose innermost variable counts from the piece's beginning.
+        low: the first iteration.
+    """
+
+    space: Space
+    low: int
+
+
+def loop_pieces(
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+    space: Space,
+) -> list[Piece]:
+    """Return the pieces of the innermost loop, between which bounds checks change; one if they are many."""
+    *outer, inner = space.variables or (Variable(1),)
+    moves = any(m.operation.family is Family.MOVEMENT and not is_free(m) for m in members)
+    if not moves or inner.trips != inner.extent or inner.trips < SHORTEST or any(map(is_nested, members)):
+        return [Piece(space, 0)]
+    starts = _starts(inner, accesses_of(inputs, roots, space.indices).bounds)
+    if not 1 < len(starts) <= MOST_PIECES:
+        return [Piece(space, 0)]
+    pieces: list[Piece] = []
+    for low, high in zip(starts, [*starts[1:], inner.extent], strict=True):
+        variable = Variable(high - low)
+        indices = tuple(_replaced(index, inner, Index.of(variable) + low) for index in space.indices)
+        pieces.append(Piece(Space((*outer, variable), indices), low))
+    return pieces
+
+
+def _starts(variable: Variable, bounds: Collection[tuple[Index, int]]) -> list[int]:
+    """Return the first iterations of the pieces."""
+    starts = {0}
+    for index, size in bounds:
+        if index.terms == ((variable, 1),):
+            starts |= {-index.constant, size - index.constant}
+        elif index.terms == ((variable, -1),):
+            starts |= {index.constant + 1, index.constant - size + 1}
+    return sorted(start for start in starts if 0 <= start < variable.extent)
+
+
+def _replaced(index: Index, variable: Variable, by: Index) -> Index:
+    """Substitute an index for a variable."""
+    coefficient = dict(index.terms).get(variable, 0)
+    return Index(index.constant, ((v, c) for v, c in index.terms if v is not variable)) + by * coefficient
