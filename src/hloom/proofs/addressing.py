@@ -1,8 +1,9 @@
 """Fingerprints of reads and updates at positions that depend on the program's arguments.
 
-An element that is read is a function of the array and of its row-major position. A position is a sum of
-starts, which are limited to the array, and of known offsets. So slices of slices, gathers of one slice, and
-reads from a reshaped array have equal fingerprints where they read equal elements.
+The fingerprint of an element that is read is a function of the array and of the element's row-major position.
+A position is a sum of start indices, which are clamped to the array, and of known offsets. So slices of
+slices, gathers of one slice, and reads from a reshaped array have equal fingerprints where they read equal
+elements.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from hloom.proofs.prints import Prints
 
 
 def limited(start: Residues, limit: int) -> Residues:
-    """Return starts limited to [0, limit]; the residue of a number in this range is the number."""
+    """Return the fingerprints of start indices clamped to [0, limit].
+
+    A residue in this range is a known number, and is kept. Any other residue is an index that depends on the
+    arguments: its clamped value is a random function of it and of the limit.
+    """
     return np.where(start <= np.uint64(limit), start, field.mix(salt_of("limited", limit), start))
 
 
 def elements_at(array: Prints, linear: Residues) -> Prints:
-    """Return the elements at unknown row-major positions."""
+    """Return the elements of an array at row-major positions that depend on the program's arguments."""
     flat = field.sequence(salt_of("array"), array.residues.reshape(-1))
     return Prints(np.asarray(field.mix(salt_of("element"), np.broadcast_to(flat, linear.shape), linear)))
 
 
 def dynamic_slice(array: Prints, starts: Sequence[Prints], sizes: Sequence[int]) -> Prints:
-    """Return a slice at unknown starts."""
+    """Return the slice of some sizes at start indices that depend on the program's arguments."""
     if len(starts) == 1 and starts[0].residues.ndim == 1:
         starts = [Prints(np.asarray(residue)) for residue in starts[0].residues]
     firsts = {
@@ -42,7 +47,7 @@ def dynamic_slice(array: Prints, starts: Sequence[Prints], sizes: Sequence[int])
 
 
 def gather(operation: Gather, operand: Prints, indices: Prints, sizes: tuple[int, ...]) -> Prints:
-    """Return slices at unknown starts."""
+    """Return the result of a gather, of some sizes, whose indices depend on the program's arguments."""
     batching = dict(zip(operation.operand_batching_dims, operation.start_indices_batching_dims, strict=True))
     starts = _starts(indices.residues, operation.index_vector_dim, operation.start_index_map, batching)
     for d in operation.start_index_map:
@@ -56,11 +61,17 @@ def gather(operation: Gather, operand: Prints, indices: Prints, sizes: tuple[int
 def scatter(
     operation: Scatter, salt: int, ordered: bool, operand: Prints, indices: Prints, updates: Prints
 ) -> Prints:
-    """Return an array with updates at unknown positions: a function of each old element and of all updates.
+    """Return the result of a scatter whose indices depend on the program's arguments.
+
+    Each element is a random function of the operand's element, of its position, and of all updates.
 
     Args:
-        salt: distinguishes computations that combine an element with an update.
-        ordered: whether the order of updates of one element matters.
+        operation: the scatter.
+        salt: the fingerprint of the computation that combines an element with an update.
+        ordered: whether the order of several updates of one element matters.
+        operand: the array that is updated.
+        indices: the start indices of the updates.
+        updates: the slices that are combined with elements of the operand.
     """
     batching = dict(zip(operation.input_batching_dims, operation.scatter_indices_batching_dims, strict=True))
     components = operation.scatter_dims_to_operand_dims
@@ -87,7 +98,14 @@ def scatter(
 def _starts(
     indices: Residues, vector_axis: int, components: Sequence[int], batching: Mapping[int, int]
 ) -> dict[int, Residues]:
-    """Return the start of each slice in the operand dimensions that have one."""
+    """Return the start indices of all slices, keyed by the operand's dimension.
+
+    Args:
+        indices: the start indices of a gather or scatter.
+        vector_axis: the dimension of `indices` that runs over the components of one start index.
+        components: the operand dimension of each component.
+        batching: the dimension of `indices` that a batch dimension of the operand is paired with.
+    """
     vectors = indices[..., None] if vector_axis == indices.ndim else np.moveaxis(indices, vector_axis, -1)
     starts: dict[int, Residues] = {d: vectors[..., n] for n, d in enumerate(components)}
     for d, axis in batching.items():
@@ -105,15 +123,15 @@ def _linear(
     offsets: Mapping[int, tuple[int, int]],
     result: tuple[int, ...],
 ) -> Residues:
-    """Return the row-major positions of elements of slices.
+    """Return the row-major positions, in an array, of the elements of slices.
 
     Args:
-        sizes: of the array.
-        starts: of each slice in some dimensions.
+        sizes: the dimensions of the array.
+        starts: the start indices of all slices, keyed by the array's dimension.
         batch: the dimensions of the result that number the slices.
-        offsets: for other dimensions of the array the dimension of the result that runs through it, and its
-            size.
-        result: the sizes of the result.
+        offsets: for each array dimension that a slice runs through, the dimension of the result that runs
+            through it, and the slice's size.
+        result: the dimensions of the result: the slices' elements.
     """
     linear: Any = np.zeros(result, np.uint64)
     for d, stride in enumerate(row_major_strides(sizes)):
@@ -129,7 +147,7 @@ def _linear(
 
 
 def _spread(array: Residues, axes: Sequence[int], rank: int) -> Residues:
-    """Return an array with its dimensions at some axes of a rank."""
+    """Return an array reshaped to a rank: its dimensions at the given axes, size 1 at the others."""
     if not array.ndim:
         return array
     return np.expand_dims(array, tuple(_others(rank, axes)))

@@ -1,10 +1,10 @@
-"""The laws by which elements are equal: over bits, or over the real numbers.
+"""The laws by which fingerprints of elements are equal: over bits, or over the real numbers.
 
-Over bits, every rounded operation is a function of which nothing is known but that equal operands give equal
-results, and whether operands may be exchanged. Integers form a ring, predicates are 0 and 1, and extremes do
-not depend on order and grouping. Over the reals, the operations of f32, f64 and complex numbers are those of
-a field; a conversion to a narrower type, and every operation of types narrower than f32, rounds by a function
-of which nothing is known.
+Over bits, the result of a rounded operation is an unknown function of its operands: equal operands give equal
+results, and the operands of commutative operations may be exchanged. Integers form a ring, predicates are 0
+and 1, and maximum, minimum, `and` and `or` do not depend on order and grouping. Over the reals, the
+operations of f32, f64 and complex numbers are those of a field; a conversion to a narrower type, and every
+operation of types narrower than f32, rounds by an unknown function.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ Extreme: TypeAlias = Maximum | Minimum | And | Or
 
 @dataclass(frozen=True, kw_only=True)
 class Algebra:
-    """The fingerprints of results from those of operands.
+    """The rules by which the fingerprints of an operation's results follow from those of its operands.
 
     Attributes:
         reals: whether elements that are equal over the real numbers have equal fingerprints.
         has_fractions: whether 1 / x is the inverse in the field for unknown x. Otherwise it is a random
-            function, so that x / x is not 1, and degrees stay small: sums of fractions have a large one.
+            function: x / x is not 1, but degrees stay small, while those of sums of fractions are large.
     """
 
     reals: bool
     has_fractions: bool = True
 
     def known(self, value: object) -> Prints:
-        """Return the fingerprints of elements that depend on no argument."""
+        """Return the fingerprints of an array of known numbers, such as a constant."""
         array = np.asarray(value)
         residues = residues_of(array, signed_zeros=not self.reals)
         if self.reals and array.size <= _MOST_FRACTIONS and ElementType.from_dtype(array.dtype) in (F32, F64):
@@ -86,19 +86,19 @@ class Algebra:
         return self.reals and (element_type.is_floating or element_type.is_complex)
 
     def rounded(self, residues: Residues, element_type: ElementType) -> Prints:
-        """Return results of a type, rounded if that type is narrower than f32."""
+        """Return the fingerprints of exact results as a type, rounded if the type is narrower than f32."""
         if not element_type.is_floating or element_type in (F32, F64):
             return Prints(np.asarray(residues))
         return Prints(np.asarray(field.mix(salt_of("round", element_type.name), residues)))
 
     def inverse(self, x: Prints) -> Residues:
-        """Return 1 / x, and infinity for 0."""
+        """Return the fingerprints of 1 / x; that of infinity where x is 0."""
         if self.has_fractions or x.value is not None:
             return np.where(x.residues == 0, field.INFINITY, field.inverse(x.residues))
         return field.mix(salt_of("inverse"), x.residues)
 
     def converted(self, x: Prints, before: ElementType, after: ElementType) -> Prints:
-        """Return elements as numbers of another type."""
+        """Return the fingerprints of elements converted from a type to another."""
         if before == after:
             return x
         if before.is_predicate:
@@ -134,7 +134,7 @@ class Algebra:
         return Prints(np.asarray(self._function(i, source, residues)))
 
     def _chosen(self, i: HloInstruction, operands: list[Prints]) -> Prints | None:
-        """Return the results of operations that choose one of their operands."""
+        """Return the results of a select, clamp, maximum, minimum, or bitwise `and` or `or`; else None."""
         match i.operation:
             case Select():
                 where, yes, no = operands
@@ -155,7 +155,7 @@ class Algebra:
                 return None
 
     def _extreme(self, operation: type[Extreme], i: HloInstruction, operands: list[Prints]) -> Prints:
-        """Return the results of an operation that combines equal operands into their value, in any order."""
+        """Return the results of a maximum, minimum, `and` or `or`: order and grouping do not matter."""
         kind = i.shape.element_type
         if kind.is_complex:
             return Prints(np.asarray(self._function(i, kind, [x.residues for x in operands])))
@@ -170,14 +170,14 @@ class Algebra:
         return Prints(np.asarray(np.where(same, x.residues, result.residues)))
 
     def neutral(self, operation: type[Extreme], kind: ElementType) -> Residues | None:
-        """Return the fingerprint of the neutral element of a type."""
+        """Return the fingerprint of the neutral element of an operation on a type; None if it has none."""
         number = operation().neutral_element(kind)
         if number is None:
             return None
         return residues_of(np.asarray(number, kind.numpy_dtype), signed_zeros=not self.reals)
 
     def _logical(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues | None:
-        """Return predicates as polynomials of predicates, which are 0 or 1."""
+        """Return the results of a logical operation or comparison as polynomials of 0 and 1; else None."""
         match i.operation:
             case Not():
                 return field.subtract(field.ONE, residues[0])
@@ -196,7 +196,10 @@ class Algebra:
                 return None
 
     def _comparison(self, operation: Compare, source: ElementType, a: Residues, b: Residues) -> Residues:
-        """Return a comparison by equality or by "less", or the opposite of one."""
+        """Return the results of a comparison: a function of its operands for "equal" and one for "less".
+
+        Other directions are these functions of exchanged operands, or 1 minus them.
+        """
         direction = operation.direction
         order = operation.comparison_type or source.name
         rounds = source.is_floating or source.is_complex
@@ -217,7 +220,11 @@ class Algebra:
         return field.subtract(field.ONE, relation("less", b, a)) if exact else relation("at most", a, b)
 
     def _ring(self, i: HloInstruction, kind: ElementType, operands: list[Prints]) -> Residues | None:
-        """Return sums and products; over the reals also quotients, and functions in terms of others."""
+        """Return the results of an operation that the field has, or None for other operations.
+
+        These are sums and products, and over the reals also quotients, powers, and functions that are
+        expressed by others, such as `exponential-minus-one`.
+        """
         residues = [x.residues for x in operands]
         match i.operation:
             case Add():
@@ -264,7 +271,7 @@ class Algebra:
                 return None
 
     def _power(self, operands: list[Prints]) -> Residues | None:
-        """Return x to the power of one small known integer."""
+        """Return x to the power of a known integer, the same for all elements, if it is small; else None."""
         base, exponents = operands[0], operands[1].value
         if exponents is None or not np.size(exponents):
             return None
@@ -276,7 +283,7 @@ class Algebra:
         return field.power(factor, abs(int(exponent)))
 
     def _function(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues:
-        """Return the results of a function of which only exchangeable operands are known."""
+        """Return the results of an unknown function of the operands, which commutes if the operation does."""
         salt = salt_of(repr(i.operation), source.name, i.shape.element_type.name)
         if i.operation.commutative and len(residues) == 2:
             a, b = residues
@@ -286,7 +293,7 @@ class Algebra:
 
 
 def contains(wide: ElementType, narrow: ElementType) -> bool:
-    """Return whether a float type has all numbers of another one."""
+    """Return whether a float type, f32 or f64 if the types differ, represents all numbers of another."""
     if wide == narrow:
         return True
     a, b = float_format(wide), float_format(narrow)
@@ -299,7 +306,7 @@ def contains(wide: ElementType, narrow: ElementType) -> bool:
 
 
 def _fractions(array: Array, residues: Residues) -> Residues:
-    """Return constants that are rounded from a fraction with a small denominator as this fraction: 1 / 3."""
+    """Return residues of constants: a float nearest to a fraction such as 1 / 3 has that of the fraction."""
     result = residues.copy()
     for number in np.unique(array[np.isfinite(array)]):
         fraction = Fraction(float(number)).limit_denominator(_LARGEST_DENOMINATOR)
@@ -310,7 +317,7 @@ def _fractions(array: Array, residues: Residues) -> Residues:
 
 
 def _either(where: Array, yes: Prints, no: Prints) -> Prints:
-    """Choose elements by known predicates."""
+    """Return the elements that known predicates select from two arrays."""
     if where.all() and yes.shape == np.broadcast_shapes(where.shape, yes.shape):
         return yes
     if not where.any() and no.shape == np.broadcast_shapes(where.shape, no.shape):

@@ -1,8 +1,8 @@
 """Degrees of fingerprints, from which the probability of a wrong proof follows.
 
-A fingerprint is a fraction of polynomials in random numbers: those of the arguments, and the results of
-random functions. Two different fractions of degree d have equal values with a probability of at most
-2 d / PRIME.
+A fingerprint is the value of a quotient of two polynomials in random numbers: the fingerprints of the
+arguments, and the results of random functions. Two different quotients of degree d have equal values with a
+probability of at most 2 d / PRIME.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ LARGEST_POWER: Final = 64
 
 
 class Degree(NamedTuple):
-    """The degree of a fraction of polynomials: the larger of the degrees of its two parts.
+    """The degree of a quotient of polynomials: the larger degree of numerator and denominator.
 
     Attributes:
-        degree: the bound.
-        is_fraction: whether the denominator is no constant; the sum of two fractions has the product of their
-            denominators, the sum of two polynomials has none.
+        degree: an upper bound of the degree.
+        is_fraction: whether the denominator is not constant. The denominator of a sum of such fractions is
+            the product of their denominators.
     """
 
     degree: int = 1
@@ -61,17 +61,17 @@ CONSTANT: Final = Degree(0)
 
 
 def largest(degrees: Sequence[Degree]) -> Degree:
-    """Return the degree of an array of elements of several arrays."""
+    """Return the degree of an array whose elements are taken from several arrays."""
     return Degree(max((d.degree for d in degrees), default=1), any(d.is_fraction for d in degrees))
 
 
 def product(degrees: Sequence[Degree]) -> Degree:
-    """Return the degree of a product."""
+    """Return the degree of a product of factors of some degrees."""
     return Degree(max(1, sum(d.degree for d in degrees)), any(d.is_fraction for d in degrees))
 
 
 def total(degrees: Sequence[Degree], terms: int = 1) -> Degree:
-    """Return the degree of a sum of some terms from each of several arrays."""
+    """Return the degree of a sum of `terms` elements from each of several arrays."""
     bound = largest(degrees)
     return Degree(product(degrees).degree * terms, True) if bound.is_fraction else bound
 
@@ -79,13 +79,13 @@ def total(degrees: Sequence[Degree], terms: int = 1) -> Degree:
 def degree_of(
     i: HloInstruction, degrees: Sequence[Degree], *, forms_ring: bool, has_fractions: bool
 ) -> Degree:
-    """Return the degree of the result of an instruction.
+    """Return the degree of the elements of an instruction's result.
 
     Args:
-        i: computes an array.
-        degrees: of its operands.
+        i: an instruction that computes an array.
+        degrees: the degrees of its operands.
         forms_ring: whether sums and products of its element type are those of the field.
-        has_fractions: whether quotients of unknown elements are those of the field.
+        has_fractions: whether 1 / x of unknown elements is the inverse in the field.
     """
     operation, kind = i.operation, i.shape.element_type
     match operation:
@@ -124,7 +124,10 @@ def degree_of(
 
 
 def _reduced(i: HloInstruction, degrees: Sequence[Degree]) -> Degree:
-    """Return the degree of a reduction, as of a product of all elements; others are random functions."""
+    """Return the degree of a reduction's result; that of a random number for other operations.
+
+    Products, and reductions of predicates, have the degree of a product of all operand elements.
+    """
     if not isinstance(i.operation, Reduce | ReduceWindow):
         return RANDOM
     root = i.called_computations[0].root.operation

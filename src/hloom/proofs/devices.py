@@ -1,4 +1,4 @@
-"""Run the program of every device on fingerprints: collectives move and combine those of other devices."""
+"""Evaluation of the programs of all devices on fingerprints: collectives exchange and combine these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _LARGEST_DEGREE: Final = 1 << 61
 
 
 class DeviceEvaluator(FingerprintEvaluator):
-    """The evaluator on fingerprints of one of several devices; identity custom calls return their operand."""
+    """The evaluator of one device's program on fingerprints.
+
+    Custom calls that are identities return their operand. Loops run if their conditions are known numbers.
+    """
 
     def __init__(self, algebra: Algebra, device: Any = None) -> None:
         super().__init__(algebra, runs_loops=True)
@@ -38,7 +41,7 @@ class DeviceEvaluator(FingerprintEvaluator):
             self._numbers = Evaluator(device)
 
     def signature(self, computation: HloComputation) -> int:
-        """Return a fingerprint of a computation; raises TooLarge if it communicates."""
+        """Return the fingerprint of a computation as a function. Raises TooLarge if it has collectives."""
         _require_local(computation)
         return super().signature(computation)
 
@@ -79,7 +82,10 @@ class DeviceEvaluator(FingerprintEvaluator):
         self.degree: int = max(self.degree, x.degree.degree)
 
     def _exchanged(self, run: Run, *operands: Prints) -> Any:
-        """Return elements of other devices; their degrees move as the elements do."""
+        """Return the result of a collective that moves elements between devices.
+
+        The degrees of the operands are moved by the same collective, as numbers.
+        """
         operation = cast("Any", run.instruction.operation)
         codes = [2 * min(x.degree.degree, _LARGEST_DEGREE) + x.degree.is_fraction for x in operands]
         arrays = [np.full(x.shape, code, np.uint64) for x, code in zip(operands, codes, strict=True)]
@@ -92,7 +98,11 @@ class DeviceEvaluator(FingerprintEvaluator):
         return mapped(residues, lambda array: Prints(array, degree=degree))
 
     def _combined(self, run: Run, *operands: Prints) -> Any:
-        """Return the combination of the operands of all members of a group, in their order."""
+        """Return the result of an all-reduce or reduce-scatter.
+
+        The reducer combines the operands of the replica group's members in the order of the group. Raises
+        TooLarge for a reducer that is not elementwise.
+        """
         i = run.instruction
         operation = i.operation
         assert isinstance(operation, AllReduce | ReduceScatter)
@@ -118,9 +128,11 @@ class DeviceEvaluator(FingerprintEvaluator):
 def results_of_devices(
     module: HloModule, algebra: Algebra, arguments: Sequence[Sequence[Any]]
 ) -> tuple[list[Any], int]:
-    """Return the fingerprints of the result on each device, and the sum of degrees and evaluations.
+    """Run the program of every device on the fingerprints of its arguments.
 
-    Raises TooLarge for programs that have state, effects, or collectives without a rule.
+    Returns the fingerprints of the result of each device, and a number that bounds the probability of a wrong
+    proof: the number of instructions evaluated plus the largest degree. Raises TooLarge for programs that
+    have state, side effects, or collectives without a rule.
     """
     for i in module.instructions():
         if not _communicates(i.operation) and is_stateful(i):
@@ -147,7 +159,7 @@ def _communicates(operation: Operation) -> bool:
 
 
 def _require_local(computation: HloComputation) -> None:
-    """Raise TooLarge if a computation that does not run on known values needs other devices."""
+    """Raise TooLarge if a computation has a collective: it is evaluated without the other devices."""
     for i in computation.instructions:
         if i.operation.family is Family.COLLECTIVE:
             raise TooLarge(f"%{i.name} is in a loop or branch of unknown length")

@@ -1,4 +1,4 @@
-"""Judge the passes of a dump: each stage of a program against the one before it."""
+"""Judgement of the passes of a dumped program: each stage against the one before it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hloom.proofs.verdict import Fingerprinted, Relation, Verdict, decide
 
 @dataclass(frozen=True)
 class Step:
-    """A pass of a dumped program.
+    """A stage of a dumped program, compared with the stage before it.
 
     Attributes:
         program: the name of the program.
-        stage: the stage that the pass wrote.
-        verdict: the relation to the stage before.
+        stage: the program after a pass, as dumped.
+        verdict: whether it computes the same results as the stage before.
     """
 
     program: str
@@ -29,10 +29,11 @@ class Step:
 def judge(
     program: DumpedProgram, *, samples: int, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[Step]:
-    """Judge every stage of a program against the one before it.
+    """Yield the verdict on every stage of a program against the one before it.
 
-    A pass that changes parameters or results, such as partitioning, is open. Raises HloError for a file that
-    cannot be read.
+    The verdict on a pass that changes the shapes of parameters or results, such as partitioning, is `OPEN`.
+    `progress` is called with a line of text before each judgement. Raises HloError for a file that cannot be
+    read.
     """
     before: Fingerprinted | None = None
     for stage in program.passes or program.stages:
@@ -44,7 +45,7 @@ def judge(
 
 
 def judged(before: Fingerprinted, after: Fingerprinted, samples: int) -> Verdict:
-    """Return the verdict on two stages; open if it cannot be decided for an error."""
+    """Return the verdict on two stages; `OPEN`, with the message, if an HloError prevents the comparison."""
     try:
         return decide(before, after, samples=samples)
     except HloError as error:

@@ -40,7 +40,10 @@ _MOST_TERMS: Final = 1 << 20
 
 @_WRAPPING
 def _folded(x: Residues) -> Residues:
-    """Reduce numbers below twice the prime: the difference of smaller ones wraps to a large number."""
+    """Return x modulo the prime, for x below twice the prime.
+
+    Where x < PRIME, x - PRIME wraps to a larger number than x.
+    """
     return np.minimum(x, x - _PRIME)
 
 
@@ -50,7 +53,7 @@ def add(a: Residues, b: Residues) -> Residues:
 
 
 def _in_blocks(function: Callable[..., Residues], *arrays: Residues) -> Residues:
-    """Apply an elementwise function to blocks of large arrays, so that its steps stay in the cache."""
+    """Return an elementwise function of arrays, computed block by block to stay in the cache."""
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     size = math.prod(shape)
     if size <= 2 * _BLOCK:
@@ -81,16 +84,16 @@ def multiply(a: Residues, b: Residues) -> Residues:
 
 
 def _multiplied(a: Residues, b: Residues) -> Residues:
-    """Return a * b, from products with halves of 30 and 31 bits."""
+    """Return a * b modulo the prime: b times the two halves, of 31 bits, of a."""
     high = _scaled(_scaled(b, a >> _HALF), number(1 << 31))
     return _folded(_folded(_folded(high) + _folded(_scaled(b, a & _LOW_HALF))))
 
 
 @_WRAPPING
 def _scaled(x: Residues, factor: Residues) -> Residues:
-    """Return products of numbers below 2^62 and below 2^32, less multiples of the prime: below twice it.
+    """Return x * factor modulo the prime, or this plus the prime, for x < 2^62 and factor < 2^32.
 
-    The quotient of the f64 is too small by one at most, as its error is below 2^-16.
+    The quotient by the prime is computed in f64: it is too small by one at most, as its error is below 2^-16.
     """
     quotient = (x.astype(np.float64) * (factor.astype(np.float64) * _INVERSE)).astype(np.uint64)
     return x * factor - quotient * _PRIME
@@ -111,7 +114,7 @@ def power(a: Residues, exponent: int) -> Residues:
 
 
 def inverse(a: Residues) -> Residues:
-    """Return 1 / a, and 0 for 0: of all elements from one inverse of their product."""
+    """Return 1 / a, and 0 where a is 0. One power inverts the product of all elements."""
     flat = np.where(a == 0, np.uint64(1), a).reshape(-1)
     levels = [flat]
     while levels[-1].size > 1:
@@ -172,7 +175,7 @@ def number(value: int) -> Residues:
 
 
 def mix(salt: int, *arrays: Residues) -> Residues:
-    """Return a random function of some residues, chosen by the salt: the same for the same arguments."""
+    """Return a random function of the elements of some arrays; the salt chooses the function."""
     return _in_blocks(partial(_mixed, np.uint64(salt & 0xFFFFFFFFFFFFFFFF)), *arrays)
 
 
@@ -191,13 +194,13 @@ def _scrambled(x: Any) -> Any:
 
 
 def salt_of(*words: object) -> int:
-    """Return a number that depends on the text of some objects."""
+    """Return a hash, of 64 bits, of the texts of some objects."""
     text = "\0".join(map(str, words)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def sequence(salt: int, a: Residues) -> Residues:
-    """Return a random function of the sequences along axis 0."""
+    """Return, for each line along axis 0, a random function of its elements in order."""
     steps = np.arange(a.shape[0], dtype=np.uint64).reshape(-1, *[1] * (a.ndim - 1))
     return total(mix(salt, a, np.broadcast_to(steps, a.shape)))
 
@@ -214,7 +217,10 @@ def of_integers(values: Any) -> Residues:
 
 
 def of_floats(values: Any) -> Residues:
-    """Return the residues of the dyadic fractions m 2^e; infinities and NaN are random constants."""
+    """Return the residues of floats, exact fractions m 2^e.
+
+    Those of infinities and NaN are random numbers.
+    """
     array = np.asarray(values).astype(np.float64)
     finite = np.isfinite(array)
     mantissa, exponent = np.frexp(np.where(finite, array, 0.0))

@@ -1,7 +1,7 @@
-"""Decide whether the program of each device computes its tiles of what a program on global arrays computes.
+"""Decision whether the partitioned program computes, on each device, its tiles of a global program's results.
 
-All devices run on fingerprints. Elements of a tile beyond the border of its array are unknown, and differ
-between devices, so that no result of an equal program depends on them.
+The programs of all devices run on fingerprints. The padding of tiles, beyond the array's bounds, has
+fingerprints that differ between devices, so that results that depend on it are not equal to the global ones.
 """
 
 from __future__ import annotations
@@ -46,16 +46,18 @@ def prove_partitioned(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Verdict:
-    """Decide whether the program of each device computes the tiles of a global program's results.
+    """Decide whether the partitioned program computes the tiles of a global program's results.
 
     Args:
         whole: the program on global arrays.
-        local: the program of one device.
+        local: the program that every device runs.
         parameters, results: the tilings of the leaves of the global program's parameters and result.
-        samples: number of arguments tried to refute what is not proved; every second has edge values.
-        seed: of the first arguments.
+        samples: the number of sets of arguments on which programs that are not proved equal are compared;
+            every second has edge values.
+        seed: the seed of the first set of arguments.
 
-    Raises HloError (``prove.tiles``) for a local program whose parameters or results are no such tiles.
+    Raises HloError (``prove.tiles``) if the shapes of the local program's parameters or results are not those
+    of the tiles.
     """
     _require_tiles(whole, local, parameters, results)
     before, reason = inlined(whole), ""
@@ -86,7 +88,10 @@ def prove_partitioned(
 
 
 def annotated_tilings(module: HloModule, devices: int) -> tuple[list[Tiling], list[Tiling]]:
-    """Return the tilings of parameters and result that a program states; what states none is replicated."""
+    """Return the tilings of a program's parameters and of its results, by their sharding annotations.
+
+    Arrays without a sharding are replicated on all devices.
+    """
 
     def tilings(shape: Shape, sharding: Any) -> Iterator[Tiling]:
         leaves = [leaf for _, leaf in shape.leaves()]
@@ -100,7 +105,7 @@ def annotated_tilings(module: HloModule, devices: int) -> tuple[list[Tiling], li
 
 
 def _is_border(i: HloInstruction) -> bool:
-    """Return whether an instruction enters or leaves a region of manual partitioning."""
+    """Return whether an instruction converts between global arrays and tiles, around manual partitioning."""
     return getattr(i.operation, "custom_call_target", "") in (TO_FULL, TO_GLOBAL, TO_LOCAL, TO_SHARD)
 
 
@@ -111,7 +116,10 @@ def _error_bits(
     results: Sequence[Tiling],
     algebra: Algebra,
 ) -> int:
-    """Return -log2 of the probability that different programs have these equal results; 0 for others."""
+    """Return -log2 of the probability that these programs are different though their fingerprints are equal.
+
+    Returns 0 if the fingerprints differ.
+    """
     evaluator = DeviceEvaluator(algebra)
     arguments = [unknown(p.shape, str(n)) for n, p in enumerate(whole.entry.parameters)]
     expected = evaluator.run(whole.entry, arguments)
@@ -133,14 +141,22 @@ def _error_bits(
 
 
 def _inside(dimensions: Sequence[int], tiling: Tiling, device: int) -> Any:
-    """Return which elements of a device's tile are those of the array."""
+    """Return a mask of a device's tile: False for its padding beyond the array's bounds."""
     return tile_of(np.broadcast_to(np.True_, tuple(dimensions)), tiling, device)
 
 
 def _tiles(
     local: HloModule, arguments: Sequence[Any], tilings: Sequence[Tiling], device: int, padding: Any
 ) -> list[Any]:
-    """Return a device's tiles of arguments, numbers or fingerprints; beyond the borders those of others."""
+    """Return a device's tiles of the global arguments, with padding taken from `padding`.
+
+    Args:
+        local: the program of a device.
+        arguments: the global arguments, numbers or fingerprints.
+        tilings: the tilings of the arguments' leaves.
+        device: the number of the device.
+        padding: arguments of the local program; their elements fill tiles beyond the arrays' bounds.
+    """
 
     def tile(x: Any, tiling: Tiling, outside: Any) -> Any:
         if x is None:
@@ -162,7 +178,14 @@ def _refute(
     results: Sequence[Tiling],
     numbers: range,
 ) -> Verdict | None:
-    """Return the refutation by the first arguments that show a difference; None if none do."""
+    """Return a verdict with the first arguments for which results differ by more than rounding, or None.
+
+    Args:
+        whole: the program on global arrays.
+        local: the program of a device.
+        parameters, results: the tilings of the leaves of parameters and result.
+        numbers: the seeds of the arguments to try; every second has edge values.
+    """
     devices = range(device_count(local))
     for number in numbers:
         edges = bool((number - numbers.start) % 2)

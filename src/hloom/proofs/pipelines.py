@@ -1,4 +1,4 @@
-"""Judge the passes of a pipeline: the program after each pass that changed it against the one before."""
+"""Judgement of the passes of a pipeline: the program after each that changed it against the one before."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class PassStep:
     """A pass that changed a program.
 
     Attributes:
-        pass_name: its name.
-        before, after: the program before and after it.
-        verdict: their relation.
+        pass_name: the name of the pass.
+        before, after: the program before and after the pass.
+        verdict: whether both compute the same results.
     """
 
     pass_name: str
@@ -36,10 +36,11 @@ def judge_passes(
     samples: int = SAMPLES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[PassStep]:
-    """Run passes, and judge each that changes the program; see `hloom.debug.optimization.optimized`.
+    """Run passes, and yield the verdict on each pass that changes the program.
 
-    A pass that changes parameters or results is open. Raises HloError for an invalid program, an unknown pass
-    or backend.
+    The verdict on a pass that changes the shapes of parameters or results is `OPEN`. `names` and `backend`
+    choose the passes as for `hloom.debug.optimization.optimized`; `progress` is called with the name of each
+    pass before it is judged. Raises HloError for an invalid program, an unknown pass or backend.
     """
     steps: list[tuple[str, HloModule]] = []
 

@@ -1,4 +1,4 @@
-"""Fingerprints of arrays: a residue for each element, which stands for the expression that computes it.
+"""Fingerprints of arrays: a residue for each element, a number that identifies the element's expression.
 
 Two elements with equal residues are, but for an unlikely collision, results of equal expressions of the
 program's arguments. `Algebra` says which expressions are equal.
@@ -20,12 +20,12 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """The operands of an associative and commutative operation, element by element, in any order.
+    """The multiset of operands of an associative and commutative operation, for each element of an array.
 
     Attributes:
-        opcode: of the operation.
+        opcode: the operation.
         count: the number of operands.
-        sum: the sum of the operands' residues, which is the operand where there is one.
+        sum: the sum of the operands' residues: with one operand, its residue.
         scrambled: the sum of a random function of each operand.
     """
 
@@ -36,7 +36,11 @@ class Bag:
 
     @staticmethod
     def of(opcode: str, x: Prints, neutral: Residues | None) -> Bag:
-        """Return the operands of an operation in an array; the neutral element counts as none."""
+        """Return the operands of an operation that computed an array.
+
+        If another operation computed it, its elements are the operands, except those equal to `neutral`, the
+        fingerprint of the operation's neutral element (None if there is none).
+        """
         if x.bag is not None and x.bag.opcode == opcode:
             return x.bag
         count = np.ones_like(x.residues) if neutral is None else (x.residues != neutral).astype(np.uint64)
@@ -44,7 +48,7 @@ class Bag:
         return Bag(opcode, count, x.residues * count, scrambled * count)
 
     def joined(self, other: Bag) -> Bag:
-        """Return the operands of both."""
+        """Return the union, with multiplicity, of the operands of two arrays, element by element."""
         add = field.add
         return Bag(
             self.opcode,
@@ -54,19 +58,19 @@ class Bag:
         )
 
     def total(self) -> Bag:
-        """Return the operands of all elements along axis 0."""
+        """Return the union, with multiplicity, of the operands of all elements along axis 0."""
         count = np.asarray(self.count.sum(axis=0, dtype=np.uint64))
         return Bag(self.opcode, count, field.total(self.sum), field.total(self.scrambled))
 
     def prints(self, neutral: Residues | None) -> Prints:
-        """Return the result of the operation."""
+        """Return the fingerprints of the results: the neutral element where there are no operands."""
         several = field.mix(field.salt_of(self.opcode), self.scrambled)
         none = np.uint64(0) if neutral is None else neutral
         residues = np.where(self.count == 1, self.sum, np.where(self.count == 0, none, several))
         return Prints(np.asarray(residues), bag=self)
 
     def moved(self, move: Callable[[Residues], Residues]) -> Bag:
-        """Return the operands of the elements that a function picks."""
+        """Return the operands of the elements that a function of arrays picks, repeats or rearranges."""
         return Bag(self.opcode, move(self.count), move(self.sum), move(self.scrambled))
 
 
@@ -75,11 +79,12 @@ class Prints:
     """The fingerprints of an array.
 
     Attributes:
-        residues: one for each element.
-        value: the elements, if they depend on no argument of the program.
-        bag: the operands of the operation that computed the elements, if order and grouping do not matter.
-        format: a narrower type from which the elements were converted, so that it has all of them.
-        degree: the degree of every element, at most.
+        residues: the residue of each element.
+        value: the elements as numbers, if they depend on no argument of the program; else None.
+        bag: the operands of the operation that computed the elements, if their order and grouping do not
+            matter.
+        format: the narrower float type from which the elements were converted; they are exact in it.
+        degree: an upper bound of the degree of every element.
     """
 
     residues: Residues
@@ -94,20 +99,23 @@ class Prints:
         return self.residues.shape
 
     def moved(self, move: Callable[[Any], Any]) -> Prints:
-        """Return the elements that a function picks, repeats or rearranges."""
+        """Return the fingerprints of the elements that a function of arrays picks, repeats or rearranges."""
         value = None if self.value is None else np.asarray(move(self.value))
         bag = None if self.bag is None else self.bag.moved(move)
         return Prints(np.asarray(move(self.residues)), value, bag, self.format, self.degree)
 
     def whole(self, salt: int) -> Residues:
-        """Return one residue for the array: its elements and their positions."""
+        """Return one residue for the array, a function of its dimensions and of its elements in order."""
         flat = self.residues.reshape(-1)
         sizes = field.salt_of(salt, self.shape)
         return np.asarray(field.sequence(sizes, flat))
 
 
 def residues_of(value: Any, *, signed_zeros: bool) -> Residues:
-    """Return the residues of numbers: fractions of floats; the same for equal numbers of all types."""
+    """Return the residues of known numbers; equal integers, fractions and predicates have equal residues.
+
+    With `signed_zeros`, -0.0 has another residue than 0.0.
+    """
     array: Any = np.asarray(value)
     kind = ElementType.from_dtype(array.dtype)
     if kind.is_predicate or kind.is_integer:

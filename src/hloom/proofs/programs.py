@@ -1,8 +1,9 @@
-"""Run a program on fingerprints: the evaluator, with a function on fingerprints for each operation.
+"""Evaluation of programs on fingerprints: the evaluator, with a function on fingerprints for each operation.
 
 Operations that only move elements are evaluated on the positions of their operands' elements, by the same
-functions that evaluate them on numbers. What depends on no argument is evaluated on numbers too, so that
-loops run and slices are taken where they are in any run. Everything else is a function of all its operands.
+functions that evaluate them on numbers. Values that depend on no argument are evaluated on numbers too, so
+that loops with a known trip count run, and slices have known starts. Each result of any other operation is an
+unknown function of all operands.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ MOST_WORK: Final = 1 << 31
 
 
 class FingerprintEvaluator(Evaluator):
-    """The evaluator on fingerprints.
+    """The evaluator of programs on fingerprints.
 
     Args:
-        algebra: the laws of equality.
-        runs_loops: whether loops run whose number of iterations depends on no argument; otherwise the result
-            of a loop is a function of its computations and of its first state.
+        algebra: the laws by which fingerprints are equal.
+        runs_loops: whether loops whose trip count depends on no argument run; otherwise the result of a loop
+            is an unknown function of its computations and its initial state.
 
     Attributes:
-        effects: the fingerprints of what the program sends and writes, in order.
+        effects: the fingerprints of instructions with side effects and of their operands, in order.
         degree: the largest degree of a fingerprint.
-        evaluations: the number of instructions evaluated, each time counted.
-        prints: the fingerprint of each array that the entry computation has computed.
+        evaluations: the number of evaluations of instructions.
+        prints: the hash of the fingerprints of each array that the entry computation has computed.
     """
 
     def __init__(self, algebra: Algebra, *, runs_loops: bool) -> None:
@@ -79,7 +80,10 @@ class FingerprintEvaluator(Evaluator):
         self._states = 0
 
     def results(self, module: HloModule) -> Any:
-        """Return the fingerprints of a program's result; raises TooLarge and HloError."""
+        """Return the fingerprints of a program's result.
+
+        Raises TooLarge for programs that are not run on fingerprints, and HloError for evaluation errors.
+        """
         self._entry = module.entry
         self._devices = device_count(module)
         return self.run(
@@ -87,7 +91,7 @@ class FingerprintEvaluator(Evaluator):
         )
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
-        """Return the function on fingerprints for an instruction."""
+        """Return the function on fingerprints of operands that evaluates an instruction."""
         evaluate = self._function(instruction)
 
         def observed(run: Run, *operands: Any) -> Any:
@@ -102,7 +106,7 @@ class FingerprintEvaluator(Evaluator):
         return observed
 
     def _with_degree(self, i: HloInstruction, value: Any, operands: Sequence[Any]) -> Any:
-        """Return the fingerprints that an instruction computes with their degree; record the largest."""
+        """Return the fingerprints of a result with their degree, and record the largest degree."""
         self.evaluations += 1
         if not isinstance(value, Prints) or i.operation.family in (Family.CONTROL, Family.STRUCTURE):
             return value
@@ -144,7 +148,7 @@ class FingerprintEvaluator(Evaluator):
         return self._array
 
     def _array(self, run: Run, *operands: Any) -> Any:
-        """Evaluate an operation on arrays: on numbers if they are known, else on fingerprints."""
+        """Return the result of an operation on arrays: computed on numbers if all operands are known."""
         i = run.instruction
         operation = i.operation
         if not all(isinstance(x, Prints) for x in operands):
@@ -184,7 +188,7 @@ class FingerprintEvaluator(Evaluator):
                 return self.function_of(i, prints)
 
     def _depends_on_run(self, operation: Operation) -> bool:
-        """Return whether the result depends on more than operands: on other devices, state, foreign code."""
+        """Return whether a result depends on other devices, state or foreign code, not only on operands."""
         if operation.family is Family.COLLECTIVE:
             return operation.communicates or self._devices > 1
         return operation.side_effect or operation.configured or operation.family is Family.RANDOM
@@ -195,7 +199,10 @@ class FingerprintEvaluator(Evaluator):
     # -- movement
 
     def _movement(self, i: HloInstruction, operands: Sequence[Prints]) -> Any:
-        """Evaluate the operation on positions of elements, and pick the elements at these positions."""
+        """Return the result of an operation that moves elements: those at positions that it computes.
+
+        The operation is evaluated on the positions of its operands' elements.
+        """
         sources = tuple(i.operation.element_sources(len(operands)))
         if not sources or any(x.value is None for n, x in enumerate(operands) if n not in sources):
             return self._addressed(i, operands)
@@ -208,7 +215,7 @@ class FingerprintEvaluator(Evaluator):
         return _moved(operands, sources, evaluate)
 
     def _addressed(self, i: HloInstruction, operands: Sequence[Prints]) -> Any:
-        """Return elements read or updated at positions that depend on arguments."""
+        """Return the result of a slice, gather or update at positions that depend on arguments."""
         match i.operation:
             case DynamicSlice():
                 return dynamic_slice(operands[0], operands[1:], i.shape.dimensions)
@@ -228,7 +235,7 @@ class FingerprintEvaluator(Evaluator):
         return scatter(operation, salt, not ring, *operands)
 
     def _sort(self, i: HloInstruction, operation: Sort, operands: Sequence[Prints]) -> Any:
-        """Return each sorted line as a function of the lines."""
+        """Return the result of a sort: random functions of the positions and of the unsorted lines."""
         (axis,) = operation.dimensions
         lines = [np.moveaxis(x.residues, axis, 0) for x in operands]
         types = [o.shape.element_type.name for o in i.operands]
@@ -313,7 +320,7 @@ class FingerprintEvaluator(Evaluator):
     # -- functions of which nothing is known
 
     def function_of(self, i: HloInstruction, operands: Sequence[Any]) -> Any:
-        """Return the result of an instruction as an unknown function of all elements of its operands."""
+        """Return an instruction's result as an unknown function of all elements of its operands."""
         salt = salt_of(*self._words(i), *map(hash_of, operands))
         return unknown(i.shape, str(salt))
 
@@ -332,7 +339,7 @@ class FingerprintEvaluator(Evaluator):
         return words
 
     def signature(self, computation: HloComputation) -> int:
-        """Return a fingerprint of a computation as a function of its parameters."""
+        """Return the fingerprint of a computation as a function of its parameters."""
         if computation not in self._signatures:
             arguments = [unknown(p.shape, f"argument {n}") for n, p in enumerate(computation.parameters)]
             self._signatures[computation] = hash_of(self.call(computation, arguments))
@@ -340,7 +347,7 @@ class FingerprintEvaluator(Evaluator):
 
 
 class _Positions:
-    """What an operation on positions is told about its instruction: elements are 64-bit integers."""
+    """The context in which an operation is evaluated on positions: elements are 64-bit integers."""
 
     def __init__(self, i: HloInstruction) -> None:
         self.instruction = i
@@ -351,7 +358,14 @@ class _Positions:
 def _moved(
     operands: Sequence[Prints], sources: Sequence[int], evaluate: Callable[[dict[int, Any]], Any]
 ) -> Prints:
-    """Pick elements of some operands; position 0 stands for the number zero."""
+    """Return the elements that a movement operation picks from some operands.
+
+    Args:
+        operands: all operands of the operation.
+        sources: the numbers of the operands whose elements it moves.
+        evaluate: the operation on positions, which number the elements of all sources from 1; elements at
+            position 0 are zeros.
+    """
     positions: dict[int, Any] = {}
     count = 1
     for n in sources:
@@ -380,7 +394,7 @@ def _bitcast(i: HloInstruction, positions: Any) -> Any:
 
 
 def _hands_on(o: HloInstruction, n: int) -> bool:
-    """Return whether a result of a loop's body is the same element of its parameter."""
+    """Return whether element `n` of a loop body's result is the same element of the body's parameter."""
     return (
         isinstance(o.operation, GetTupleElement)
         and o.operation.index == n
@@ -389,7 +403,7 @@ def _hands_on(o: HloInstruction, n: int) -> bool:
 
 
 def is_stateful(i: HloInstruction) -> bool:
-    """Return whether two evaluations on equal operands may differ: random state, transfers, effects."""
+    """Return whether evaluations on equal operands may differ or have effects: random state, transfers."""
     is_id = i.operation.family is Family.COLLECTIVE and not i.operation.communicates
     state = i.operation.side_effect or i.operation.family is Family.TRANSFER or i.operation.distinct
     return (state and not is_id and not isinstance(i.operation, Parameter)) or any(
@@ -407,7 +421,10 @@ def device_count(module: HloModule) -> int:
 
 
 def unknown(shape: Shape, name: str) -> Any:
-    """Return random fingerprints, the same for the same name."""
+    """Return the fingerprints of an unknown value of a shape; equal names give equal fingerprints.
+
+    Raises TooLarge if an array is dynamic or too large.
+    """
     if shape.is_tuple:
         return tuple([unknown(each, f"{name}.{n}") for n, each in enumerate(shape.tuple_shapes)])
     if not shape.is_array:
@@ -419,14 +436,14 @@ def unknown(shape: Shape, name: str) -> Any:
 
 
 def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to the arrays of a value."""
+    """Return a value, an array or nested tuples of arrays, with a function applied to each array."""
     if isinstance(value, tuple):
         return tuple([mapped(part, function) for part in value])  # pyright: ignore[reportUnknownVariableType]
     return None if value is None else function(value)
 
 
 def hash_of(value: Any) -> int:
-    """Return one number for all elements of a value."""
+    """Return one hash of all fingerprints of a value, an array or nested tuples of arrays."""
     if isinstance(value, tuple):
         return salt_of(*map(hash_of, value))  # pyright: ignore[reportUnknownArgumentType]
     return int(value.whole(0)) if isinstance(value, Prints) else 0

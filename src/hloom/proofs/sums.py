@@ -1,7 +1,7 @@
 """Fingerprints of operations that combine elements: reductions, windows, dots and convolutions.
 
-Convolutions and windows are read off the declarations by which they are also compiled
-(`Operation.accumulation`): `Grid` interprets the indices of all result elements at once.
+The terms of convolutions and windows follow from the declarations by which these are also compiled
+(`Operation.accumulation`): `Grid` computes the indices for all result elements at once.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ _CHUNK: Final = 1 << 22
 
 
 class TooLarge(Exception):
-    """A program is not run on fingerprints; the text says why."""
+    """A program that is not run on fingerprints, by its size or its operations; the message says why."""
 
 
 def combining(computation: HloComputation) -> type[Any] | None:
-    """Return the operation of a reducer that applies one to its two parameters; None for other reducers."""
+    """Return the type of the operation that a reducer applies to its two parameters.
+
+    Returns None for other reducers.
+    """
     root = computation.root
     if len(computation.parameters) != 2 or len(root.operands) != 2:
         return None
@@ -57,7 +60,7 @@ def combining(computation: HloComputation) -> type[Any] | None:
 def combined(
     algebra: Algebra, operation: type[Any], kind: ElementType, terms: Prints, initial: Prints
 ) -> Prints | None:
-    """Return the combination of the elements along axis 0 and an initial element; None if order matters."""
+    """Return the reduction of terms along axis 0, from an initial element; None if their order matters."""
     residues = terms.residues
     if issubclass(operation, Add | Multiply) and not kind.is_predicate:
         if not algebra.forms_ring(kind):
@@ -80,7 +83,14 @@ def combined(
 
 
 def in_order(salt: int, terms: Sequence[Prints], initial: Sequence[Prints], count: int) -> list[Prints]:
-    """Return results of an unknown function of the sequences along axis 0 and of initial elements."""
+    """Return results that are unknown functions of the terms along axis 0, in order, and of initial elements.
+
+    Args:
+        salt: the fingerprint of the computation that combines the terms.
+        terms: the reduced arrays.
+        initial: the initial element of each array.
+        count: the number of results.
+    """
     state = np.zeros((), np.uint64)
     for x in terms:
         state = field.mix(salt, np.asarray(state), field.sequence(salt, x.residues))
@@ -93,7 +103,7 @@ def in_order(salt: int, terms: Sequence[Prints], initial: Sequence[Prints], coun
 
 
 def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints:
-    """Return the products of two arrays."""
+    """Return the result of a dot."""
     operation = i.operation
     assert isinstance(operation, Dot)
     kind = i.shape.element_type
@@ -125,7 +135,10 @@ def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints
 
 
 class Grid(Addressing[Mask]):
-    """Indices of all elements of an array at once: the value of a variable is an array of numbers."""
+    """The index arithmetic of an accumulation for all result elements at once.
+
+    A variable's value is an array of numbers, which broadcasts to the dimensions of the result.
+    """
 
     def __init__(self, dimensions: Sequence[int]) -> None:
         super().__init__()
@@ -150,7 +163,7 @@ class Grid(Addressing[Mask]):
         return number
 
     def read(self, x: Prints, read: Read[Mask], outside: Residues) -> Residues:
-        """Return the operand elements at an index; another element where its condition is false."""
+        """Return the operand's elements at an index, and `outside` where the read's condition is false."""
         places = [
             np.clip(self.numbers(index), 0, size - 1)
             for index, size in zip(read.indices, x.shape, strict=True)
@@ -161,16 +174,16 @@ class Grid(Addressing[Mask]):
         return np.broadcast_to(picked, self.dimensions)
 
     def compare(self, index: Index, size: int) -> Mask:
-        """Return where the index lies in bounds."""
+        """Return a mask of the result elements for which an index is in [0, size)."""
         numbers = self.numbers(index)
         return np.asarray((numbers >= 0) & (numbers < size))
 
     def conjunction(self, a: Mask, b: Mask) -> Mask:
-        """Return where both conditions hold."""
+        """Return the mask of the result elements for which both conditions hold."""
         return a & b
 
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
-        """Return quotient and remainder as variables."""
+        """Return the quotient and the remainder of an index by a constant, each as a new variable."""
         numbers = self.numbers(index)
         parts = numbers // divisor, numbers % divisor
         quotient, remainder = (self._variable(int(np.max(n, initial=0)) + 1, n) for n in parts)
@@ -180,7 +193,7 @@ class Grid(Addressing[Mask]):
 def accumulate(
     algebra: Algebra, i: HloInstruction, operands: Sequence[Prints], computation: HloComputation, salt: int
 ) -> list[Prints]:
-    """Return the results of windows, whose terms the operation declares."""
+    """Return the results of a windowed reduction, from the terms that its operation declares."""
     grid = Grid((i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape).dimensions)
     plan = i.operation.accumulation(grid, i, grid.indices)
     assert plan is not None
@@ -202,7 +215,11 @@ def accumulate(
 
 
 def convolution(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints:
-    """Return a convolution: a product of matrices if every element of the one meets the same of the other."""
+    """Return the result of a convolution.
+
+    It is computed as a product of matrices if it has no feature or batch groups: then all output features
+    read the same elements of the input.
+    """
     operation, kind = i.operation, i.shape.element_type
     assert isinstance(operation, Convolution)
     features = operation.dim_labels.output_feature_dimension

@@ -1,7 +1,7 @@
-"""Decide whether two programs compute the same function.
+"""Decision whether two programs compute the same function.
 
 The attempts, cheapest first: the same program; equal fingerprints over bits; equal fingerprints over the real
-numbers; inputs that tell the programs apart. What none of them decides is open.
+numbers; arguments for which the results differ. If none of them decides, the relation is `OPEN`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAMPLES: Final = 16
 
 
 class Relation(enum.Enum):
-    """What is known about two programs."""
+    """The relation of the results of two programs."""
 
     IDENTICAL = "identical"
     """The results have the same bits for all arguments."""
@@ -51,25 +51,25 @@ class Relation(enum.Enum):
 
     @property
     def is_proof(self) -> bool:
-        """Whether the programs are equal."""
+        """Whether the programs are proved to be equal."""
         return self in (Relation.IDENTICAL, Relation.EQUAL_OVER_REALS)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The relation of two programs.
+    """The relation of two programs, and what shows it.
 
     Attributes:
-        relation: what is known.
-        certain: whether it needs no random numbers: the texts are equal but for names.
-        reason: why nothing is known, of open ones.
-        instruction: of the second program, the first one whose value the first program does not compute from
-            values that it computes; empty if there is none.
-        origin: its operation in the framework and source line, if they are recorded.
+        relation: the relation of their results.
+        certain: whether the proof uses no random numbers: the programs are equal but for names.
+        reason: if the relation is open, why nothing is proved or refuted.
+        instruction: the first instruction of the second program whose value the first program does not
+            compute; empty if there is none.
+        origin: the operation of the framework and the source line of this instruction, if they are recorded.
         inputs: how the refuting arguments were drawn: ``random 3``, ``edge values 4``.
-        arguments: the refuting arguments; of several devices, a list for each.
-        comparisons: of the results for these arguments; the first program's are those expected.
-        error_bits: a proof is wrong with a probability below 2**-error_bits; None for one that is certain.
+        arguments: the refuting arguments; for several devices, a list for each.
+        comparisons: the results for these arguments, compared; the first program's are the expected ones.
+        error_bits: the proof is wrong with a probability below 2**-error_bits; None if it is certain.
     """
 
     relation: Relation
@@ -89,18 +89,22 @@ def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: 
     Layouts, names, schedules and metadata do not matter.
 
     Args:
-        before: the program that defines what is right.
+        before: the reference program.
         after: the program that is judged.
-        samples: number of arguments tried to refute what is not proved; every second has edge values.
-        seed: of the first arguments.
+        samples: the number of sets of arguments on which programs that are not proved equal are compared;
+            every second has edge values.
+        seed: the seed of the first set of arguments.
 
-    Raises HloError (``prove.form``) for programs whose parameters or results have other shapes.
+    Raises HloError (``prove.form``) if the shapes of parameters or results differ.
     """
     return decide(Fingerprinted(before), Fingerprinted(after), samples=samples, seed=seed)
 
 
 def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLES, seed: int = 0) -> Verdict:
-    """Decide whether two programs are equal, as `prove` does; their fingerprints are kept for other pairs."""
+    """Decide whether two programs are equal, as `prove` does.
+
+    Their fingerprints are cached for other pairs.
+    """
     _require_form(before.module, after.module)
     if before.text == after.text:
         return Verdict(Relation.IDENTICAL, certain=True)
@@ -147,13 +151,18 @@ def refute(
     edges: bool = True,
     tolerance: Tolerance | None = None,
 ) -> tuple[str, list[Any], list[Comparison]] | None:
-    """Return arguments for which two programs differ by more than is allowed, or None.
+    """Return arguments for which the results of two programs differ by more than is allowed, or None.
 
     Args:
-        samples: number of arguments to try.
-        seed: of the first arguments.
+        before: the reference program.
+        after: the program that is judged.
+        samples: the number of sets of arguments to try.
+        seed: the seed of the first set of arguments.
         edges: whether every second set of arguments has edge values.
-        tolerance: by default what rounding errors of the first program allow.
+        tolerance: the allowed difference; None: what the rounding errors of the reference program allow.
+
+    Returns:
+        How the arguments were drawn, the arguments, and the comparisons of the results.
     """
     devices = device_count(before)
     for number in range(seed, seed + samples):
@@ -178,12 +187,12 @@ def refute(
 
 
 class Fingerprinted:
-    """A program, and its fingerprints, which are computed once.
+    """A program with a cache of its fingerprints.
 
     Attributes:
         module: the program, which must not change.
-        text: the same for programs that are equal but for names, calls and fusions.
-        has_loop: whether there is a while loop.
+        text: a text that is equal for programs that differ only in names, calls and fusions.
+        has_loop: whether the program has a while loop.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -194,7 +203,7 @@ class Fingerprinted:
         self._fingerprints: dict[tuple[Algebra, bool], _Fingerprint | str] = {}
 
     def fingerprint(self, algebra: Algebra, runs_loops: bool) -> _Fingerprint | str:
-        """Return the fingerprints by the laws of an algebra, or why there are none."""
+        """Return the fingerprints by the laws of an algebra, or a text that says why there are none."""
         key = algebra, runs_loops
         if key not in self._fingerprints:
             try:
@@ -218,7 +227,7 @@ class _Fingerprint:
         self.error_bits = BITS - 1 - (evaluator.degree + evaluator.evaluations).bit_length()
 
     def first_new(self, other: _Fingerprint) -> HloInstruction | None:
-        """Return the first instruction whose value the other program does not compute."""
+        """Return the first entry instruction whose value the other program does not compute, or None."""
         computed = set(other.instructions.values())
         for i in self.module.entry.post_order():
             if isinstance(i.operation, Parameter | Constant) or i not in self.instructions:
