@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hloom.cpu.kernels.dot.row_stream import CACHED, LEAST_BYTES
@@ -17,6 +18,8 @@ from hloom.debug import random_arguments
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
 from tests import agreement
+from tests.native_runs import Native
+from tests.processors import PROCESSORS, runs_here
 
 ROOT = Path(__file__).parents[2]
 LAYERS = """
@@ -71,6 +74,37 @@ def test_slices_of_a_large_array(narrow: str, m: int, k: int, n: int) -> None:
     module = layers(narrow, m, k, n)
     arguments: list[Any] = random_arguments(module, seed=m)
     agreement.computed(compile_or_load(module).caller.run(arguments)[0], module, arguments)
+
+
+PACKED = """
+HloModule packed
+ENTRY main {
+  x = f32[M,K] parameter(0)
+  bytes = u8[K,HALF] parameter(1)
+  scales = f32[N] parameter(2)
+  pairs = NARROW[K,HALF,2] bitcast-convert(bytes)
+  numbers = NARROW[K,N] reshape(pairs)
+  wide = f32[K,N] convert(numbers)
+  y = f32[M,N] dot(x, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[M,N] broadcast(scales), dimensions={1}
+  ROOT r = f32[M,N] multiply(y, s)
+}
+"""
+
+
+@pytest.mark.parametrize("machine", ["x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize(("narrow", "m", "k", "n"), [
+    ("s4", 1, 64, 128), ("s4", 1, 301, 646), ("u4", 1, 1030, 300), ("s4", 1, 7, 9000), ("s4", 3, 40, 300),
+])  # fmt: skip
+def test_two_numbers_of_a_byte(machine: str, narrow: str, m: int, k: int, n: int) -> None:
+    if not runs_here(machine):
+        pytest.skip(f"this machine is no {machine}")
+    sizes = {"M": m, "K": k, "N": n, "HALF": n // 2}
+    text = re.sub(r"(?<=[\[,])(M|K|N|HALF)(?=[,\]])", lambda name: str(sizes[name[0]]), PACKED)
+    module = HloModule.from_text(text.replace("NARROW", narrow))
+    arguments: list[Any] = random_arguments(module, seed=m)
+    arguments[1] = np.random.default_rng(n).integers(0, 256, (k, n // 2)).astype(np.uint8)
+    agreement.computed(Native(module, PROCESSORS[machine])(*arguments), module, arguments)
 
 
 DIGEST = """

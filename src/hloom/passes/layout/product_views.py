@@ -14,7 +14,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
-from hloom.operations.conversion import Convert
+from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import Parameter
@@ -30,7 +30,13 @@ def is_view(i: HloInstruction) -> bool:
 
 
 def is_factor_view(i: HloInstruction) -> bool:
-    """Return whether a product may read the operand of an instruction: a view, or a lossless convert."""
+    """Return whether a product may read the operand of an instruction: a view, or a lossless convert.
+
+    Bytes that are converted to two integers of 4 bits are one too.
+    """
+    if isinstance(i.operation, BitcastConvert):
+        whole, part = i.operands[0].shape.element_type, i.shape.element_type
+        return whole.is_integer and part.is_integer and (whole.bits, part.bits) == (8, 4)
     if not isinstance(i.operation, Convert):
         return is_view(i)
     wide, narrow = i.shape.element_type, i.operands[0].shape.element_type
@@ -51,9 +57,18 @@ class ProductViews(Pass, name="product-views"):
         """Fuse the copies of every computation into dots."""
         changed = False
         for computation in control_computations(module):
-            for i in computation.post_order():
-                if i.parent is computation and is_copy(i, is_factor_view) and consume(f"%{i.name}"):
-                    changed |= self.join_readers(i) or (is_copy(i, is_view) and self.join_writer(i))
+            waiting = computation.post_order()[::-1]
+            while waiting:
+                i = waiting.pop()
+                if i.parent is not computation or not is_copy(i, is_factor_view) or not consume(f"%{i.name}"):
+                    continue
+                operands = [o for o in i.operands if is_copy(o, is_factor_view)]
+                if self.join_readers(i):
+                    _remove(i)
+                    waiting += operands
+                    changed = True
+                elif is_copy(i, is_view):
+                    changed |= self.join_writer(i)
         return changed
 
     def join_readers(self, view: HloInstruction) -> bool:
@@ -107,7 +122,14 @@ def _reads(user: HloInstruction, view: HloInstruction) -> bool:
         return True
     body = user.called_computations[0]
     parameters = [p for p, o in zip(body.parameters, user.operands, strict=True) if o is view]
-    return all(list(p.users) == [dot] for p in parameters)
+    return all(_is_factor(p, dot) for p in parameters)
+
+
+def _is_factor(i: HloInstruction, dot: HloInstruction) -> bool:
+    """Return whether an array is read only as a factor of a dot, through views."""
+    while len(i.users) == 1 and is_factor_view(user := next(iter(i.users))):
+        i = user
+    return list(i.users) == [dot]
 
 
 def _ends(i: HloInstruction) -> bool:
@@ -129,12 +151,16 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
 def _replaced(users: list[HloInstruction], fusions: list[HloInstruction], right: bool) -> bool:
     """Replace the users by fusions if ``right``, else remove the fusions; return ``right``."""
     for user, new in zip(users, fusions, strict=True):
-        computation = user.parent
-        assert computation is not None
         if right:
             user.replace_all_uses_with(new)
-        gone = user if right else new
-        computation.remove(gone)
-        if isinstance(gone.operation, Fusion) and computation.module is not None:
-            computation.module.remove(gone.called_computations[0])
+        _remove(user if right else new)
     return right
+
+
+def _remove(i: HloInstruction) -> None:
+    """Remove an instruction without uses, and the computation of a fusion."""
+    computation = i.parent
+    assert computation is not None
+    computation.remove(i)
+    if isinstance(i.operation, Fusion) and computation.module is not None:
+        computation.module.remove(i.called_computations[0])

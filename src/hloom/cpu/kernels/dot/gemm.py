@@ -38,17 +38,22 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix in an array: element strides of (batch, row, column), and its offset."""
+    """A matrix in an array: element strides of (batch, row, column), and its offset.
+
+    Attributes:
+        per_byte: the number of elements that share a byte.
+    """
 
     batch: tuple[int, ...]
     row: int
     column: int
     offset: int = 0
+    per_byte: int = 1
 
     @property
     def transposed(self) -> Matrix:
         """Return the matrix with rows and columns exchanged."""
-        return Matrix(self.batch, self.column, self.row, self.offset)
+        return Matrix(self.batch, self.column, self.row, self.offset, self.per_byte)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,11 @@ class Gemm:
         dimensions = self.dimensions[0], self.dimensions[2], self.dimensions[1]
         types = {"a_type": self.b_type, "b_type": self.a_type}
         return replace(self, m=self.n, n=self.m, a=a, b=b, dimensions=dimensions, **types)
+
+    @property
+    def is_packed(self) -> bool:
+        """Return whether bytes of a factor are several of its elements."""
+        return self.a.per_byte * self.b.per_byte > 1
 
     @property
     def in_order(self) -> bool:
@@ -142,17 +152,26 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     batch += [(len(lhs_batch) + lhs_kept.index(d), lhs_view.strides[d], 0) for d in rows.others]
     first_column = dot.shape.rank - len(rhs_kept)
     batch += [(first_column + rhs_kept.index(d), 0, rhs_view.strides[d]) for d in columns.others]
-    a = Matrix(tuple(stride for _, stride, _ in batch), rows.stride, a_k[1], lhs_view.offset)
-    b = Matrix(tuple(stride for _, _, stride in batch), b_k[1], columns.stride, rhs_view.offset)
+    a = Matrix(
+        tuple(stride for _, stride, _ in batch), rows.stride, a_k[1], lhs_view.offset, per_byte(lhs_view)
+    )
+    b = Matrix(
+        tuple(stride for _, _, stride in batch), b_k[1], columns.stride, rhs_view.offset, per_byte(rhs_view)
+    )
     dimensions = (
         tuple(d for d, _, _ in batch),
         tuple(len(lhs_batch) + lhs_kept.index(d) for d in rows.dimensions),
         tuple(first_column + rhs_kept.index(d) for d in columns.dimensions),
     )
     kind = sum_type(dot.shape.element_type)
-    a_type, b_type = (side.source.shape.element_type for side in (lhs_view, rhs_view))
+    a_type, b_type = (side.element_type for side in (lhs_view, rhs_view))
     sizes = tuple(dot.shape.dimensions[d] for d in dimensions[0])
     return Gemm(sizes, rows.size, columns.size, a_k[0], a, b, kind, a_type, b_type, dimensions)
+
+
+def per_byte(view: Strided) -> int:
+    """Return the number of elements that share a byte; 1 if none do."""
+    return 8 // view.packed.bits if view.packed is not None else 1
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:

@@ -27,7 +27,13 @@ from hloom.cpu.kernels.dot.inner_product import (
     emit_lay_out,
     inner_product_of,
 )
-from hloom.cpu.kernels.dot.row_stream import RowStream, emit_add_row_parts, emit_row_sums, row_stream_of
+from hloom.cpu.kernels.dot.row_stream import (
+    RowStream,
+    emit_add_row_parts,
+    emit_row_sums,
+    row_stream_of,
+    streams_packed,
+)
 from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
@@ -127,11 +133,11 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     gemm = product_of(dot, inside=i is not dot)
     if gemm is None:
         return None
-    inner = inner_product_of(gemm, target)
+    inner = inner_product_of(gemm, target) if not gemm.is_packed else None
     if inner is not None:
         return inner
     stream = row_stream_of(gemm, [_outside(i, dot, o) for o in dot.operands], target)
-    if stream is not None:
+    if stream is not None or gemm.is_packed:
         return stream
     if gemm.m == gemm.n == 1:
         return None
@@ -257,6 +263,8 @@ def has_kernel(i: HloInstruction) -> bool:
     """Return true if a fusion of a dot with views has a kernel that loads and stores contiguous rows."""
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
+    if gemm is not None and gemm.is_packed and not streams_packed(gemm):
+        return False
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
         return False
     if min(gemm.m, gemm.n) >= FEW_ROWS and _converts_halfway(dot, gemm):

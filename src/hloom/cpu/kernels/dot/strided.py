@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.conversion import Convert
+from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.layout.product_views import is_factor_view
+from hloom.shape.element_type import ElementType
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,18 @@ class Strided:
         source: the dense array.
         offset: elements before the first element.
         strides: elements between neighbours along each dimension.
+        packed: the type of the elements if the bytes of the array are two of them.
     """
 
     source: HloInstruction
     offset: int
     strides: tuple[int, ...]
+    packed: ElementType | None = None
+
+    @property
+    def element_type(self) -> ElementType:
+        """Return the type of the elements."""
+        return self.packed or self.source.shape.element_type
 
 
 def read_through(i: HloInstruction) -> Strided | None:
@@ -33,26 +41,30 @@ def read_through(i: HloInstruction) -> Strided | None:
     Returns None if they have no strides.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
-    indices: tuple[Index, ...] = tuple(map(Index.of, variables))
+    indices: tuple[Index, ...] | None = tuple(map(Index.of, variables))
+    linear, packed = linearize(indices, i.shape.dimensions), None
     while is_factor_view(i):
         (source,) = i.operands
         match i.operation:
-            case Slice(slice=ranges):
+            case Convert():
+                pass
+            case BitcastConvert():
+                packed, indices = i.shape.element_type, None
+            case Slice(slice=ranges) if indices is not None and packed is None:
                 indices = tuple(
                     index * part.stride + part.start for index, part in zip(indices, ranges, strict=True)
                 )
-            case Transpose(dimensions=permutation):
+                linear = linearize(indices, source.shape.dimensions)
+            case Transpose(dimensions=permutation) if indices is not None and packed is None:
                 places = dict(zip(permutation, indices, strict=True))
                 indices = tuple(places[d] for d in range(source.shape.rank))
-            case Convert():
-                pass
+                linear = linearize(indices, source.shape.dimensions)
+            case Reshape():
+                indices = delinearize(linear, source.shape.dimensions) if packed is None else None
             case _:
-                source_indices = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
-                if source_indices is None:
-                    return None
-                indices = source_indices
+                return None
         i = source
-    return _strided(i, linearize(indices, i.shape.dimensions), variables)
+    return _strided(i, linear, variables, packed)
 
 
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
@@ -81,6 +93,8 @@ def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None
     return _strided(dot, linearize(indices, dimensions), variables)
 
 
-def _strided(source: HloInstruction, linear: Index, variables: list[Variable]) -> Strided:
+def _strided(
+    source: HloInstruction, linear: Index, variables: list[Variable], packed: ElementType | None = None
+) -> Strided:
     terms = dict(linear.terms)
-    return Strided(source, linear.constant, tuple(terms.get(v, 0) for v in variables))
+    return Strided(source, linear.constant, tuple(terms.get(v, 0) for v in variables), packed)
