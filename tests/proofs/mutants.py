@@ -91,6 +91,10 @@ def _edits(line: re.Match[str], generator: random.Random) -> Iterator[tuple[str,
         yield "constant", edited(operands="false" if operands == "true" else "true")
     if opcode == "constant" and operands in ("inf", "-inf"):
         yield "identity", edited(operands="0")
+    if opcode == "constant" and re.fullmatch(r"\{\s*\d+(, \d+)*\s*\}", operands):
+        yield "table", edited(operands=re.sub(r"\d+(?=\s*\}$)", lambda m: str(int(m[0]) + 1), operands))
+    if opcode in ("all-reduce", "collective-permute"):
+        yield "no collective", edited(opcode="copy", tail="")
     for pattern, change in _ATTRIBUTES:
         found = re.search(pattern, tail)
         if found is not None:
@@ -106,7 +110,26 @@ def _reversed(match: re.Match[str]) -> str:
     return f"{match[1]}={{{','.join(reversed(match[2].split(',')))}}}"
 
 
+def _regrouped(match: re.Match[str]) -> str:
+    """Return as many groups of the same sizes with other members, or groups of half the size."""
+    rows = [row.split(",") for row in match[2].split("},{")]
+    flat = [number for row in rows for number in row]
+    if len(rows) == 1:
+        half = len(flat) // 2
+        rows = [flat[:half], flat[half:]] if half else rows
+    else:
+        rows = [flat[n :: len(rows)] for n in range(len(rows))]
+    return f"{match[1]}{'},{'.join(map(','.join, rows))}{match[3]}"
+
+
+def _exchanged(match: re.Match[str]) -> str:
+    pairs = [pair.split(",") for pair in match[2].split("},{")]
+    return f"{match[1]}{'},{'.join(f'{b},{a}' for a, b in pairs)}{match[3]}"
+
+
 _ATTRIBUTES = (
+    (r"(replica_groups=\{\{)([\d,{}]+?)(\}\})", _regrouped),
+    (r"(source_target_pairs=\{\{)([\d,{}]+?)(\}\})", _exchanged),
     (r"\[(\d+):(\d+)", _moved),
     (r"direction=LT", lambda _: "direction=LE"),
     (r"direction=GE", lambda _: "direction=GT"),

@@ -1,7 +1,8 @@
 """Decision whether the partitioned program computes, on each device, its tiles of a global program's results.
 
-The programs of all devices run on fingerprints. The padding of tiles, beyond the array's bounds, has
-fingerprints that differ between devices, so that results that depend on it are not equal to the global ones.
+Relations of values to the global arguments are tried first (`hloom.proofs.relations`); then, for few devices,
+the programs of all devices run on fingerprints. The padding of tiles, beyond the array's bounds, is unknown
+and differs between devices, so that results that depend on it are not equal to the global ones.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hloom.proofs.devices import DeviceEvaluator, results_of_devices
 from hloom.proofs.field import BITS
 from hloom.proofs.prints import Prints
 from hloom.proofs.programs import MOST_ELEMENTS, device_count, unknown
+from hloom.proofs.relations.tiles import are_tiles
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.verdict import LEAST_BITS, SAMPLES, Relation, Verdict
 from hloom.shape.shape import Shape
@@ -34,7 +36,7 @@ from hloom.sharding.storing.tiles import flat, nested, tile_of
 from hloom.sharding.tiling.tiling import Tiling
 
 MOST_DEVICES: Final = 64
-"""Programs for more devices are open."""
+"""Programs for more devices are proved by relations only."""
 
 
 def prove_partitioned(
@@ -60,17 +62,22 @@ def prove_partitioned(
     of the tiles.
     """
     _require_tiles(whole, local, parameters, results)
-    before, reason = inlined(whole), ""
+    before, after, reason = inlined(whole), inlined(local), ""
     before.config.num_partitions = before.config.replica_count = 1
     if any(i.operation.family is Family.COLLECTIVE for i in before.instructions()):
         return Verdict(Relation.OPEN, reason="the global program has collectives or device ids")
     if any(_is_border(i) for module in (before, local) for i in module.instructions()):
         return Verdict(Relation.OPEN, reason="a program has regions of manual partitioning")
-    if device_count(local) > MOST_DEVICES or any(t.unreduced for t in (*parameters, *results)):
-        return Verdict(Relation.OPEN, reason=f"more than {MOST_DEVICES} devices, or unreduced values")
+    proof = proof_by_relations(before, after, parameters, results)
+    if proof.relation.is_proof:
+        return proof
+    if device_count(local) > MOST_DEVICES:
+        return proof
+    if any(t.unreduced for t in (*parameters, *results)):
+        return Verdict(Relation.OPEN, reason="parameters or results are unreduced")
     for reals in (False, True):
         try:
-            bits = _error_bits(before, inlined(local), parameters, results, Algebra(reals=reals))
+            bits = _error_bits(before, after, parameters, results, Algebra(reals=reals))
         except TooLarge as error:
             reason = str(error)
             continue
@@ -83,8 +90,24 @@ def prove_partitioned(
     shapes = [leaf for i in before.instructions() for _, leaf in i.shape.leaves() if leaf.is_array]
     if any(shape.element_count > MOST_ELEMENTS for shape in shapes):
         return Verdict(Relation.OPEN, reason=reason or "the arrays are too large")
-    refuted = _refute(before, local, parameters, results, range(seed, seed + samples))
+    refuted = refute_partitioned(before, local, parameters, results, range(seed, seed + samples))
     return refuted or Verdict(Relation.OPEN, reason=reason or "the results are compared by samples only")
+
+
+def proof_by_relations(
+    whole: HloModule, local: HloModule, parameters: Sequence[Tiling], results: Sequence[Tiling]
+) -> Verdict:
+    """Return the verdict by the relations of values to the global arguments."""
+    reason = "the results are no tiles of the global program's, as far as relations tell"
+    for reals in (False, True):
+        try:
+            if are_tiles(whole, local, parameters, results, reals=reals):
+                return Verdict(Relation.EQUAL_OVER_REALS if reals else Relation.IDENTICAL, certain=True)
+        except TooLarge as error:
+            reason = str(error)
+        except HloError as error:
+            reason = error.message
+    return Verdict(Relation.OPEN, reason=reason)
 
 
 def annotated_tilings(module: HloModule, devices: int) -> tuple[list[Tiling], list[Tiling]]:
@@ -171,7 +194,7 @@ def _tiles(
     return [nested(p.shape, leaves) for p in local.entry.parameters]
 
 
-def _refute(
+def refute_partitioned(
     whole: HloModule,
     local: HloModule,
     parameters: Sequence[Tiling],

@@ -61,7 +61,7 @@ class Verdict:
 
     Attributes:
         relation: the relation of their results.
-        certain: whether the proof uses no random numbers: the programs are equal but for names.
+        certain: whether the proof uses no random numbers: they are equal but for names, or related.
         reason: if the relation is open, why nothing is proved or refuted.
         instruction: the first instruction of the second program whose value the first program does not
             compute; empty if there is none.

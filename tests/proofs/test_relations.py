@@ -1,0 +1,201 @@
+"""Proofs by relations: any number of devices, their limits, and the indices and totals that they rest on."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from hloom import HloModule
+from hloom.ir.affine import Index, Variable
+from hloom.operations.arithmetic import Add
+from hloom.proofs import Relation
+from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
+from hloom.proofs.relations.indices import Quotient, Quotients
+from hloom.proofs.relations.laws import Laws
+from hloom.proofs.relations.terms import Number, Term, Terms
+from hloom.proofs.relations.totals import Totals
+from hloom.shape.element_type import F32
+from hloom.sharding import partitioned_program
+from tests.proofs.partitioned_mutants import wrong_proofs
+from tests.proofs.test_partitioned import REDUCERS
+
+SOFTMAX = """
+x = f32[8192,512] parameter(0), sharding={devices=[64,64]<=[4096]}
+low = f32[] constant(-inf)
+zero = f32[] constant(0)
+m = f32[8192] reduce(x, low), dimensions={1}, to_apply=max
+mm = f32[8192,512] broadcast(m), dimensions={0}
+s = f32[8192,512] subtract(x, mm)
+e = f32[8192,512] exponential(s)
+t = f32[8192] reduce(e, zero), dimensions={1}, to_apply=add
+tt = f32[8192,512] broadcast(t), dimensions={0}
+ROOT r = f32[8192,512] divide(e, tt), sharding={devices=[64,64]<=[4096]}"""
+"""A softmax on 64 x 64 devices."""
+LOCAL_SOFTMAX = """
+x = f32[128,8] parameter(0)
+low = f32[] constant(-inf)
+zero = f32[] constant(0)
+p = f32[128] reduce(x, low), dimensions={1}, to_apply=max
+m = f32[128] all-reduce(p), GROUPS, to_apply=max
+mm = f32[128,8] broadcast(m), dimensions={0}
+s = f32[128,8] subtract(x, mm)
+e = f32[128,8] exponential(s)
+q = f32[128] reduce(e, zero), dimensions={1}, to_apply=add
+t = f32[128] all-reduce(q), GROUPS, to_apply=add
+tt = f32[128,8] broadcast(t), dimensions={0}
+ROOT r = f32[128,8] divide(e, tt)""".replace(
+    "GROUPS", "channel_id=1, replica_groups=[64,64]<=[4096], use_global_device_ids=true"
+)
+ROWS = "[64,64]<=[4096]"
+
+
+def program(body: str, devices: int = 4096) -> HloModule:
+    """Return a program for devices."""
+    return HloModule.from_text(f"HloModule m, num_partitions={devices}\n{REDUCERS}\nENTRY e {{{body}\n}}")
+
+
+def relation(whole: str, local: str, devices: int = 4096) -> Relation:
+    """Return the verdict on the program of a device, for the annotated tiles."""
+    module = program(whole, devices)
+    tilings = annotated_tilings(module, devices)
+    return prove_partitioned(module, program(local, devices), *tilings, samples=1).relation
+
+
+def test_a_softmax_on_4096_devices() -> None:
+    assert relation(SOFTMAX, LOCAL_SOFTMAX) is Relation.EQUAL_OVER_REALS
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        LOCAL_SOFTMAX.replace(
+            "use_global_device_ids=true, to_apply=max", "use_global_device_ids=true, to_apply=add"
+        ),
+        LOCAL_SOFTMAX.replace("all-reduce(p)", "copy(p)", 1).replace(
+            f"channel_id=1, replica_groups={ROWS}, use_global_device_ids=true, to_apply=max", "metadata={}", 1
+        ),
+        LOCAL_SOFTMAX.replace(ROWS, "[64,64]<=[64,64]T(1,0)", 1),
+        LOCAL_SOFTMAX.replace(ROWS, "[128,32]<=[4096]"),
+    ],
+    ids=["maxima are added", "an all-reduce is lost", "groups of columns", "groups of half the size"],
+)
+def test_wrong_softmaxes_are_not_proved(local: str) -> None:
+    assert relation(SOFTMAX, local) is Relation.OPEN
+
+
+STEPS = {
+    "uneven tiles": """
+    a = f32[6,8] parameter(0), sharding={devices=[4,1]<=[4]}
+    b = f32[8,6] parameter(1), sharding={devices=[4,1]<=[4]}
+    d = f32[6,6] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT r = f32[6,6] exponential(d), sharding={devices=[1,4]<=[4]}""",
+    "a table of rows, sharded": """
+    t = f32[16,8] parameter(0), sharding={devices=[4,1]<=[4]}
+    i = s32[6] parameter(1), sharding={replicated}
+    ROOT g = f32[6,8] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={1,8}, sharding={replicated}""",
+    "sums of rows, of sharded updates": """
+    t = f32[16,8] parameter(0), sharding={replicated}
+    i = s32[8] parameter(1), sharding={devices=[4]<=[4]}
+    u = f32[8,8] parameter(2), sharding={devices=[4,1]<=[4]}
+    ROOT s = f32[16,8] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add, sharding={replicated}""",
+    "two products": """
+    a = f32[8,8] parameter(0), sharding={devices=[2,2]<=[4]}
+    b = f32[8,8] parameter(1), sharding={devices=[2,2]<=[4]}
+    c = f32[8,8] parameter(2), sharding={devices=[2,2]<=[4]}
+    d = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    e = f32[8,8] transpose(d), dimensions={1,0}
+    ROOT r = f32[8,8] dot(e, c), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+      sharding={devices=[2,2]<=[4]}""",
+    "other tiles": """
+    a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}
+    ROOT b = f32[4,2,8] reshape(a), sharding={devices=[1,1,4]<=[4]}""",
+}
+
+
+@pytest.mark.parametrize("body", STEPS.values(), ids=STEPS)
+def test_the_partitioner_is_proved_without_random_numbers(body: str) -> None:
+    module = program(body, 4)
+    partitioned = partitioned_program(module, 4)
+    found = prove_partitioned(module, partitioned.module, partitioned.parameters, partitioned.results)
+    assert found.relation.is_proof
+    assert found.certain
+
+
+@pytest.mark.parametrize("body", STEPS.values(), ids=STEPS)
+def test_no_mistake_is_proved(body: str) -> None:
+    words = wrong_proofs(program(body, 4), 4, seed=1, most=12)
+    assert words["not proved"] > 0
+    assert words["proved, different"] == 0
+
+
+def test_a_transformers_training_step_on_4096_devices() -> None:
+    pytest.importorskip("jax")
+    from hloom.stablehlo import module_of
+    from tests.sharding.test_transformer import lowered
+
+    module = module_of(lowered(1024, 4, layers=2))
+    partitioned = partitioned_program(module, 4096)
+    found = prove_partitioned(module, partitioned.module, partitioned.parameters, partitioned.results)
+    assert found.relation is Relation.EQUAL_OVER_REALS
+
+
+# -- indices and totals
+
+
+def value(index: Index, numbers: dict[Variable, int]) -> int:
+    """Return an index for values of its variables."""
+    total = index.constant
+    for variable, coefficient in index.terms:
+        if isinstance(variable, Quotient):
+            number = value(variable.dividend, numbers) // variable.divisor
+        else:
+            number = numbers[variable]
+        total += coefficient * number
+    return total
+
+
+def test_quotients_are_those_of_numbers() -> None:
+    generator = random.Random(0)
+    quotients = Quotients()
+    for _ in range(400):
+        variables = [Variable(generator.choice((2, 3, 4, 8))) for _ in range(3)]
+        index = Index(generator.randrange(-9, 9), [(v, generator.randrange(-12, 13)) for v in variables])
+        for divisor in generator.choices((2, 3, 4, 6, 8, 12), k=2):
+            result = quotients.divide(index, divisor)
+            for _ in range(5):
+                numbers = {v: generator.randrange(v.extent) for v in variables}
+                assert value(result, numbers) == value(index, numbers) // divisor
+            index = result * generator.choice((1, 2, 4)) + Index(1, [(variables[0], 1)])
+
+
+def test_a_total_over_tiles_is_the_total() -> None:
+    terms = Terms()
+    laws = Laws(terms, reals=True)
+    totals = Totals(terms, laws)
+    k, tile, row = (Variable(extent) for extent in (12, 4, 3))
+
+    def element(index: Index) -> Term:
+        return terms.close(("argument", 0), [Number(index)])
+
+    total = totals.combine(Add(), F32, [k], element(Index.of(k)))
+    inner = totals.combine(Add(), F32, [row], element(Index(0, [(tile, 3), (row, 1)])))
+    assert totals.combine(Add(), F32, [tile], inner, frozenset([tile])) == total
+    overlapping = totals.combine(Add(), F32, [tile, row], element(Index(0, [(tile, 2), (row, 1)])))
+    assert overlapping != total
+    masked = terms.choose(Index(8, [(k, -1)]), element(Index.of(k)), laws.constant(0, F32))
+    shorter = Variable(9)
+    assert totals.combine(Add(), F32, [k], masked) == totals.combine(
+        Add(),
+        F32,
+        [shorter],
+        element(Index.of(shorter)),
+    )
+
+
+def test_constants_over_the_reals() -> None:
+    laws = Laws(Terms(), reals=True)
+    assert laws.constant(np.float32(-0.0), F32) == laws.constant(0, F32)
