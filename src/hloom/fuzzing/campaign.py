@@ -42,16 +42,16 @@ class Subject(Protocol):
         ...
 
     def run(self, request: Request) -> Answer:
-        """Run a program; raises Refused or Crashed."""
+        """Run a program on all devices. Raises Refused for an error, and Crashed if the process ends."""
         ...
 
 
 @dataclass(frozen=True)
 class Passes:
-    """The evaluator on programs after passes of hloom.
+    """A subject that runs passes of hloom, and then the evaluator.
 
     Attributes:
-        names: of the passes, separated by commas; by default all those of the cpu backend.
+        names: the names of the passes, separated by commas; if empty, all passes of the cpu backend.
     """
 
     names: str = ""
@@ -62,7 +62,7 @@ class Passes:
         return "passes"
 
     def run(self, request: Request) -> Answer:
-        """Run a program after the passes; raises Refused."""
+        """Run the passes on a program, and evaluate it. Raises Refused for an error."""
         try:
             module = optimized(HloModule.from_text(request.text), self.names)
             module.config.replica_count = len(request.arguments)
@@ -89,9 +89,11 @@ class Finding:
     """A case on which the subject and the evaluator disagree, or one of them fails.
 
     Attributes:
-        what: the differing elements, or the error.
-        difference: the differing result, if values differ.
-        known: the recorded difference that explains all of it, if one does.
+        case: the case.
+        kind: the class of the finding.
+        what: the differing elements, or the error, as text.
+        difference: the differing result; None if the results are not different values.
+        known: the known difference that explains it; None if none does.
     """
 
     case: Case
@@ -111,10 +113,11 @@ class CampaignReport:
 
     Attributes:
         cases: the number of compared cases of each family.
-        known: the number of cases that show each known difference.
-        explained: differences that known ones explain in part, with these.
-        findings: the unexplained ones.
-        crashes: how often the subject ended its process.
+        known: the number of cases that show each known difference, by its name.
+        explained: the differing results of which some elements are explained, with the known difference that
+            explains them.
+        findings: the differences that no known difference explains, and the errors.
+        crashes: the number of programs at which the subject's process ended.
     """
 
     cases: Counter[str] = field(default_factory=Counter[str])
@@ -134,11 +137,11 @@ class CampaignReport:
 
 
 class Campaign:
-    """Cases on their way through both implementations.
+    """A comparison of cases on a subject and on the evaluator.
 
     Args:
-        subject: is compared with the evaluator.
-        prints: compare XLA's prints with hloom's, too.
+        subject: the implementation that is compared.
+        prints: whether XLA's prints of programs are compared with hloom's, too.
     """
 
     def __init__(self, subject: Subject, *, prints: bool = False) -> None:
@@ -148,7 +151,7 @@ class Campaign:
         self.report = CampaignReport()
 
     def check(self, cases: Sequence[Case]) -> None:
-        """Compare some cases."""
+        """Compare cases, and add the results to the report."""
         accepted = [case for case in cases if self._accepted(case)]
         for batch in batches(accepted):
             self._compare(batch)
@@ -156,7 +159,7 @@ class Campaign:
     # -- checks without the subject
 
     def _accepted(self, case: Case) -> bool:
-        """Check that hloom accepts the case, and again from its own text and proto."""
+        """Return whether hloom accepts a case, and its own text and proto of it; record a finding if not."""
         try:
             module = case.module
             module.verify()
@@ -179,7 +182,7 @@ class Campaign:
     # -- with the subject
 
     def _compare(self, cases: Sequence[Case]) -> None:
-        """Run cases as one program; separately if it does not run."""
+        """Run cases as one program and compare the results; halve the cases if the program fails."""
         text = program(cases)
         module = HloModule.from_text(text)
         proto = module.to_proto() if self.prints else b""
@@ -204,7 +207,7 @@ class Campaign:
             self._compare_values(case, [list(of_device) for of_device in zip(*theirs, strict=True)])
 
     def _compare_prints(self, cases: Sequence[Case]) -> None:
-        """Find the cases that XLA prints otherwise."""
+        """Record a finding for each case that XLA prints differently from hloom."""
         for case in cases:
             module = case.module
             answer = self.subject.run(Request(program([case]), [], 1, module.to_proto()))
@@ -226,7 +229,10 @@ class Campaign:
             self.report.known.update(names)
 
     def _explain(self, case: Case, found: Sequence[Difference]) -> set[str]:
-        """Return the known differences that explain a part; the rest is a finding."""
+        """Return the names of the known differences that explain some elements.
+
+        Elements that none of them explains are recorded as a finding.
+        """
         names: set[str] = set()
         for difference in found:
             rest, reasons = unexplained(difference, self.known)
@@ -243,11 +249,11 @@ class Campaign:
 
 
 class FormError(Exception):
-    """Results have other shapes or element types."""
+    """A result of the subject has another shape or element type than the evaluator's."""
 
 
 def known_differences() -> tuple[KnownDifference, ...]:
-    """Return the known differences that the installed jaxlib has."""
+    """Return the known differences of the installed version of XLA."""
     installed = installed_xla()
     return tuple(known for known in DIFFERENCES if known.is_of(installed))
 
@@ -258,7 +264,7 @@ def installed_xla() -> XlaVersion:
 
 
 def batches(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Yield groups of cases that one program computes, with the same numbers of devices."""
+    """Yield groups of cases that form one program: with equal device counts, and few enough instructions."""
     for devices in sorted({(case.replicas, case.partitions) for case in cases}):
         batch: list[Case] = []
         for case in cases:
@@ -281,7 +287,11 @@ def inputs(cases: Sequence[Case]) -> list[list[Array]]:
 def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Difference]:
     """Yield the results that differ by more than their rounding errors.
 
-    Raises FormError for results of other shapes, and HloError where the evaluator does.
+    Args:
+        case: the case.
+        theirs: for each device, the leaves of the subject's result.
+
+    Raises FormError for a result with another shape or type, and HloError if the evaluator fails.
     """
     whole = case.unfolded
     expected = evaluated(whole, whole.arguments)
@@ -312,7 +322,10 @@ def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Diffe
 
 
 def evaluated(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
-    """Return the leaves of the evaluator's result on each device; arrays of partitions are not divided."""
+    """Return, for each device, the leaves of the evaluator's result.
+
+    The partitions of a replica all get the whole arrays.
+    """
     whole = dataclasses.replace(case.single_partition, arguments=tuple(arguments))
     module = whole.module
     module.config.replica_count = case.replicas
@@ -323,7 +336,10 @@ def evaluated(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
 def unexplained(
     difference: Difference, known: Sequence[KnownDifference]
 ) -> tuple[Array, list[KnownDifference]]:
-    """Return a mask of the elements that no known difference explains, and those that explain the others."""
+    """Return a mask of the elements that no known difference explains.
+
+    Also returns the known differences that explain other elements.
+    """
     rest, reasons = difference.where.copy(), list[KnownDifference]()
     for each in known:
         if rest.any() and each.about(difference.case):
@@ -348,7 +364,7 @@ def _print_difference(module: HloModule, answer: Answer) -> str:
 
 
 def _first_difference(ours: str, theirs: str) -> str:
-    """Return the first line in which two texts differ."""
+    """Return the first line in which two texts differ, as each has it."""
     for a, b in zip((ours + "\n-").splitlines(), (theirs + "\n-").splitlines(), strict=False):
         if a != b:
             at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
@@ -358,13 +374,22 @@ def _first_difference(ours: str, theirs: str) -> str:
 
 
 def _innermost(error: Exception) -> str:
-    """Return the innermost frames of an error."""
+    """Return the innermost stack frames of an error as text."""
     places = traceback.extract_tb(error.__traceback__)[-6:]
     return "\n".join(f"  {Path(p.filename).name}:{p.lineno} {p.name}" for p in places)
 
 
 def elements(difference: Difference, where: Array, other: str, most: int = 6) -> Iterator[str]:
-    """Yield lines of some differing elements, with the arguments at their index if shapes are equal."""
+    """Yield lines that describe the first `most` of the differing elements.
+
+    A line has the values of arguments at the same index if their shape is that of the result.
+
+    Args:
+        difference: the differing result.
+        where: a mask of the elements to describe.
+        other: the name of the subject.
+        most: the maximum number of elements.
+    """
     yield f"{int(where.sum())} of {where.size} elements of result {difference.output} differ"
     for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
         place = tuple(map(int, index))
@@ -376,7 +401,7 @@ def elements(difference: Difference, where: Array, other: str, most: int = 6) ->
 
 
 def shown(value: Any) -> str:
-    """Return an array as text, with type and shape."""
+    """Return an array as text, with element type and dimensions."""
     array = np.asarray(value)
     with np.printoptions(threshold=80, linewidth=150, floatmode="unique"):
         return f"{array.dtype.name}{list(array.shape)} {array.tolist() if array.ndim == 0 else array}"

@@ -48,14 +48,14 @@ _STRUCTURE: Final = {"parameter", "constant", "tuple", "get-tuple-element"}
 
 @dataclass(frozen=True)
 class FindingCause:
-    """Why a subject differs from the evaluator.
+    """The cause of a finding: a reduced program, and where the fault is introduced.
 
     Attributes:
-        finding: the reduced program, with its difference or error.
-        where: the pass that introduces the fault, "code generation" or "StableHLO passes of the client";
-            empty if that is not known.
-        rewrite: the rewrite or the instruction in it, if known.
-        before, after: the program around the pass, if known.
+        finding: the finding of the reduced program.
+        where: the name of the pass that introduces the fault, "code generation" or "StableHLO passes of the
+            client"; empty if it is unknown.
+        rewrite: the rewrite in the pass, or the instruction whose code is wrong; empty if unknown.
+        before, after: the program before and after the pass; None if unknown.
     """
 
     finding: Finding
@@ -66,14 +66,14 @@ class FindingCause:
 
     @property
     def key(self) -> str:
-        """A text that findings of the same cause share."""
+        """A text that is equal for findings of the same cause."""
         known = self.finding.known
         named = known.name if known is not None else " ".join(sorted(opcodes(self.finding.case)))
         return f"{signature(self.finding)} in {self.where or 'an unknown pass'}: {named}"
 
 
 def signature(finding: Finding) -> str:
-    """Return what is wrong, in words that do not depend on sizes, values and names."""
+    """Return a description of a fault that contains no sizes, values or names."""
     if finding.difference is not None:
         return nature(finding.difference)
     if finding.kind in (FindingKind.CRASHED, FindingKind.REFUSED):
@@ -83,7 +83,7 @@ def signature(finding: Finding) -> str:
 
 
 def nature(difference: Difference) -> str:
-    """Return which values are exchanged: signs of zeros, NaN, infinities or numbers."""
+    """Return the most special values that differ: signs of zeros, NaN, infinities or other numbers."""
     ours, theirs = (a[difference.where] for a in (difference.ours, difference.theirs))
     if ours.dtype.kind in "biu" or not hasattr(ours, "real"):
         return "numbers"
@@ -97,7 +97,7 @@ def nature(difference: Difference) -> str:
 
 
 def opcodes(case: Case) -> set[str]:
-    """Return the operations of a case, without those of structure."""
+    """Return the opcodes in a case, except parameters, constants and tuples."""
     return {i.opcode for i in case.module.instructions()} - _STRUCTURE
 
 
@@ -105,7 +105,10 @@ def opcodes(case: Case) -> set[str]:
 
 
 def observed(subject: Subject, case: Case) -> Finding | None:
-    """Return the finding of a case on a subject; one that known differences explain has their name."""
+    """Return the finding of a case on a subject, or None if results agree.
+
+    If known differences explain it, the finding has the first of them.
+    """
     campaign = Campaign(subject)
     campaign.check([case])
     if campaign.report.findings:
@@ -116,7 +119,7 @@ def observed(subject: Subject, case: Case) -> Finding | None:
 
 
 def reduced(finding: Finding, subject: Subject) -> Finding:
-    """Return the finding of the smallest program, found in limited time, that shows the same fault."""
+    """Return the finding of the smallest program with the same fault, reduced in limited time."""
     case = finding.case
     if case.replicas > 1 or case.dynamic:  # the reduction knows programs of one device and fixed sizes
         return finding
@@ -141,7 +144,10 @@ def reduced(finding: Finding, subject: Subject) -> Finding:
 
 
 def _labelled(finding: Finding, subject: Subject) -> Finding:
-    """Name the operation of a program that has been reduced to one, by which known differences are found."""
+    """Return the finding with the name of its operation, if the reduced program computes only one.
+
+    Known differences are looked up by this name.
+    """
     computing = [
         i for i in finding.case.module.entry.instructions if i.opcode not in _STRUCTURE and i.shape.is_array
     ]
@@ -157,7 +163,7 @@ def _labelled(finding: Finding, subject: Subject) -> Finding:
 
 
 def cause_of(finding: Finding, subject: Subject) -> FindingCause:
-    """Reduce a finding and search the pass that introduces it."""
+    """Reduce the program of a finding, and find the pass that introduces the fault."""
     smallest = reduced(finding, subject)
     if subject.backend == "xla":
         return _in_xla(smallest)
@@ -167,7 +173,7 @@ def cause_of(finding: Finding, subject: Subject) -> FindingCause:
 
 
 def _in_hloom(finding: Finding) -> FindingCause:
-    """Search the pass of the cpu backend, or the instruction of native code."""
+    """Find the pass of the cpu backend, or the instruction whose native code is wrong."""
     step = bisect(finding.case.unfolded.module, finding.case.arguments)
     if step is None:
         return FindingCause(finding, "")
@@ -179,7 +185,7 @@ def _in_hloom(finding: Finding) -> FindingCause:
 
 
 def _in_passes(finding: Finding, subject: Subject) -> FindingCause:
-    """Search the first of hloom's passes after which the finding is there."""
+    """Find the first of hloom's passes after which the fault is observed."""
     names: list[str] = []
     for item in selected(subject.names if isinstance(subject, Passes) else ""):
         names += [each.name for each in item.flat()] if isinstance(item, Pipeline) else [item.name]
@@ -191,7 +197,7 @@ def _in_passes(finding: Finding, subject: Subject) -> FindingCause:
 
 
 def _in_xla(finding: Finding) -> FindingCause:
-    """Search the pass of XLA, in dumps of the program after each one."""
+    """Find the pass of XLA that introduces the fault, from dumps of the program after each pass."""
     case = finding.case
     with tempfile.TemporaryDirectory(prefix="hloom-fuzz-") as folder:
         dumped = _dumps(case, Path(folder))
@@ -214,7 +220,7 @@ def _in_xla(finding: Finding) -> FindingCause:
 
 
 def _same(case: Case, module: HloModule, arguments: Sequence[Array]) -> bool:
-    """Return whether a program has the results of a case, on the evaluator."""
+    """Return whether a program, on the evaluator, has the results of a case."""
     results = flat(Evaluator().run(module.entry, arguments))
     try:
         return not any(differences(case, [[np.asarray(leaf) for leaf in results]]))
@@ -223,7 +229,7 @@ def _same(case: Case, module: HloModule, arguments: Sequence[Array]) -> bool:
 
 
 def _dumps(case: Case, folder: Path) -> DumpedProgram | None:
-    """Compile a program on XLA with dumps after each pass; None if the compiler does not see it."""
+    """Compile a case with XLA, dumping each pass to a folder; None if compilation ends before the first."""
     flags = (f"--xla_dump_to={folder}", "--xla_dump_hlo_pass_re=.*", "--xla_dump_large_constants")
     with Child("xla", flags) as child, suppress(Refused, Crashed):  # the dumps up to there count
         child.run(Request(program([case]), inputs([case]), case.partitions))
@@ -234,7 +240,7 @@ def _dumps(case: Case, folder: Path) -> DumpedProgram | None:
 
 
 def _next_pass(dumped: DumpedProgram) -> str:
-    """Return the pass after the last dump of a compilation that ended there."""
+    """Return the name of the pass that ran when compilation ended, by the last dump; "" if unknown."""
     if any("after_optimizations" in stage.path.name for stage in dumped.stages) or not dumped.passes:
         return CODE_GENERATION if dumped.passes else ""
     match = re.search(r"\.before_([\w-]+?)\.", dumped.passes[-1].path.name)

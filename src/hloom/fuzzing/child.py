@@ -33,18 +33,18 @@ class Refused(Exception):
 
 
 class Crashed(Exception):
-    """The backend ended its process, or did not answer."""
+    """The process of the backend ended, or did not answer in time."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A program with its arguments.
+    """A program to run, with its arguments.
 
     Attributes:
         text: the program.
-        arguments: of each device; without any device the program is only printed.
-        partitions: the number of devices that share the program's arrays; all others are replicas.
-        proto: the program as hloom's proto, which XLA prints too; empty for no prints.
+        arguments: the arguments of each device; if there is no device, the program is only printed.
+        partitions: the number of devices that share the program's arrays, per replica.
+        proto: hloom's proto of the program, to be printed by XLA; empty if nothing is printed.
     """
 
     text: str
@@ -58,8 +58,8 @@ class Answer:
     """The answer to a request.
 
     Attributes:
-        results: the leaves of the result, on each device.
-        prints: XLA's prints of the text, of the proto, and with other options, by name.
+        results: for each device, the leaves of the result.
+        prints: XLA's prints of the program, keyed by how it was read or by the print options.
     """
 
     results: list[list[Array]]
@@ -67,11 +67,11 @@ class Answer:
 
 
 class Child:
-    """A context manager for the process of one backend.
+    """A context manager of a backend in a child process.
 
     Args:
-        backend: ``xla``, or a backend of hloom.
-        flags: further flags of XLA.
+        backend: ``xla``, or the name of a backend of hloom.
+        flags: further flags for XLA.
     """
 
     def __init__(self, backend: str = "xla", flags: Sequence[str] = ()) -> None:
@@ -96,7 +96,7 @@ class Child:
             self.process = None
 
     def run(self, request: Request) -> Answer:
-        """Return the answer to a request; raises Refused or Crashed."""
+        """Return the answer to a request. Raises Refused for an error, and Crashed if the process ends."""
         process = self.process or self._start()
         requests, answers = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
         try:

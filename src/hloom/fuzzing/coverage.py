@@ -16,11 +16,12 @@ from hloom.shape.shape import Shape
 
 @dataclass
 class Coverage:
-    """Counts of the features of generated programs.
+    """The numbers of instructions of generated programs, by feature.
 
     Attributes:
-        types: of pairs of an opcode and the element type of its result, ``add f32``.
-        attributes: of an opcode with an attribute, or a property of its shape: ``slice stride 2``.
+        types: the number for each pair of an opcode and the element type of its result, ``add f32``.
+        attributes: the number for each opcode with an attribute or a property of its shape: ``slice stride
+            2``.
     """
 
     types: Counter[str] = field(default_factory=Counter[str])
@@ -37,12 +38,12 @@ class Coverage:
 
     @property
     def undrawn(self) -> list[str]:
-        """The operations that no program has."""
+        """The opcodes that no program contains."""
         drawn = {text.split(" ")[0] for text in self.types}
         return sorted(set(REGISTRY) - drawn)
 
     def summary(self) -> str:
-        """Return the numbers in a line."""
+        """Return the totals in one line of text."""
         drawn = len(REGISTRY) - len(self.undrawn)
         return (
             f"{drawn} of {len(REGISTRY)} operations, {len(self.types)} pairs of operation and type, "
@@ -50,7 +51,7 @@ class Coverage:
         )
 
     def table(self) -> Iterator[tuple[str, str, str]]:
-        """Yield for each operation that occurs its element types and its attributes, with their numbers."""
+        """Yield each opcode that occurs, its element types, and its attributes, with their counts."""
         rows: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         for column, counter in enumerate((self.types, self.attributes)):
             for text, count in sorted(counter.items()):

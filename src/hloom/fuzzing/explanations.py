@@ -1,4 +1,7 @@
-"""Elements that a known difference from XLA:CPU concerns, with the bound of XLA's error there."""
+"""Selectors of the elements of a differing result that a known difference from XLA:CPU explains.
+
+The first half tests arguments and hloom's results, the second half XLA's results.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True)
 class Difference:
-    """One result of a case that differs.
+    """A result of a case that differs between hloom and XLA.
 
     Attributes:
         case: the case.
-        ours, theirs: the result by hloom and by XLA.
-        where: the elements that differ.
-        again: hloom's value of this result for other arguments.
-        bound: the possible rounding error of each element.
-        output: which of the case's results it is.
+        ours, theirs: the result of hloom and of XLA.
+        where: a mask of the elements that differ.
+        again: computes hloom's value of this result for other arguments of the case.
+        bound: the largest rounding error of each element.
+        output: the index of the result among the case's results.
     """
 
     case: Case
@@ -53,7 +56,10 @@ def everywhere(difference: Difference) -> Array:
 
 
 def flushes(difference: Difference) -> Array:
-    """Select elements that agree if subnormal numbers are zero, everywhere or in arguments and results."""
+    """Select elements that agree if subnormal numbers are flushed to zero.
+
+    They are flushed in arguments and results of the program, or of every operation.
+    """
     case = difference.case
     theirs = flushed(difference.theirs)
     small = any(not same_bits(flushed(a), a).all() for a in case.arguments if a.dtype.kind != "b")
@@ -67,7 +73,7 @@ def flushes(difference: Difference) -> Array:
 
 
 def _flushing(difference: Difference) -> Array | None:
-    """Return the result of a program whose every operation flushes; None for several devices."""
+    """Return the result of the program if every operation flushes subnormals; None for several devices."""
     case = difference.case.unfolded
     if case.devices > 1:
         return None
@@ -76,7 +82,7 @@ def _flushing(difference: Difference) -> Array | None:
 
 
 def rounded_once_more(difference: Difference) -> Array:
-    """Select elements within the bounds of fused and reordered operations; zeros keep their signs."""
+    """Select elements within the rounding errors of fused and reordered operations, except equal ones."""
     case = difference.case.unfolded
     if case.devices > 1:
         return np.zeros_like(difference.where)
@@ -86,14 +92,14 @@ def rounded_once_more(difference: Difference) -> Array:
 
 
 def within_the_square(difference: Difference) -> Array:
-    """Select reciprocals whose divisors differ by little, measured against 1."""
+    """Select values 1 / d for which the divisors d of hloom and XLA differ by at most 64 eps."""
     with np.errstate(all="ignore"):
         distance = np.abs(wide(difference.ours) - wide(difference.theirs))
         return distance <= 64 * eps(difference.ours.dtype) * np.abs(wide(difference.ours)) ** 2
 
 
 def within_the_roundings_of_a_sum(difference: Difference) -> Array:
-    """Select sums within one rounding of the sum of magnitudes for each term."""
+    """Select sums that differ by at most one rounding, relative to the sum of magnitudes, per term."""
     magnitudes = [a if a.dtype.kind in "iub" else np.abs(a) for a in difference.case.arguments]
     total = np.abs(wide(difference.again(magnitudes)))
     terms = 1 + max(a.size for a in difference.case.arguments) / max(1, difference.ours.size)
@@ -103,19 +109,19 @@ def within_the_roundings_of_a_sum(difference: Difference) -> Array:
 
 
 def subnormal_keys_in_f16(difference: Difference) -> Array:
-    """Select all elements, if several of the first operand's are subnormal numbers of f16."""
+    """Select all elements, if at least two elements of the first operand are subnormal in f16."""
     keys = np.abs(wide(difference.case.arguments[0]))
     return difference.where & (np.count_nonzero((keys > 0) & (keys < 2.0**-14)) > 1)
 
 
 def six_bits_of_the_exponent(difference: Difference) -> Array:
-    """Select integer powers with exponents beyond six bits, or negative ones."""
+    """Select integer powers whose exponents are negative or above 63."""
     exponent = difference.case.arguments[1]
     return (exponent < 0) | (exponent.astype(np.uint64) > 63)
 
 
 def of_constants(difference: Difference) -> Array:
-    """Select all elements, if the arguments are constants."""
+    """Select all elements, if the arguments are constants, which XLA folds."""
     return difference.where & difference.case.folded
 
 
@@ -132,7 +138,7 @@ def below_zero(difference: Difference) -> Array:
 
 
 def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
-    """Select powers x^y = exp(y log x) with the error of y log x, a few units of its magnitude."""
+    """Select complex powers x^y = exp(y log x) that differ by at most the rounding error of y log x."""
     x, y = (wide(a) for a in case.arguments)
     with np.errstate(all="ignore"):
         size = np.abs(y) * (np.abs(np.log(np.abs(x))) + np.pi)
@@ -144,7 +150,7 @@ def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
 
 
 def factors_out_of_range(difference: Difference) -> Array:
-    """Select powers of which a factor, |x|^(re y) or exp(-im y arg x), overflows or is subnormal."""
+    """Select complex powers of which the factor |x|^(re y) or exp(-im y arg x) overflows or is subnormal."""
     x, y = (wide(a) for a in difference.case.arguments)
     limits = np.finfo(difference.ours.dtype)
     with np.errstate(all="ignore"):
@@ -157,7 +163,7 @@ def factors_out_of_range(difference: Difference) -> Array:
 
 
 def squares_out_of_range(difference: Difference) -> Array:
-    """Select elements with an argument part that is infinite, NaN, or has an infinite or subnormal square."""
+    """Select elements of whose arguments a part is not finite, or has an infinite or subnormal square."""
     where = np.zeros_like(difference.where)
     for argument in difference.case.arguments:
         limits = np.finfo(argument.dtype)
@@ -168,7 +174,7 @@ def squares_out_of_range(difference: Difference) -> Array:
 
 
 def near_the_poles(difference: Difference) -> Array:
-    """Select angles of complex numbers whose rounding errors are magnified near the poles y = ±ix."""
+    """Select complex angles atan2(y, x) within the rounding errors near the poles y = ±ix, modulo 2 π."""
     y, x = (wide(a) for a in difference.case.arguments)
     with np.errstate(all="ignore"):
         distance = np.minimum(np.abs(x + 1j * y), np.abs(x - 1j * y))
@@ -179,7 +185,7 @@ def near_the_poles(difference: Difference) -> Array:
 
 
 def within_64_units_of_one(difference: Difference) -> Array:
-    """Select angles that differ by little, measured against 1, possibly modulo 2 π."""
+    """Select values that differ, possibly modulo 2 π, by at most 64 units in the last place of 1."""
     with np.errstate(all="ignore"):
         angle = wide(difference.ours) - wide(difference.theirs)
         distance = np.minimum(np.abs(angle), np.abs(np.abs(angle) - 2 * np.pi))
@@ -187,7 +193,7 @@ def within_64_units_of_one(difference: Difference) -> Array:
 
 
 def within_64_units_of_the_largest_square(difference: Difference) -> Array:
-    """Select values that differ by little, measured against the square of the operand's largest number."""
+    """Select values that differ by at most 64 units in the last place of the operand's largest square."""
     operand = wide(difference.case.arguments[0])
     square = max(1.0, float(np.max(np.abs(operand)) ** 2))
     distance = np.abs(wide(difference.ours) - wide(difference.theirs))
@@ -195,7 +201,7 @@ def within_64_units_of_the_largest_square(difference: Difference) -> Array:
 
 
 def infinite_arguments(difference: Difference) -> Array:
-    """Select elements whose argument has an infinite part."""
+    """Select elements of which an argument has an infinite part."""
     where = np.zeros_like(difference.where)
     for argument in difference.case.arguments:
         where |= np.isinf(argument.real) | np.isinf(argument.imag)
@@ -203,13 +209,13 @@ def infinite_arguments(difference: Difference) -> Array:
 
 
 def overflowing_hyperbolic_functions(difference: Difference) -> Array:
-    """Select elements for whose argument x + iy the exponential of |y| exceeds the largest number."""
+    """Select elements for whose complex argument x + iy the number exp(|y|) overflows."""
     (argument,) = difference.case.arguments
     return np.abs(argument.imag) > np.log(np.finfo(argument.dtype).max) * (1 - eps(argument.dtype))
 
 
 def subnormal_parts(difference: Difference) -> Array:
-    """Select elements whose argument has a subnormal part."""
+    """Select elements of which an argument has a subnormal real or imaginary part."""
     where = np.zeros_like(difference.where)
     for argument in difference.case.arguments:
         for part in (np.abs(wide(argument).real), np.abs(wide(argument).imag)):
@@ -218,18 +224,18 @@ def subnormal_parts(difference: Difference) -> Array:
 
 
 def beyond_the_actual_size(difference: Difference) -> Array:
-    """Select hloom's zeros where the actual size is 0."""
+    """Select elements that are zero in hloom because the dynamic size of the operand is 0."""
     return (difference.ours == 0) & (difference.case.arguments[1] == 0)
 
 
 def overflowing_exponential(difference: Difference) -> Array:
-    """Select elements for whose argument x the exponential of -x exceeds the largest number of its type."""
+    """Select elements for whose argument x the number exp(-x) overflows in the type of x."""
     (argument,) = difference.case.arguments
     return wide(argument) < -np.log(float(np.finfo(argument.dtype).max))
 
 
 def overflowing_products(difference: Difference) -> Array:
-    """Select products of finite numbers in one part of which both terms overflow."""
+    """Select complex products of finite numbers of which both terms of a part overflow."""
     x, y = difference.case.arguments
     with np.errstate(all="ignore"):
         real = np.isinf(x.real * y.real) & np.isinf(x.imag * y.imag)
@@ -238,7 +244,10 @@ def overflowing_products(difference: Difference) -> Array:
 
 
 def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
-    """Select normalizations within some units in the last place of the terms x s + (offset - mean s)."""
+    """Select batch normalizations that differ by at most 4 units in the last place of the terms of a sum.
+
+    The sum is x s + (offset - mean s), where s is the scale over the standard deviation.
+    """
     case = difference.case
     axis = int(re.findall(r"feature_index=(\d+)", case.lines[0])[0])
     x, *columns = (wide(a) for a in case.arguments)
@@ -252,7 +261,7 @@ def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
 
 
 def rounded_at_every_step(difference: Difference) -> Array:
-    """Select normalizations that differ by rounding every step to the operands' type."""
+    """Select batch normalizations that differ by at most the errors of rounding each step to the type."""
     case = difference.case
     module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
     (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
@@ -271,7 +280,7 @@ def rounded_at_every_step(difference: Difference) -> Array:
 
 
 def among_the_arguments(difference: Difference) -> Array:
-    """Select elements for which XLA's value occurs in an argument of its type."""
+    """Select elements for which XLA's value is an element of an argument of the same type."""
     given = [a.reshape(-1) for a in difference.case.arguments if a.dtype == difference.theirs.dtype]
     flat = difference.theirs.reshape(-1)[:, None]
     found = [same_bits(flat, a[None, :].repeat(flat.size, 0)).any(axis=1) for a in given if a.size]
@@ -281,7 +290,7 @@ def among_the_arguments(difference: Difference) -> Array:
 
 
 def rearranged(one: Array, other: Array) -> bool:
-    """Return true if the numbers are the same in another order."""
+    """Return whether two arrays have the same elements, bit for bit, in any order."""
     first, second = (
         np.sort(np.ascontiguousarray(a).reshape(-1).view(f"u{a.itemsize}")) for a in (one, other)
     )
@@ -289,12 +298,14 @@ def rearranged(one: Array, other: Array) -> bool:
 
 
 def in_another_order(difference: Difference) -> Array:
-    """Everywhere, if the numbers are the same in another order."""
+    """Select all elements, if XLA's result has the same elements as hloom's in another order."""
     return np.full(difference.where.shape, rearranged(difference.ours, difference.theirs))
 
 
 def six_bit_power(difference: Difference) -> Array:
-    """Select powers that XLA takes by the lower six bits of the exponent; 0 or 1 for negative ones.
+    """Select powers that XLA computes with the exponent modulo 64.
+
+    For negative ones, 1 if the base is 1, else 0.
 
     An unsigned exponent with its upper bit set may count as negative, too.
     """
@@ -308,7 +319,7 @@ def six_bit_power(difference: Difference) -> Array:
 
 
 def bits_of_the_byte(difference: Difference) -> Array:
-    """Select counts for which XLA counts the bits of the sign-extended byte, in the result's type."""
+    """Select bit counts for which XLA counts the bits of the operand sign-extended to a byte."""
     (argument,) = difference.case.arguments
     octets = argument.astype(np.int8).view(np.uint8)
     count = np.unpackbits(octets.reshape(-1, 1), axis=1).sum(axis=1).reshape(octets.shape)
@@ -317,14 +328,14 @@ def bits_of_the_byte(difference: Difference) -> Array:
 
 
 def as_infinity(difference: Difference) -> Array:
-    """Select elements in which XLA's value is that of an infinite argument."""
+    """Select elements in which XLA's value is the converted infinity of the argument's sign."""
     (argument,) = difference.case.arguments
     infinite = convert(np.copysign(np.inf, wide(argument)), difference.theirs.dtype)
     return same_bits(infinite, difference.theirs)
 
 
 def without_sign(difference: Difference) -> Array:
-    """Select elements of which XLA's value is that of the argument's absolute value, to half a power of two.
+    """Select elements for which XLA converts the argument's absolute value, within a factor of 2.
 
     For constants the sign may have become the upper bit of the exponent.
     """
@@ -336,19 +347,19 @@ def without_sign(difference: Difference) -> Array:
 
 
 def with_nan(difference: Difference) -> Array:
-    """Select elements whose argument is NaN."""
+    """Select elements of which an argument is NaN."""
     return np.logical_or.reduce([np.isnan(wide(a)) for a in difference.case.arguments])
 
 
 def in_a_wider_type(difference: Difference) -> Array:
-    """Select negative arguments for which XLA's value is the width less that of a wider type."""
+    """Select negative arguments whose bits XLA counts in a type of 8, 16, 32 or 64 bits."""
     (argument,) = difference.case.arguments
     bits = ElementType.from_dtype(argument.dtype).bits
     return (argument < 0) & np.isin(wide(difference.theirs), [bits - n for n in (8, 16, 32, 64)])
 
 
 def of_one_update(difference: Difference) -> Array:
-    """Select elements in which XLA's value combines the operand with at most one of the updates."""
+    """Select elements of a scatter in which XLA combines the operand with one update or with none."""
     opcode, theirs = difference.case.operation.split()[1], difference.theirs
     operation: Any = REGISTRY[opcode]() if opcode in REGISTRY else None
     given = [a for a in difference.case.arguments if a.dtype == theirs.dtype]
@@ -363,9 +374,9 @@ def of_one_update(difference: Difference) -> Array:
 
 
 def no_larger_than_computed(difference: Difference) -> Array:
-    """Select elements in which XLA's value is at most the one that two additions give, of either sign.
+    """Select elements for which XLA's value is at most four times the largest magnitude of an argument.
 
-    Negative numbers of an unsigned type count by their magnitude, modulo its range.
+    Values of an unsigned type near its upper limit count as small negative numbers.
     """
     largest = max(float(np.nanmax(np.abs(wide(a)), initial=0)) for a in difference.case.arguments)
     kind, size = ElementType.from_dtype(difference.theirs.dtype), np.abs(wide(difference.theirs))
@@ -375,7 +386,7 @@ def no_larger_than_computed(difference: Difference) -> Array:
 
 
 def same_total(difference: Difference) -> Array:
-    """Select all elements, if all of them together have the same sum, product or maximum."""
+    """Select all elements, if the sum, product or maximum of all elements of the result is the same."""
     operation: Any = REGISTRY[difference.case.operation.split()[2]]()
     compute = operation.compute
     values = (difference.ours, difference.theirs)
@@ -401,17 +412,17 @@ def vanished(difference: Difference) -> Array:
 
 
 def no_number(difference: Difference) -> Array:
-    """Select elements in which XLA's value has a NaN part."""
+    """Select complex elements in which a part of XLA's value is NaN."""
     return np.isnan(difference.theirs.real) | np.isnan(difference.theirs.imag)
 
 
 def not_a_number(difference: Difference) -> Array:
-    """Select elements in which XLA's real value is NaN."""
+    """Select real elements in which XLA's value is NaN."""
     return np.isnan(wide(difference.theirs))
 
 
 def infinity_for_no_number(difference: Difference) -> Array:
-    """Select elements in which XLA has infinite parts where hloom has NaN, and the other parts agree."""
+    """Select complex elements in which XLA has infinite parts where hloom has NaN, and other parts agree."""
     found = np.ones(difference.where.shape, bool)
     for ours, theirs in (
         (difference.ours.real, difference.theirs.real),
@@ -423,17 +434,20 @@ def infinity_for_no_number(difference: Difference) -> Array:
 
 
 def zero_or_not_finite(difference: Difference) -> Array:
-    """Select elements of which XLA's value is 0, or a part of it is infinite or NaN."""
+    """Select complex elements in which XLA's value is 0, or a part of it infinite or NaN."""
     return not_finite(difference) | (difference.theirs == 0)
 
 
 def not_finite(difference: Difference) -> Array:
-    """Select elements of which a part of XLA's value is infinite or NaN."""
+    """Select complex elements in which a part of XLA's value is infinite or NaN."""
     return ~(np.isfinite(difference.theirs.real) & np.isfinite(difference.theirs.imag))
 
 
 def neither_finite_nor_far(difference: Difference) -> Array:
-    """Select elements in which XLA's value is not finite, or at most the largest angle or logarithm."""
+    """Select elements in which XLA's value is not finite, or near hloom's.
+
+    The distance is at most the logarithm of the type's largest number, plus 2 π.
+    """
     theirs = wide(difference.theirs)
     with np.errstate(all="ignore"):
         distance = np.abs(wide(difference.ours) - theirs)
@@ -441,7 +455,10 @@ def neither_finite_nor_far(difference: Difference) -> Array:
 
 
 def on_the_other_side(difference: Difference) -> Array:
-    """Select elements in which XLA's value has other signs, is on another branch, or is not finite."""
+    """Select elements in which XLA's value is not finite, or that of another branch.
+
+    It has the magnitude of hloom's value, or differs from it by at most that magnitude plus 2 π.
+    """
     ours, theirs = wide(difference.ours), wide(difference.theirs)
     with np.errstate(all="ignore"):
         size = np.abs(ours) + 2 * np.pi
@@ -455,7 +472,7 @@ def zeros(difference: Difference) -> Array:
 
 
 def no_number_in_f32(difference: Difference) -> Array:
-    """Select zeros of a type without NaN for which the operation gives NaN in f32."""
+    """Select zeros, in a type without NaN, for which the same program has NaN in f32."""
     case = difference.case
     text = program([dataclasses.replace(case, folded=False)])
     for name in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):

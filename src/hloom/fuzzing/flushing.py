@@ -1,4 +1,4 @@
-"""Programs as a processor evaluates them that takes subnormal numbers for zero, as XLA:CPU sets it."""
+"""Evaluation of programs with subnormal numbers flushed to zero, as on XLA:CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOVING: Final = frozenset((Family.MOVEMENT, Family.STRUCTURE, Family.CONTROL))
 
 
 def flushed(array: Array) -> Array:
-    """Zero, with its sign, for every subnormal number."""
+    """Return an array with subnormal numbers replaced by zeros of the same sign."""
     kind = ElementType.from_dtype(array.dtype)
     if kind.is_complex:
         result = array.copy()
@@ -42,7 +42,7 @@ def smallest_normal(array: Array) -> float:
 
 
 class FlushingEvaluator(Evaluator):
-    """Flushes operands and results of every operation that computes."""
+    """An evaluator that flushes subnormal operands and results of every operation that computes."""
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
         """Return the function that evaluates an instruction on flushed operands."""

@@ -1,6 +1,6 @@
-"""Understood differences from XLA:CPU, as data: the operations concerned, and the reason of hloom's value.
+"""Known differences from XLA:CPU, as data: the operations concerned, and the reason for hloom's value.
 
-A difference explains some elements of some results, and limits how far XLA's values may be off there.
+A known difference explains some elements of some results, and limits XLA's values there.
 """
 
 from __future__ import annotations
@@ -69,18 +69,18 @@ from hloom.ir.xla_version import V0_12, XlaVersion
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """A difference of values.
+    """A known reason for which values of hloom and XLA differ.
 
     Attributes:
         name: a short name.
-        operations: patterns of the operations of cases that show it.
+        operations: patterns (`fnmatch`) of the operations of cases that may show it.
         reason: the cause, and the definition that hloom follows.
-        explains: selects the differing elements that it explains.
-        limit: selects values of XLA that are within the reach of the cause; none if ``explains`` tests XLA's
-            values.
-        until: the version of XLA that does not have the difference any more.
-        defect: whether XLA contradicts its own documentation or its own other results, so that the difference
-            is worth a report; all others are choices.
+        explains: selects the elements to which the reason applies.
+        limit: selects the elements in which XLA's value is one that the reason explains; None if `explains`
+            tests XLA's values itself.
+        until: the first version of XLA without the difference; None if all versions have it.
+        defect: whether it is a defect of XLA, which contradicts its documentation or its own results, and is
+            worth a report; otherwise it is a choice.
     """
 
     name: str
@@ -96,12 +96,12 @@ class KnownDifference:
         return self.until is None or version < self.until
 
     def of(self, difference: Difference) -> Array:
-        """Return the elements that it explains, within its limit."""
+        """Return a mask of the elements that it explains."""
         found = self.explains(difference)
         return found if self.limit is None else found & self.limit(difference)
 
     def about(self, case: Case) -> bool:
-        """Return whether a case may show it."""
+        """Return whether the operation of a case may show it."""
         return any(fnmatch(case.operation, pattern) for pattern in self.operations)
 
 

@@ -74,7 +74,7 @@ results = [shards[0] for shards in outputs]"""
 
 
 def title(cause: FindingCause, backend: str) -> str:
-    """Return one line about a cause."""
+    """Return a title of one line for the page of a cause."""
     finding = cause.finding
     name = {"xla": "XLA:CPU", "cpu": "hloom's native code", "passes": "hloom's passes"}.get(backend, backend)
     about = finding.known.name if finding.known is not None else ", ".join(sorted(opcodes(finding.case)))
@@ -127,7 +127,7 @@ def script(cause: FindingCause) -> str:
 
 
 def versions() -> str:
-    """Return the versions of everything that takes part."""
+    """Return the versions of the packages, of Python and of the processor, as text."""
     parts = [f"hloom {hloom.__version__}"]
     for package in ("jax", "jaxlib", "numpy"):
         try:
@@ -140,12 +140,12 @@ def versions() -> str:
 
 
 def instructions(case: Case) -> int:
-    """Return the number of instructions of a program, without the tuple of its results."""
+    """Return the number of instructions of a case's program, without the tuple of its results."""
     return sum(len(c) for c in case.module.computations) - 1
 
 
 def _changes(before: HloModule, after: HloModule) -> list[str]:
-    """Return the lines that a pass changes."""
+    """Return the lines of the program that a pass removes and adds."""
     old, new = (m.to_text().splitlines() for m in (before, after))
     changes = [
         line
@@ -160,7 +160,7 @@ def _listed(arrays: list[Array]) -> str:
 
 
 def _expression(array: Array) -> str:
-    """Return an expression of Python for an array."""
+    """Return a Python expression for an array."""
     kind = ElementType.from_dtype(array.dtype)
     if kind.is_complex:
         half = kind.component.numpy_dtype

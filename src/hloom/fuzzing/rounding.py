@@ -1,4 +1,4 @@
-"""Bounds of programs whose operations a compiler may fuse and reorder: each may round once more."""
+"""Error bounds of programs whose operations a compiler may fuse and reorder: one more rounding each."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FUNCTION_ULPS: Final = 16.0
 
 
 class RoundingAnalysis(ErrorAnalysis):
-    """The error analysis with one more unit in the last place for each operation, and more for functions."""
+    """An error analysis with one more unit in the last place per operation, and 16 per function."""
 
     def step(self, instruction: HloInstruction, operands: Sequence[Tree]) -> Tree:
-        """Evaluate one instruction, with the larger error."""
+        """Return the result of an instruction with the larger error bound."""
         result = super().step(instruction, operands)
         is_function = instruction.operation.transcendental
         is_rounded = is_function or instruction.operation.roundoff is Roundoff.ONCE

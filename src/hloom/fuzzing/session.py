@@ -1,4 +1,4 @@
-"""A run of the fuzzer, which continues where the last one in its folder ended.
+"""A run of the fuzzer, which continues from the state that an earlier run left in its folder.
 
 ::
 
@@ -37,15 +37,15 @@ GROUP: Final = 96
 
 @dataclass
 class Recorded:
-    """A cause that the folder has a page of.
+    """A cause that has a page in the folder.
 
     Attributes:
-        title: what is wrong, and where.
-        where: the pass.
-        known: the name of the recorded difference; empty for a new one.
-        instructions: the size of the reduced program.
-        count: how many findings have the cause.
-        first: the case that first showed it.
+        title: the title of the page.
+        where: the pass that introduces the fault; empty if unknown.
+        known: the name of the known difference; empty if there is none.
+        instructions: the number of instructions of the reduced program.
+        count: the number of findings with this cause.
+        first: the name of the first case with this cause.
     """
 
     title: str
@@ -61,14 +61,15 @@ class SessionState:
     """The state of a session, stored in its folder.
 
     Attributes:
-        seed: of the cases.
-        subject: the name of the comparison; a folder has one.
-        next: the number of the next case of all families in turn.
-        seconds: time spent.
-        cases: number of compared cases, by family.
-        set_aside: number of differences that known choices explain, by name.
-        causes: by key.
-        signatures: the key of the cause of findings that need no second reduction.
+        seed: the seed of the cases.
+        subject: the name of the comparison; a folder holds one comparison.
+        next: the number of the next case, counted over all families.
+        seconds: the time spent.
+        cases: the number of compared cases by family.
+        set_aside: the number of differences, by the name of a known one that is a choice, not a defect.
+        causes: the recorded causes by their keys.
+        signatures: the key of the cause for descriptions of findings, which are not reduced again.
+        coverage: the coverage of all programs drawn.
     """
 
     seed: int
@@ -83,7 +84,7 @@ class SessionState:
 
     @staticmethod
     def read(path: Path) -> SessionState:
-        """Read a state that `write` wrote."""
+        """Read a state from a file written by `write`."""
         content: Any = json.loads(path.read_text())
         content["causes"] = {key: Recorded(**value) for key, value in content["causes"].items()}
         content["coverage"] = Coverage(
@@ -94,7 +95,7 @@ class SessionState:
         return SessionState(**content)
 
     def write(self, path: Path) -> None:
-        """Replace the file of the state."""
+        """Replace the file atomically by this state."""
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(vars(self), default=vars, indent=1))
         unfinished.replace(path)
@@ -104,14 +105,14 @@ class Session:
     """A run of the fuzzer in a folder.
 
     Args:
-        subject: is compared with the evaluator.
-        name: of the comparison, with its options.
-        folder: of the state; a new one is created.
-        seed: of the cases; a folder that exists has its own.
-        sharded: draw whole modules with shardings, on several devices.
-        progress: called with a description of the state.
+        subject: the implementation that is compared with the evaluator.
+        name: the name of the comparison, with its options.
+        folder: the folder of the state; it is created if it does not exist.
+        seed: the seed of the cases; None for that of the folder, or 0 in a new one.
+        sharded: whether only whole modules with shardings are drawn, for several devices.
+        progress: called with a line of text about the state.
 
-    Raises HloError by ``fuzz.folder`` for a folder of another comparison or another seed.
+    Raises HloError (``fuzz.folder``) for a folder of another comparison or another seed.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Session:
             self.save()
 
     def step(self, count: int) -> None:
-        """Draw and compare the next cases."""
+        """Draw and compare the next `count` cases, and record their findings."""
         state = self.state
         families = (MODULES,) if self.sharded else FAMILY_NAMES
         numbers = round_robin(families, count, state.next)
@@ -180,7 +181,7 @@ class Session:
         self.progress(f"{sum(state.cases.values())} cases, {len(state.causes)} causes")
 
     def record(self, finding: Finding) -> None:
-        """Count a finding, and write the page of its cause if it has a new one."""
+        """Find the cause of a finding and count it; write a page for a new cause."""
         state = self.state
         name = finding.known.name if finding.known is not None else finding.case.operation
         brief = f"{signature(finding)}: {name}"
@@ -201,7 +202,7 @@ class Session:
         state.causes[key].count += 1
 
     def _write(self, cause: FindingCause) -> None:
-        """Write the page of a new cause."""
+        """Write the page, and the program, of a new cause."""
         finding, backend = cause.finding, self.subject.backend
         title = pages.title(cause, backend)
         self.state.causes[cause.key] = Recorded(
@@ -219,7 +220,7 @@ class Session:
         self.keep(finding.case)
 
     def keep(self, case: Case) -> None:
-        """Add a program to the corpus."""
+        """Write a program, with its arguments, to the corpus."""
         text = program([case])
         stem = self.folder / "corpus" / f"{case.family}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         stem.with_suffix(".hlo").write_text(f"// {case.name}: {case.operation}\n{text}")
@@ -227,7 +228,7 @@ class Session:
             np.savez(stem.with_suffix(".npz"), *case.arguments)
 
     def save(self) -> None:
-        """Write the state and the table of the coverage."""
+        """Write the state and the coverage table to the folder."""
         self.state.write(self.folder / "state.json")
         rows = [
             f"| {opcode} | {types} | {attributes} |"

@@ -62,7 +62,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        """The family of the generator."""
+        """The name of the family that drew the case."""
         return self.name.split("/")[0]
 
     @property
@@ -77,17 +77,17 @@ class Case:
 
     @property
     def unfolded(self) -> Case:
-        """The case with parameters in place of constants."""
+        """The case with parameters in place of constant arguments."""
         return replace(self, folded=False)
 
     @property
     def single_partition(self) -> Case:
-        """The case on one device per replica."""
+        """The case with one partition per replica."""
         return replace(self, partitions=1)
 
     @property
     def arguments_of_devices(self) -> list[list[Array]]:
-        """The arguments of each device."""
+        """For each device, its arguments."""
         count = len(self.parameters)
         rows = [list(self.arguments[r * count : (r + 1) * count]) for r in range(self.replicas)]
         return [row for row in rows for _ in range(self.partitions)]
@@ -95,7 +95,7 @@ class Case:
 
 @dataclass
 class CaseBody:
-    """Writes a case line by line."""
+    """A builder of a case's text, instruction by instruction."""
 
     draw: Draw
     shapes: list[str] = field(default_factory=list[str])
@@ -104,7 +104,7 @@ class CaseBody:
     computations: list[str] = field(default_factory=list[str])
 
     def parameter(self, values: Any, shape: str | None = None) -> str:
-        """Add an argument; return its name."""
+        """Add an argument with some values, and return its name. `shape` is by default that of the values."""
         array = np.asarray(values)
         bare = Shape.of(array)
         self.shapes.append(shape or self.draw.shape(bare.element_type.name, bare.dimensions))
@@ -112,13 +112,13 @@ class CaseBody:
         return f"@p{len(self.shapes) - 1}"
 
     def let(self, expression: str) -> str:
-        """Add an instruction, ``[shape] opcode(operands), attributes``; return its name."""
+        """Add an instruction, ``[shape] opcode(operands), attributes``, and return its name."""
         name = f"@v{len(self.lines)}"
         self.lines.append(f"{name} = {expression}")
         return name
 
     def computation(self, parameters: Sequence[str], *lines: str) -> str:
-        """Add a called computation ``(a, b, ...) -> last line`` (parameters %a, %b ...); return its name."""
+        """Add a computation ``(a, b, ...) -> last line`` and return its name; parameters are %a, %b ..."""
         name = f"@f{len(self.computations)}"
         text = [f"  {chr(97 + i)} = {shape} parameter({i})" for i, shape in enumerate(parameters)]
         text += [f"  {line}" for line in lines[:-1]] + [f"  ROOT {lines[-1]}"]
@@ -126,16 +126,16 @@ class CaseBody:
         return name
 
     def binary(self, element_type: str, opcode: str) -> str:
-        """Add a called computation of one operation on two scalars."""
+        """Add a computation that applies one operation to two scalars, and return its name."""
         scalar = f"{element_type}[]"
         return self.computation([scalar, scalar], f"r = {opcode}(a, b)")
 
     def elements(self, value: str, count: int) -> list[str]:
-        """Add the elements of a tuple."""
+        """Add `get-tuple-element` instructions for the elements of a tuple, and return their names."""
         return [self.let(f"get-tuple-element({value}), index={i}") for i in range(count)]
 
     def case(self, operation: str, *roots: str, dynamic: bool = False, replicas: int = 1) -> Case:
-        """Return the case with these results."""
+        """Return the case of the instructions added so far, whose results are `roots`."""
         return Case(
             "", operation, tuple(self.shapes), tuple(self.arguments), tuple(self.lines), roots,
             tuple(self.computations), dynamic, replicas,
@@ -150,9 +150,9 @@ class CaseFamily:
     """A generator of cases.
 
     Attributes:
-        draw: draws a case.
-        weight: number of cases per round.
-        corners: whether it can draw programs at which XLA is known to fail.
+        draw: the function that draws a case.
+        weight: the number of cases per round over all families.
+        corners: whether it can draw programs on which XLA is known to fail.
     """
 
     draw: Generator
@@ -165,7 +165,7 @@ FAMILIES: Final[dict[str, CaseFamily]] = {}
 
 
 def family(name: str, *, weight: int = 1, corners: bool = False) -> Callable[[Generator], Generator]:
-    """Return a decorator that registers a generator."""
+    """Return a decorator that registers a function as the generator of a family."""
 
     def register(generator: Generator) -> Generator:
         FAMILIES[name] = CaseFamily(generator, weight, corners)
@@ -175,12 +175,12 @@ def family(name: str, *, weight: int = 1, corners: bool = False) -> Callable[[Ge
 
 
 def constant_text(array: Array, shape: str) -> str:
-    """Return an array as HLO text. XLA prints -0 for the float but parses -0 as an integer."""
+    """Return an array as HLO text of a constant. XLA prints -0 for the float but parses -0 as an integer."""
     return _SIGNED_ZERO.sub("-0.0", Literal(array, Shape.parse(shape)).to_text())
 
 
 def program(cases: Sequence[Case]) -> str:
-    """Return the text of a program that computes some cases, with the tuple of all their roots."""
+    """Return the text of one program that computes some cases; its result is the tuple of all their roots."""
     computations: list[str] = []
     lines: list[str] = []
     roots: list[str] = []
@@ -202,10 +202,10 @@ def program(cases: Sequence[Case]) -> str:
 
 
 def as_case(module: HloModule, arguments: Sequence[Array], like: Case) -> Case:
-    """Return a module as a case of the name, the operation and the devices of another.
+    """Return a module as a case with the name, the operation and the devices of another case.
 
-    The results are the elements of the entry's tuple, or its root. Of a folded case the parameters stand for
-    constants.
+    The results are the elements of the entry's tuple, or its root. Parameters stand for constants if the
+    other case is folded.
     """
     entry, called = module.entry, [c for c in module.post_order() if c is not module.entry]
     parameters = [p.name for p in entry.parameters]
@@ -230,7 +230,7 @@ def _text(instruction: HloInstruction) -> str:
 
 
 def _marked(text: str, places: dict[str, str]) -> str:
-    """Mark the names in a text; those of parameters are their numbers."""
+    """Return a text with names marked by ``@``; those of parameters are replaced by their numbers."""
 
     def mark(match: re.Match[str]) -> str:
         name = match[1]

@@ -1,4 +1,4 @@
-"""Operations of four replicas: collectives in all groups, replica ids.
+"""Generators of operations on four replicas: collectives in various replica groups, replica ids.
 
 XLA:CPU has no collective-broadcast.
 """
@@ -19,13 +19,22 @@ TYPES = ("s32", "f32", "u8", "f64", "s64", "f16", "bf16", "c64", "u32")
 
 
 def group_size(groups: str) -> int:
-    """Return the number of replicas in a group."""
+    """Return the number of replicas in the first of the replica groups."""
     return REPLICAS if groups == "{}" else len(groups[2:].split("}")[0].split(","))
 
 
 @dataclass(frozen=True)
 class Operand:
-    """The operand of a collective, the dimension that it divides or joins, and groups of a size."""
+    """The operand of a collective, with the replica groups.
+
+    Attributes:
+        name: the name in the text.
+        element_type: the element type.
+        sizes: the dimensions.
+        axis: the dimension that the collective splits or concatenates.
+        groups: the replica groups, in text.
+        count: the number of replicas in a group.
+    """
 
     name: str
     element_type: str
@@ -35,13 +44,13 @@ class Operand:
     count: int
 
     def resized(self, size: int) -> str:
-        """Return the shape with another size of the dimension."""
+        """Return the shape, in text, with another size of the dimension `axis`."""
         sizes = [size if d == self.axis else each for d, each in enumerate(self.sizes)]
         return shape_of(self.element_type, sizes)
 
     @property
     def shape(self) -> str:
-        """The shape of the operand."""
+        """The shape, in text."""
         return self.resized(self.sizes[self.axis])
 
 
@@ -82,7 +91,7 @@ COLLECTIVES = (all_reduce, all_gather, reduce_scatter, all_to_all, collective_pe
 
 @family("collectives")
 def collective(draw: Draw) -> Case:
-    """Draw a collective of four replicas with separate arguments."""
+    """Draw a collective of four replicas, each with its own arguments."""
     body = CaseBody(draw)
     element_type, groups = draw.one(TYPES), draw.one(GROUPS)
     count = group_size(groups)

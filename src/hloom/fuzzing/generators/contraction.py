@@ -15,7 +15,7 @@ WIDER = {
 
 
 def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool) -> Array:
-    """Return values whose products and sums are exact, or ordinary ones; any integers."""
+    """Return numbers whose products and sums are exact, if `exact`, else ordinary ones; integers are any."""
     if element_type[0] in "su" and not exact:
         return draw.any_values(element_type, sizes)
     if exact:
@@ -25,7 +25,7 @@ def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool)
 
 @family("dot", weight=2, corners=True)
 def dot(draw: Draw) -> Case:
-    """Draw a dot with any dimension numbers. XLA has none of two-bit integers."""
+    """Draw a dot with any dimension numbers. XLA has no dots of two-bit integers."""
     body = CaseBody(draw)
     element_type = (
         draw.one([t for t in EVERY if t not in ("s2", "u2") or not draw.restricted])
@@ -60,7 +60,7 @@ def dot(draw: Draw) -> Case:
 
 
 def labels(draw: Draw, letters: str, rank: int) -> tuple[str, list[int]]:
-    """Return dimension labels in random order, and for each role (letters first) its dimension."""
+    """Return dimension labels in random order as text, and the dimension of each role, letters first."""
     roles = [*letters, *map(str, range(rank))]
     order = draw.permutation(len(roles)) if draw.chance(0.6) else list(range(len(roles)))
     text = [""] * len(roles)
@@ -70,7 +70,7 @@ def labels(draw: Draw, letters: str, rank: int) -> tuple[str, list[int]]:
 
 
 def laid_out(sizes: list[int], order: list[int]) -> list[int]:
-    """Return sizes by role, at the positions of the roles."""
+    """Return sizes in the order of dimensions, from sizes in the order of roles."""
     result = [0] * len(sizes)
     for size, at in zip(sizes, order, strict=True):
         result[at] = size
@@ -117,7 +117,7 @@ def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -
 
 @family("convolution", weight=3, corners=True)
 def convolution(draw: Draw) -> Case:
-    """Draw a convolution: any window, feature or batch groups, up to three spatial dimensions.
+    """Draw a convolution of up to three spatial dimensions: any window, feature groups or batch groups.
 
     Where XLA crops f16, it reads beyond the array.
     """

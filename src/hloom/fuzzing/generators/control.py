@@ -1,4 +1,4 @@
-"""Control flow, tuples, fusions, and dynamic dimensions."""
+"""Generators of control flow, calls, tuples, fusions, and dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = ("s32", "f32", "u8", "s64", "f64")
 
 @family("while")
 def while_(draw: Draw) -> Case:
-    """Draw a loop over a counter, perhaps with no iterations, and arrays; sometimes with a nested loop."""
+    """Draw a loop over a counter and arrays, perhaps with no iterations or with a nested loop."""
     body = CaseBody(draw)
     element_type, counter = draw.one(TYPES), draw.one(["s32", "u8", "s64", "u32"])
     shape = shape_of(element_type, draw.sizes(high=2))
@@ -81,7 +81,7 @@ def conditional(draw: Draw) -> Case:
 
 @family("calls", corners=True)
 def calls(draw: Draw) -> Case:
-    """Draw calls, fusions, nested tuples, barriers and dependencies around simple arithmetic."""
+    """Draw calls, fusions, nested tuples, barriers and control dependencies around simple arithmetic."""
     body = CaseBody(draw)
     element_type = draw.one(TYPES)
     kind = draw.one(["call", "fusion", "tuple", "barrier", "dependency"])
@@ -186,7 +186,7 @@ ENDS: dict[str, Callable[[CaseBody, str, str, list[int], int], str]] = {
 
 @family("dynamic", corners=True)
 def dynamic(draw: Draw) -> Case:
-    """Draw dimensions of run-time size, through operations that respect it."""
+    """Draw operations on arrays with a dynamic dimension, whose size is known at run time."""
     body = CaseBody(draw)
     element_type = draw.one(["s32", "f32", "u8"])
     sizes = [draw.integer(1, 6) for _ in range(draw.integer(1, 3))]

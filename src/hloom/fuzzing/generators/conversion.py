@@ -1,4 +1,4 @@
-"""Conversions between element types, of values and of bits; reduced precision."""
+"""Generators of conversions between element types, of values and of bits; reduced precision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def convert(draw: Draw) -> Case:
 
 @family("bitcast-convert")
 def bitcast_convert(draw: Draw) -> Case:
-    """Draw a bitcast to a type as wide, to a narrower one with a new minor dimension, or to a wider one."""
+    """Draw a bitcast to a type of equal width, to a narrower or to a wider one.
+
+    A narrower type adds a minor dimension, and a wider one removes it.
+    """
     body = CaseBody(draw)
     types = [t for t in EVERY if t != "pred" and t not in COMPLEX]
     source = ElementType.parse(draw.one(types))
@@ -46,7 +49,7 @@ def bitcast_convert(draw: Draw) -> Case:
 
 @family("reduce-precision")
 def reduce_precision(draw: Draw) -> Case:
-    """Draw a format of fewer or more bits."""
+    """Draw a `reduce-precision` to a format with fewer or more exponent and mantissa bits."""
     body = CaseBody(draw)
     element_type = draw.one(WIDE_FLOATS)
     exponent_bits, mantissa_bits = draw.integer(1, 12), draw.integer(0, 25)
@@ -58,5 +61,5 @@ def reduce_precision(draw: Draw) -> Case:
 
 
 def shape_of(element_type: str, sizes: list[int] | tuple[int, ...]) -> str:
-    """Return the text of a shape without layout."""
+    """Return the text of a shape without its layout."""
     return f"{element_type}[{','.join(map(str, sizes))}]"

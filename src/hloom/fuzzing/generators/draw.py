@@ -1,6 +1,6 @@
 """Random choices: element types, sizes, layouts and the values of arrays.
 
-All are determined by the key of a case, so that one case can be drawn again alone.
+The key of a case determines its choices, so that a case can be drawn again alone.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Draw:
     """The random choices of one case.
 
     Args:
-        key: what determines them.
-        restricted: avoid what XLA is known to fail at.
+        key: the objects that determine the choices: seed, family, number.
+        restricted: whether programs on which XLA is known to fail are avoided.
     """
 
     def __init__(self, *key: object, restricted: bool = True) -> None:
@@ -46,43 +46,43 @@ class Draw:
         self.numbers = np.random.default_rng(self._choose.getrandbits(64))
 
     def one(self, options: Sequence[T]) -> T:
-        """Return one of some options."""
+        """Return one of the options."""
         return self._choose.choice(options)
 
     def chance(self, probability: float) -> bool:
-        """Return true with a probability."""
+        """Return True with the given probability."""
         return self._choose.random() < probability
 
     def integer(self, low: int, high: int) -> int:
-        """Return an integer between two, inclusive."""
+        """Return an integer from `low` to `high`, inclusive."""
         return self._choose.randint(low, high)
 
     def subset(self, options: Sequence[T], size: int | None = None) -> list[T]:
-        """Return some of the options, in random order."""
+        """Return `size` of the options, by default a random number of them, in random order."""
         count = self.integer(0, len(options)) if size is None else size
         return self._choose.sample(list(options), count)
 
     def permutation(self, size: int) -> list[int]:
-        """Return a permutation of the numbers from 0."""
+        """Return a random permutation of the numbers below `size`."""
         return self.subset(range(size), size)
 
     # -- shapes
 
     def size(self, largest: int) -> int:
-        """Return the size of a dimension: sometimes 0, often 1."""
+        """Return the size of a dimension, at most `largest`: sometimes 0, often 1."""
         if self.chance(0.03):
             return 0
         return 1 if self.chance(0.15) else self.integer(1, largest)
 
     def sizes(self, low: int = 0, high: int = 4, largest: int = 6, most: int = 300) -> tuple[int, ...]:
-        """Return the dimensions of an array of at most ``most`` elements, of a rank between two."""
+        """Return dimensions, of a rank from `low` to `high`, of an array of at most `most` elements."""
         while True:
             found = tuple(self.size(largest) for _ in range(self.integer(low, high)))
             if math.prod(found) <= most:
                 return found
 
     def shape(self, element_type: str, sizes: Sequence[int]) -> str:
-        """Return the text of an array shape, with a random layout in one of three."""
+        """Return the text of an array shape; one in three has a random layout."""
         text = f"{element_type}[{','.join(map(str, sizes))}]"
         if len(sizes) > 1 and self.chance(0.3):
             text += "{" + ",".join(map(str, self.permutation(len(sizes)))) + "}"
@@ -91,7 +91,7 @@ class Draw:
     # -- values
 
     def any_values(self, element_type: str, sizes: Sequence[int]) -> Array:
-        """Return values of all kinds: special ones, extremes, random bit patterns, ordinary numbers."""
+        """Return values of all kinds: special values, extremes, random bit patterns, ordinary numbers."""
         kind = ElementType.parse(element_type)
         if kind.is_complex:
             part = kind.component.name
@@ -109,7 +109,7 @@ class Draw:
         return np.asarray(chosen).astype(kind.numpy_dtype)
 
     def small_values(self, element_type: str, sizes: Sequence[int], largest: int = 4) -> Array:
-        """Return small whole numbers, whose sums and products are exact."""
+        """Return whole numbers of magnitude up to `largest`, whose sums and products are exact."""
         kind = ElementType.parse(element_type)
         if kind.is_complex:
             part = kind.component.name
@@ -124,7 +124,7 @@ class Draw:
         return np.asarray(self.numbers.integers(low, high + 1, sizes)).astype(kind.numpy_dtype)
 
     def ordinary_values(self, element_type: str, sizes: Sequence[int], largest: float = 4.0) -> Array:
-        """Return numbers of moderate magnitude; whole ones for integers."""
+        """Return numbers of magnitude up to `largest`; for integer types, whole numbers."""
         kind = ElementType.parse(element_type)
         if kind.is_complex:
             part = kind.component.name
@@ -134,7 +134,7 @@ class Draw:
         return np.asarray(self.numbers.uniform(-largest, largest, sizes)).astype(kind.numpy_dtype)
 
     def values(self, element_type: str, sizes: Sequence[int]) -> Array:
-        """Return values for operations that only move data, of one of the three kinds."""
+        """Return values for operations that only move elements: any, ordinary or small ones."""
         return self.one([self.any_values, self.small_values, self.ordinary_values])(element_type, sizes)
 
     def _patterns(self, kind: ElementType, sizes: Sequence[int]) -> Array:
@@ -155,7 +155,7 @@ class Draw:
 
 
 def special_values(kind: ElementType) -> Array:
-    """Return values at which operations of a real number type are likely to be wrong."""
+    """Return values on which operations of a real number type are likely to be wrong."""
     if kind.is_integer:
         low, high = kind.limits
         bits = kind.bits
@@ -204,7 +204,7 @@ def special_values(kind: ElementType) -> Array:
 
 
 def compose(real: Array, imag: Array) -> Array:
-    """Return complex numbers of two parts, bit by bit."""
+    """Return complex numbers from real and imaginary parts, bit for bit."""
     result = np.empty(real.shape, np.complex64 if real.dtype == np.float32 else np.complex128)
     result.real, result.imag = real, imag
     return result

@@ -1,4 +1,4 @@
-"""Elementwise operations on every element type, special values included."""
+"""Generators of elementwise operations on every element type, with special values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REAL = (*INTEGERS, *FLOATS)
 
 @family("unary", weight=6, corners=True)
 def unary(draw: Draw) -> Case:
-    """Draw an operation of one operand."""
+    """Draw an elementwise operation of one operand."""
     body = CaseBody(draw)
     opcode, element_type = _choice(draw, choices(1, exact=draw.chance(0.5)))
     operand = body.parameter(draw.any_values(element_type, draw.sizes()))
@@ -22,7 +22,7 @@ def unary(draw: Draw) -> Case:
 
 @family("binary", weight=6, corners=True)
 def binary(draw: Draw) -> Case:
-    """Draw an operation of two operands."""
+    """Draw an elementwise operation of two operands."""
     body = CaseBody(draw)
     opcode, element_type = _choice(draw, choices(2, exact=draw.chance(0.85)))
     sizes = draw.sizes()
@@ -32,14 +32,14 @@ def binary(draw: Draw) -> Case:
 
 
 def _choice(draw: Draw, table: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
-    """Draw an operation and one of its element types."""
+    """Draw an operation, and one of its element types, from a table."""
     opcode = draw.one(list(table))
     return opcode, draw.one(table[opcode])
 
 
 @family("compare", weight=2)
 def compare(draw: Draw) -> Case:
-    """Draw a comparison, in the type's own order or in total order."""
+    """Draw a comparison, by the type's default order or by total order."""
     body = CaseBody(draw)
     element_type = draw.one(EVERY)
     directions = ["EQ", "NE"] if element_type in COMPLEX else ["EQ", "NE", "LT", "LE", "GT", "GE"]
@@ -59,7 +59,7 @@ def compare(draw: Draw) -> Case:
 
 @family("select")
 def choose(draw: Draw) -> Case:
-    """Select and clamp, with scalar or whole predicates and bounds."""
+    """Draw a select or clamp, with scalar or array predicates and bounds."""
     body = CaseBody(draw)
     sizes = draw.sizes()
     if draw.chance(0.5):

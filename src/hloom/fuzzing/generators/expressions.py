@@ -1,4 +1,4 @@
-"""Elementwise expressions of a few operations on corner values and constants, which simplifiers rewrite."""
+"""Generators of elementwise expressions on corner values and constants, which simplifiers rewrite."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ABSENT = (Complex.opcode, Real.opcode, Imag.opcode, PopulationCount.opcode)
 
 
 class Expression:
-    """An expression under construction, of arrays of equal sizes.
+    """An expression under construction, whose arrays all have the same dimensions.
 
     Attributes:
-        values: name and element type of each array.
+        values: the name and element type of each array.
     """
 
     def __init__(self, draw: Draw) -> None:
@@ -35,12 +35,12 @@ class Expression:
             self.values.append((self.body.parameter(values(element_type, self.sizes), shape), element_type))
 
     def add(self, expression: str, element_type: str) -> None:
-        """Add an instruction."""
+        """Add an instruction, and append its result to the values."""
         shape = f"{element_type}[{','.join(map(str, self.sizes))}]"
         self.values.append((self.body.let(f"{shape} {expression}"), element_type))
 
     def constant(self, element_type: str, text: str = "") -> str:
-        """Return the name of an array of one number, by default a special one."""
+        """Add an array of one number, by default a special value, and return its name."""
         kind = ElementType.parse(element_type)
         if not text and kind.is_predicate:
             text = self.draw.one(["true", "false"])
@@ -51,7 +51,7 @@ class Expression:
         return self.values.pop()[0]
 
     def like(self, element_type: str) -> str:
-        """Return the name of an array of a type: one that there is, a constant, or a converted one."""
+        """Return the name of an array of a type: an existing one, a constant, or a converted one."""
         fitting = [name for name, kind in self.values if kind == element_type]
         if fitting and self.draw.chance(0.5):
             return self.draw.one(fitting)
@@ -61,14 +61,14 @@ class Expression:
         return self.values[-1][0]
 
     def _opcodes(self, operands: int, kind: str) -> list[str]:
-        """Return the operations of a type, exact ones and functions; of integers no powers."""
+        """Return the opcodes with some operands of an element type; for integers without `power`."""
         tables = [choices(operands, exact=exact) for exact in (True, False)]
         opcodes = [opcode for table in tables for opcode, types in table.items() if kind in types]
         is_float = ElementType.parse(kind).is_floating
         return [o for o in opcodes if o not in ABSENT and (is_float or o != Power.opcode)]
 
     def step(self) -> None:
-        """Add an operation, of the newest value more often than of others."""
+        """Add an operation on the newest value, or sometimes on another one."""
         draw = self.draw
         name, kind = self.values[-1] if draw.chance(0.7) else draw.one(self.values)
         match draw.integer(0, 9):
@@ -96,7 +96,7 @@ class Expression:
 
 @family("expressions", weight=10)
 def expression(draw: Draw) -> Case:
-    """Take two to seven steps; the last values are the results."""
+    """Draw an expression of two to seven operations, whose results are the last values."""
     e = Expression(draw)
     for _ in range(draw.integer(2, 7)):
         e.step()

@@ -1,4 +1,4 @@
-"""Generators of cases, by family: functions from a `Draw` to a `Case`, and whole modules."""
+"""The table of case generators by family: functions from a `Draw` to a `Case`, and whole modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WEIGHTS = {name: each.weight for name, each in FAMILIES.items()} | {MODULES: 6,
 
 
 def round_robin(families: Sequence[str], count: int, first: int = 0) -> list[tuple[str, int]]:
-    """Return family and number of `count` cases after the first ones, each family by its weight per round."""
+    """Return the family and number of `count` cases after the first `first` ones, in turn by weight."""
     round_ = [family for family in families for _ in range(_WEIGHTS[family])]
     numbers: Counter[str] = Counter()
     chosen: list[tuple[str, int]] = []
@@ -44,7 +44,14 @@ def round_robin(families: Sequence[str], count: int, first: int = 0) -> list[tup
 
 
 def draw_case(family: str, number: int, seed: int, *, fusions: bool = True) -> Case:
-    """Draw the case of a number in a family; modules with fusions or without."""
+    """Draw case `number` of a family.
+
+    Args:
+        family: the name of the family.
+        number: the number of the case in the family.
+        seed: the seed of all cases.
+        fusions: whether modules contain fusions.
+    """
     if family == MODULES:
         return draw_module(number, seed, fusions=fusions)
     draw = Draw(seed, family, number, restricted=family != CORNERS)
@@ -56,7 +63,7 @@ def draw_case(family: str, number: int, seed: int, *, fusions: bool = True) -> C
 
 
 def foldable(case: Case, draw: Draw) -> bool:
-    """Return whether arguments may be constants.
+    """Return whether the arguments of a case may be written as constants, which XLA folds.
 
     Text does not keep all bits of NaN. XLA parses a complex number with a NaN part as NaN in both and refuses
     the largest number as a part; it parses the smallest f8e8m0fnu as twice its value, and folds the type

@@ -1,4 +1,4 @@
-"""Gather and scatter with random dimension numbers, batching dimensions and indices out of bounds."""
+"""Generators of gather and scatter with random dimension numbers, batching dimensions and indices."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from hloom.fuzzing.generators.opcodes import arithmetic, rounds
 
 @dataclass(frozen=True)
 class Plan:
-    """Dimension numbers common to gather and scatter.
+    """Dimension numbers of a gather or scatter.
 
     Attributes:
-        sizes: of the operand.
-        window: sizes of a slice.
-        dropped: operand dimensions that a slice lacks (collapsed or inserted).
-        batching, indices_batching: operand and index dimensions that go together.
+        sizes: the dimensions of the operand.
+        window: the sizes of a slice.
+        dropped: the operand dimensions that are not in a slice (collapsed or inserted).
+        batching, indices_batching: the batching dimensions of the operand, and those of the indices.
         index_map: the operand dimension of each component of an index vector.
-        indices: sizes of the indices.
-        index_vector_dim: where the index vectors lie; the indices' rank if they are scalars.
-        offset_dims: dimensions of the gather's result, or of the scatter's updates, that run through a slice.
-        result: sizes of that result, or of the updates.
+        indices: the dimensions of the indices.
+        index_vector_dim: the dimension of the index vectors; the indices' rank if these are scalars.
+        offset_dims: the dimensions of the gather's result, or of the scatter's updates, that run through a
+            slice.
+        result: the dimensions of the gather's result, or of the scatter's updates.
     """
 
     sizes: tuple[int, ...]
@@ -40,9 +41,12 @@ class Plan:
 
 
 def plan(draw: Draw, low: int = 0, windows_last: bool = False) -> Plan:
-    """Draw consistent dimension numbers, for an operand of at least a rank.
+    """Draw consistent dimension numbers of a gather or scatter.
 
-    The dimensions of windows may be kept behind those of the batch.
+    Args:
+        draw: the random choices.
+        low: the least rank of the operand.
+        windows_last: whether the window dimensions of the result follow all its batch dimensions.
     """
     sizes = draw.sizes(low=low, high=4, largest=5, most=120)
     rank = len(sizes)
@@ -81,7 +85,7 @@ def plan(draw: Draw, low: int = 0, windows_last: bool = False) -> Plan:
 
 
 def index_values(draw: Draw, index_type: str, sizes: Sequence[int]) -> Array:
-    """Return indices near the bounds; sometimes any."""
+    """Return indices, most of them near the bounds."""
     if draw.chance(0.25):
         return draw.any_values(index_type, sizes)
     low = -2 if index_type[0] == "s" else 0
@@ -112,8 +116,8 @@ REPLACE = "replace"
 def scatter(draw: Draw) -> Case:
     """Draw a scatter of one operand or of two. XLA miscompiles scatters into scalars.
 
-    The order of updates matters where they replace each other: that of the updates' elements in hloom, that
-    of the windows, one after the other, in XLA. So windows are last there.
+    Where updates replace each other their order matters: hloom applies them in the order of the updates
+    array, XLA window by window. So in these cases window dimensions are last, where both orders are the same.
     """
     index_type, element_type = draw.one(INDEX_TYPES), draw.one(EVERY)
     opcode = draw.one([*arithmetic(element_type), REPLACE])
@@ -139,7 +143,7 @@ def scatter(draw: Draw) -> Case:
 
 
 def combiner(body: CaseBody, opcode: str, element_type: str, count: int) -> str:
-    """Return a computation that combines ``count`` current elements with as many updates."""
+    """Add a computation that combines `count` elements with as many updates, and return its name."""
     scalar = f"{element_type}[]"
 
     def combined(a: str, b: str) -> str:

@@ -1,4 +1,4 @@
-"""Cholesky, triangular solve, Fourier transforms, normalization, random bits."""
+"""Generators of Cholesky, triangular solve, Fourier transforms, normalization, random bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MATRIX_TYPES = ("f32", "f64", "c64", "c128")
 
 @family("cholesky")
 def cholesky(draw: Draw) -> Case:
-    """Draw well-conditioned matrices; the triangle that is not read has any content."""
+    """Draw a Cholesky decomposition of well-conditioned matrices; the unread triangle has any content."""
     body = CaseBody(draw)
     element_type = draw.one(MATRIX_TYPES)
     n = draw.integer(0, 5)
@@ -38,7 +38,10 @@ def cholesky(draw: Draw) -> Case:
 
 @family("triangular-solve")
 def triangular_solve(draw: Draw) -> Case:
-    """Draw all sides, triangles and transpositions; the other triangle has any content."""
+    """Draw a triangular solve of any side, triangle and transposition.
+
+    The unread triangle has any content.
+    """
     body = CaseBody(draw)
     element_type = draw.one(MATRIX_TYPES)
     n, columns = draw.integer(0, 5), draw.integer(0, 4)
@@ -57,7 +60,7 @@ def triangular_solve(draw: Draw) -> Case:
 
 @family("fft")
 def fft(draw: Draw) -> Case:
-    """Draw all kinds, in one to three dimensions."""
+    """Draw a Fourier transform of any kind, in one to three dimensions."""
     body = CaseBody(draw)
     kind, double = draw.one(["FFT", "IFFT", "RFFT", "IRFFT"]), draw.chance(0.4)
     lengths = [draw.integer(1, 8) for _ in range(draw.integer(1, 3))]
@@ -74,7 +77,7 @@ def fft(draw: Draw) -> Case:
 
 @family("batch-norm")
 def batch_norm(draw: Draw) -> Case:
-    """Draw training, inference or gradient."""
+    """Draw a batch normalization: training, inference or gradient."""
     body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "f64", "f16", "bf16"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, largest=5))
@@ -110,7 +113,7 @@ def batch_norm(draw: Draw) -> Case:
 
 @family("rng-bit-generator", corners=True)
 def rng_bit_generator(draw: Draw) -> Case:
-    """Draw both generators, any shape. XLA's client makes signed bits unsigned."""
+    """Draw random bits by either generator, in any shape. XLA's client makes signed bits unsigned."""
     body = CaseBody(draw)
     algorithm = draw.one(["rng_three_fry", "rng_philox", "rng_default"])
     words = 2 if algorithm == "rng_three_fry" else draw.one([2, 3])

@@ -1,7 +1,7 @@
-"""Generated modules: 10 to 60 instructions of many kinds, types and sizes, in nested control flow.
+"""Generator of modules: 10 to 60 instructions of many kinds, types and sizes, in nested control flow.
 
-They are compared with the reference evaluator only: exact values bit for bit, others within the error of
-each. Run ``python -m tests.differential.module_runs``.
+They are compared with the reference evaluator only: exact values bit for bit, others within their error
+bounds. Run ``python -m tests.differential.module_runs``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ DEEPEST = 2
 
 
 def draw_module(number: int, seed: int, *, fusions: bool = True) -> Case:
-    """Draw the module of a number: steps in nested control flow, and the last values as results.
+    """Draw module `number`, whose results are the last values that it does not use itself.
 
     Args:
-        fusions: write fusions too; XLA's passes before its own fusion expect none.
+        number: the number of the module.
+        seed: the seed of all modules.
+        fusions: whether it contains fusions; XLA's passes before its own fusion expect none.
     """
     draw = Draw(seed, "module", number)
     large = draw.chance(0.08)
@@ -55,7 +57,7 @@ def draw_module(number: int, seed: int, *, fusions: bool = True) -> Case:
 
 
 def take_steps(s: ModuleScope, count: int) -> None:
-    """Take a number of steps, some of them into control flow."""
+    """Add `count` operations to a computation, some of them control flow."""
     for _ in range(count):
         if s.depth < DEEPEST and s.draw.chance(0.13):
             s.draw.one([loop, loop, branch, call, fuse, hold])(s)
@@ -67,7 +69,13 @@ def take_steps(s: ModuleScope, count: int) -> None:
 
 
 def inside(s: ModuleScope, values: list[ArrayValue], first: int = 0) -> tuple[ModuleScope, str]:
-    """Enter a computation of the tuple of some values, with the elements from ``first`` on as values."""
+    """Return the scope of a new computation, whose parameter is a tuple, and the tuple's shape.
+
+    Args:
+        s: the calling computation.
+        values: values of the types and dimensions of the tuple's elements.
+        first: the first element that the computation may use.
+    """
     scope = ModuleScope(s.writer, s.depth + 1)
     state = f"({', '.join(v.shape for v in values)})"
     whole = scope.line(state, "parameter(0)")
@@ -79,13 +87,13 @@ def inside(s: ModuleScope, values: list[ArrayValue], first: int = 0) -> tuple[Mo
 
 
 def some_exact(s: ModuleScope, most: int) -> list[ArrayValue]:
-    """Return a few exact values, some perhaps repeated."""
+    """Return from one to `most` exact values, perhaps with repetitions."""
     found = [v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None]
     return found or [s.like(ArrayValue("", "s32", (3,)))]
 
 
 def returned(s: ModuleScope, wanted: list[ArrayValue]) -> str:
-    """Return the tuple of values of these types and sizes from a nested computation; its name."""
+    """Add a tuple of exact values with the types and dimensions of `wanted`, and return its name."""
     names: list[str] = []
     for v in wanted:
         fitting = [
@@ -99,14 +107,17 @@ def returned(s: ModuleScope, wanted: list[ArrayValue]) -> str:
 
 
 def taken(s: ModuleScope, whole: str, values: list[ArrayValue], first: int = 0) -> None:
-    """Add the elements of a result for further use."""
+    """Add the elements of a tuple, from element `first` on, as values."""
     for n, v in enumerate(values):
         if n >= first:
             s.add(f"get-tuple-element({whole}), index={n}", v.element_type, v.sizes)
 
 
 def loop(s: ModuleScope) -> None:
-    """Add a loop over a counter whose body updates in place, permutes, passes on, and nests loops."""
+    """Add a while loop over a counter.
+
+    Its body updates arrays in place, permutes them, and may nest loops.
+    """
     counter = s.draw.one(["s32", "s32", "u8", "s64", "u32"])
     index = ArrayValue(s.constant(counter, s.draw.integer(0, 2)), counter, ())
     values = [index, *some_exact(s, 4)]
@@ -133,7 +144,7 @@ def loop(s: ModuleScope) -> None:
 
 
 def _condition(s: ModuleScope, values: list[ArrayValue], state: str) -> str:
-    """Emit the condition that the counter, the first value, is below a limit, perhaps with a predicate."""
+    """Add a loop condition, counter below a limit and perhaps a predicate of the state; return its name."""
     condition = ModuleScope(s.writer, s.depth + 1)
     whole = condition.line(state, "parameter(0)")
     number = condition.line(f"{values[0].element_type}[]", f"get-tuple-element({whole}), index=0")
@@ -147,7 +158,7 @@ def _condition(s: ModuleScope, values: list[ArrayValue], state: str) -> str:
 
 
 def branch(s: ModuleScope) -> None:
-    """Add one of several computations of a tuple, by a predicate or a number."""
+    """Add a conditional on a predicate or an index, with computations of tuples."""
     values = some_exact(s, 3)
     results = some_exact(s, 2)
     shape = f"({', '.join(v.shape for v in results)})"
@@ -173,7 +184,7 @@ def branch(s: ModuleScope) -> None:
 
 
 def call(s: ModuleScope) -> None:
-    """Call a computation of a tuple once or twice."""
+    """Add a computation of a tuple, and one or two calls of it."""
     values, results = some_exact(s, 3), some_exact(s, 2)
     scope, state = inside(s, values)
     take_steps(scope, s.draw.integer(1, 5))
@@ -186,7 +197,7 @@ def call(s: ModuleScope) -> None:
 
 
 def fuse(s: ModuleScope) -> None:
-    """Add a fusion stated in the program."""
+    """Add a fusion of three elementwise operations, or a call of the same computation."""
     x = s.any(lambda v: v.exact and v.element_type in (*FLOATS, *INTEGERS))
     if x is None:
         return
@@ -199,7 +210,7 @@ def fuse(s: ModuleScope) -> None:
 
 
 def hold(s: ModuleScope) -> None:
-    """Add a barrier around nested tuples."""
+    """Add an `opt-barrier` around nested tuples."""
     values = some_exact(s, 3)
     shape = f"({', '.join(v.shape for v in values)})"
     inner = s.line(shape, f"tuple({', '.join(v.name for v in values)})")

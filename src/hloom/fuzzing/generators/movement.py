@@ -1,4 +1,4 @@
-"""Operations that move data: exact on every element type."""
+"""Generators of operations that move elements: exact on every element type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.shape.shape import Shape
 
 
 def braces(numbers: Sequence[int]) -> str:
-    """Return numbers in braces: ``{1,0}``."""
+    """Return numbers in braces, as in ``{1,0}``."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
@@ -25,7 +25,7 @@ def plain_shape(array: Array) -> str:
 
 @family("broadcast")
 def broadcast(draw: Draw) -> Case:
-    """Draw new dimensions anywhere, and those of the operand in any order."""
+    """Draw a broadcast: operand dimensions in any order, and new dimensions anywhere."""
     body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(high=3)
@@ -40,7 +40,7 @@ def broadcast(draw: Draw) -> Case:
 
 
 def factors(draw: Draw, count: int) -> list[int]:
-    """Return sizes with a given product."""
+    """Return `count` random sizes with a given product."""
     sizes: list[int] = []
     while count > 1 and len(sizes) < 4:
         divisors = [d for d in range(1, count + 1) if count % d == 0]
@@ -64,7 +64,7 @@ def reshape(draw: Draw) -> Case:
 
 @family("transpose")
 def transpose(draw: Draw) -> Case:
-    """Draw any permutation."""
+    """Draw a transpose by any permutation."""
     body = CaseBody(draw)
     sizes = draw.sizes(high=5, largest=4)
     operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
@@ -75,7 +75,7 @@ def transpose(draw: Draw) -> Case:
 
 @family("reverse")
 def reverse(draw: Draw) -> Case:
-    """Draw any dimensions."""
+    """Draw a reverse of any dimensions."""
     body = CaseBody(draw)
     sizes = draw.sizes()
     operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
@@ -86,7 +86,7 @@ def reverse(draw: Draw) -> Case:
 
 @family("slice")
 def slice_(draw: Draw) -> Case:
-    """Draw starts, limits and strides; empty ranges too."""
+    """Draw a slice with any starts, limits and strides; empty ranges too."""
     body = CaseBody(draw)
     sizes = draw.sizes(largest=9)
     ranges: list[str] = []
@@ -104,7 +104,7 @@ def slice_(draw: Draw) -> Case:
 
 @family("pad")
 def pad(draw: Draw) -> Case:
-    """Draw edges that add or crop, and interior padding."""
+    """Draw a pad with edges that add or crop, and interior padding."""
     body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(low=1)
@@ -122,7 +122,10 @@ def pad(draw: Draw) -> Case:
 
 @family("concatenate", corners=True)
 def concatenate(draw: Draw) -> Case:
-    """Draw one to five operands, empty ones too. XLA's process ends for integers narrower than a byte."""
+    """Draw a concatenation of one to five operands, empty ones too.
+
+    XLA's process ends for integers narrower than a byte.
+    """
     body = CaseBody(draw)
     narrow = ("s2", "s4", "u2", "u4", "f4e2m1fn") if draw.restricted else ()
     element_type = draw.one([t for t in EVERY if t not in narrow])
@@ -137,7 +140,7 @@ def concatenate(draw: Draw) -> Case:
 
 @family("iota")
 def iota(draw: Draw) -> Case:
-    """Draw any numeric type, also types that cannot represent the numbers."""
+    """Draw an iota of any numeric type, also of types that cannot represent the numbers."""
     body = CaseBody(draw)
     element_type = draw.one(EVERY[1:])
     sizes = list(draw.sizes(low=1, high=3))
@@ -151,7 +154,7 @@ def iota(draw: Draw) -> Case:
 
 @family("copy")
 def copy(draw: Draw) -> Case:
-    """Copy arrays into another layout."""
+    """Draw a copy of an array to another layout."""
     body = CaseBody(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(low=2)
@@ -169,7 +172,10 @@ def start_index(draw: Draw, index_type: str, size: int) -> np.ndarray:
 
 
 def sliced_sizes(draw: Draw, index_type: str, low: int) -> list[int]:
-    """Draw sizes to slice. If the index type cannot hold the largest start, XLA wraps it or crashes."""
+    """Draw dimensions to slice, from rank `low`.
+
+    Where the index type cannot hold the largest start, XLA wraps it or crashes: such sizes are avoided.
+    """
     sizes = list(draw.sizes(low=low, largest=7))
     narrow = draw.restricted and index_type in ("s8", "u8")
     if sizes and not narrow and draw.chance(0.1):
@@ -179,7 +185,10 @@ def sliced_sizes(draw: Draw, index_type: str, low: int) -> list[int]:
 
 @family("dynamic-slice", corners=True)
 def dynamic_slice(draw: Draw) -> Case:
-    """Start indices of all types, in bounds and out. Slices of scalars get lost on the way to XLA."""
+    """Draw a dynamic slice with start indices of all types, in bounds and out.
+
+    Slices of scalars are removed on the way to XLA.
+    """
     body = CaseBody(draw)
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, int(draw.restricted))
@@ -196,7 +205,7 @@ def dynamic_slice(draw: Draw) -> Case:
 
 @family("dynamic-update-slice", corners=True)
 def dynamic_update_slice(draw: Draw) -> Case:
-    """Start indices of all types, in bounds and out."""
+    """Draw a dynamic update slice with start indices of all types, in bounds and out."""
     body = CaseBody(draw)
     element_type = draw.one(EVERY)
     index_type = draw.one(INDEX_TYPES)

@@ -1,4 +1,4 @@
-"""The elementwise operations among which generators choose, by the traits of the operations."""
+"""The elementwise opcodes from which generators choose, by the traits of the operations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _operation(opcode: str) -> Any:
 
 @cache
 def elementwise(operands: int) -> tuple[str, ...]:
-    """Return the operations of some operands of one type that need no attributes."""
+    """Return the opcodes with some number of operands of one type, and without attributes."""
     return tuple(
         opcode
         for opcode, cls in sorted(REGISTRY.items())
@@ -46,14 +46,14 @@ def elementwise(operands: int) -> tuple[str, ...]:
 
 @cache
 def types_of(opcode: str) -> tuple[str, ...]:
-    """Return the element types that an operation takes in both hloom and XLA."""
+    """Return the element types that both hloom and XLA accept for an opcode."""
     accepted = {kind.name for kind in _operation(opcode).accepts}
     return tuple(t for t in EVERY if t in accepted and t not in _REFUSED.get(opcode, ()))
 
 
 @cache
 def is_exact(opcode: str, element_type: str) -> bool:
-    """Return whether all correct computations of an operation give equal bits."""
+    """Return whether an operation has only one correct result, bit for bit."""
     kind, cls = ElementType.parse(element_type), _operation(opcode)
     if not (kind.is_floating or kind.is_complex):
         return True
@@ -63,14 +63,14 @@ def is_exact(opcode: str, element_type: str) -> bool:
 
 @cache
 def choices(operands: int, *, exact: bool) -> dict[str, tuple[str, ...]]:
-    """Return the operations with some operands, and the types in which they are exact, or are not."""
+    """Return the opcodes with some number of operands, and the types on which they are exact, or are not."""
     table = {o: tuple(t for t in types_of(o) if is_exact(o, t) == exact) for o in elementwise(operands)}
     return {opcode: types for opcode, types in table.items() if types}
 
 
 @cache
 def exact(operands: int, element_type: str) -> tuple[str, ...]:
-    """Return the exact operations on a type whose results have that type."""
+    """Return the opcodes, with some number of operands, that are exact on a type and have it as result."""
     kind = ElementType.parse(element_type)
     table = choices(operands, exact=True)
     return tuple(o for o, types in table.items() if element_type in types and _keeps(o, kind))
@@ -82,13 +82,13 @@ def _keeps(opcode: str, kind: ElementType) -> bool:
 
 @cache
 def functions(element_type: str) -> tuple[str, ...]:
-    """Return the functions of one number of a type that are rounded within a few units in the last place."""
+    """Return the opcodes of functions of one number that are correct within a few units in the last place."""
     return tuple(o for o, types in choices(1, exact=False).items() if element_type in types)
 
 
 @cache
 def reducers(element_type: str) -> tuple[str, ...]:
-    """Return the associative operations on a type."""
+    """Return the opcodes of associative operations on a type."""
     kind = ElementType.parse(element_type)
     return tuple(o for o in elementwise(2) if element_type in types_of(o) and _is_associative(o, kind))
 
@@ -100,19 +100,19 @@ def _is_associative(opcode: str, kind: ElementType) -> bool:
 
 @cache
 def arithmetic(element_type: str) -> tuple[str, ...]:
-    """Return the associative operations on a type, and its difference: those defined for all operands."""
+    """Return the opcodes of associative operations and `subtract` that are defined for all operands."""
     differences = (Subtract.opcode,) if element_type in types_of(Subtract.opcode) else ()
     return (*reducers(element_type), *differences)
 
 
 def rounds(opcode: str, element_type: str) -> bool:
-    """Return whether an associative operation rounds, so that its order matters."""
+    """Return whether an associative operation rounds, so that its result depends on the order."""
     kind = ElementType.parse(element_type)
     return (kind.is_floating or kind.is_complex) and not _operation(opcode).idempotent
 
 
 def neutral(opcode: str, element_type: str) -> Array:
-    """Return the neutral element of an associative operation; 0 for sums, as programs have it."""
+    """Return the neutral element of an associative operation; for sums 0, not -0, as programs write it."""
     kind = ElementType.parse(element_type)
     value = _operation(opcode)().neutral_element(kind.component if kind.is_complex else kind)
     with np.errstate(all="ignore"):

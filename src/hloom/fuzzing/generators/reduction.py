@@ -1,4 +1,4 @@
-"""Reductions: of dimensions, of windows, of several arrays together; select-and-scatter; map."""
+"""Generators of reductions: of dimensions, of windows, of several arrays; select-and-scatter; map."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _finfo: Any = ml_dtypes.finfo
 
 
 def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
-    """Draw operation, element type and initial value, and whether values must be kept small."""
+    """Draw a reduction's opcode, element type and initial value, and whether values are combined exactly."""
     element_type = draw.one(("f32", "s32", "bf16", "u8") if draw.chance(0.4) else EVERY)
     opcode = draw.one(reducers(element_type))
     init = neutral(opcode, element_type)  # others count as often as the implementation likes, or not at all
@@ -30,7 +30,7 @@ def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
 
 
 def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...], exact: bool) -> Array:
-    """Return any values if the order of combination is irrelevant, else values with bounded rounding.
+    """Return values to reduce: any if the order does not matter, else values with bounded rounding.
 
     Factors are few enough that no product of some of them, in any order, overflows or is rounded to 0.
     """
@@ -49,7 +49,7 @@ def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...
 
 @family("reduce", weight=2)
 def reduce(draw: Draw) -> Case:
-    """Reduce one array along any dimensions."""
+    """Draw a reduction of one array along any dimensions."""
     body = CaseBody(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes()
@@ -64,7 +64,10 @@ def reduce(draw: Draw) -> Case:
 
 
 def argument_of_extreme(body: CaseBody, value: str, index: str, direction: str) -> str:
-    """Return JAX's combiner for the index of the largest or smallest: NaN first, then the lower index."""
+    """Add JAX's combiner for the index of the largest or smallest element, and return its name.
+
+    NaN comes first; of equal elements, the one with the lower index.
+    """
     return body.computation(
         [f"{value}[]", f"{index}[]"] * 2,
         f"better = compare(a, c), direction={direction}",
@@ -82,7 +85,7 @@ def argument_of_extreme(body: CaseBody, value: str, index: str, direction: str) 
 
 @family("reduce-several")
 def reduce_several(draw: Draw) -> Case:
-    """Reduce two arrays together: the index of the extreme, or two independent reductions.
+    """Draw a reduction of two arrays: the index of the extreme, or two independent reductions.
 
     XLA requires one layout for both, including element sizes, and one float type.
     """
@@ -118,7 +121,7 @@ def reduce_several(draw: Draw) -> Case:
 
 
 def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -> tuple[str, list[int]]:
-    """Return a window for every dimension, and the sizes of the result."""
+    """Return a random window as text, and the dimensions of the result."""
     window = [draw.integer(1, min(max(size, 1), 4)) for size in sizes]
     stride = [draw.integer(1, 3) if draw.chance(0.4) else 1 for _ in sizes]
     base = [draw.integer(1, 2) if dilations and draw.chance(0.2) else 1 for _ in sizes]
@@ -146,7 +149,7 @@ def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -
 
 @family("reduce-window", weight=2)
 def reduce_window(draw: Draw) -> Case:
-    """Draw strides, padding and both dilations; sums as long as the axis."""
+    """Draw a windowed reduction with strides, padding and both dilations; windows up to the whole axis."""
     body = CaseBody(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes(low=1, high=3)
@@ -164,7 +167,7 @@ def reduce_window(draw: Draw) -> Case:
 
 @family("reduce-window-several")
 def reduce_windows(draw: Draw) -> Case:
-    """Draw the index of the extreme in every window."""
+    """Draw a windowed reduction of two arrays: the index of the extreme in every window."""
     body = CaseBody(draw)
     sizes = draw.sizes(low=1, high=3)
     value = draw.one(["f32", "s32", "u8", "f64", "s16"])
@@ -183,7 +186,7 @@ def reduce_windows(draw: Draw) -> Case:
 
 @family("select-and-scatter")
 def select_and_scatter(draw: Draw) -> Case:
-    """Draw a gradient of pooling: windows overlap, selections tie.
+    """Draw a select-and-scatter, the gradient of pooling, with overlapping windows and equal elements.
 
     XLA visits a window in the order of a layout that it chooses, so most cases have no equal elements.
     """
@@ -220,7 +223,7 @@ def select_and_scatter(draw: Draw) -> Case:
 
 @family("map")
 def map_(draw: Draw) -> Case:
-    """Draw a computation of scalars on whole arrays."""
+    """Draw a map: a computation of scalars, applied to the elements of whole arrays."""
     body = CaseBody(draw)
     element_type = draw.one([*INTEGERS, "f32", "f64", "f16"])
     scalar = f"{element_type}[]"

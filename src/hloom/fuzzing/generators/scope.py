@@ -1,7 +1,7 @@
-"""Computations under construction, from which generated modules are built, with the errors of their values.
+"""Computations under construction in generated modules, with error bounds of their values.
 
 A value is exact, or has an absolute error bound that grows with every operation on it. Exact values may be
-anything, including infinities and NaN; the others are bounded, so that errors stay small.
+any, including infinities and NaN; inexact ones are bounded, so that errors stay small.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 64, 65, 100, 127, 130)
 
 @dataclass(frozen=True)
 class ArrayValue:
-    """A value.
+    """An array in a generated computation.
 
     Attributes:
-        name, element_type, sizes: as in the text.
-        limit: no element of an inexact value is larger.
-        error: how far elements may be off; 0 for exact values.
+        name, element_type, sizes: its name, element type and dimensions in the text.
+        limit: the largest magnitude of an inexact value's elements.
+        error: the absolute error bound of every element; 0 if the value is exact.
     """
 
     name: str
@@ -45,12 +45,12 @@ class ArrayValue:
 
     @property
     def exact(self) -> bool:
-        """Return whether there is one right value."""
+        """Return whether the value has only one correct result, bit for bit."""
         return self.error == 0.0
 
     @property
     def is_float(self) -> bool:
-        """Return whether elements are real floats."""
+        """Return whether the element type is a real floating-point type."""
         return self.element_type in FLOATS
 
     @property
@@ -60,7 +60,7 @@ class ArrayValue:
 
 
 def roundoff(element_type: str) -> float:
-    """Return the relative error of a few roundings of a float type."""
+    """Return a bound of the relative error of a few roundings in a float type."""
     return 8.0 * 2.0 ** -float_format(ElementType.parse(element_type)).mantissa_bits
 
 
@@ -69,11 +69,14 @@ class ModuleText:
     """A module under construction.
 
     Attributes:
-        most: maximum number of elements of a value.
-        shared: computations that may be called from several places.
-        sizes: the sizes of dimensions, except those that operations compute.
+        draw: the random choices.
+        most: the maximum number of elements of an array.
+        sizes: the sizes from which dimensions are drawn.
+        computations: the text of the computations finished so far.
+        count: the number of names given so far.
+        shared: the names of computations that may be called from several places, by element type and opcode.
         order: draws control dependencies; None for a module without any.
-        fusions: write fusions, or calls of the same computations.
+        fusions: whether fusions are written as such, or as calls.
     """
 
     draw: Draw
@@ -86,7 +89,7 @@ class ModuleText:
     fusions: bool = True
 
     def ordered(self, lines: Sequence[str]) -> list[str]:
-        """Return the lines of a computation, some of them with control dependencies on earlier ones."""
+        """Return the lines of a computation, with control dependencies on earlier lines added to some."""
         lines = list(lines)
         later = [n for n, line in enumerate(lines) if n and " parameter(" not in line]
         if self.order is None or not later:
@@ -104,11 +107,11 @@ class ModuleText:
 
 
 class ModuleScope:
-    """One computation of a module.
+    """A computation under construction in a module.
 
     Attributes:
-        values: arrays that there are.
-        depth: how many computations with control flow it is inside of.
+        values: the arrays that operations may use.
+        depth: the number of enclosing computations.
     """
 
     def __init__(self, writer: ModuleText, depth: int = 0) -> None:
@@ -119,7 +122,7 @@ class ModuleScope:
     # -- writing
 
     def line(self, shape: str, expression: str) -> str:
-        """Add an instruction; return its name."""
+        """Add an instruction, and return its name."""
         name = self.writer.fresh()
         self.lines.append(f"{name} = {shape} {expression}")
         return name
@@ -128,7 +131,15 @@ class ModuleScope:
         self, expression: str, element_type: str, sizes: Sequence[int], of: Sequence[ArrayValue] = (),
         limit: float | None = None, error: float | None = None,
     ) -> ArrayValue:  # fmt: skip
-        """Add a value; as inexact as its operands, unless stated otherwise."""
+        """Add an instruction, and return its value.
+
+        Args:
+            expression: the text after the shape.
+            element_type, sizes: the shape of the result.
+            of: the operands; error and limit are by default their largest.
+            limit: the largest magnitude of the elements.
+            error: the absolute error bound of the elements.
+        """
         name = self.line(shape_of(element_type, tuple(sizes)), expression)
         if error is None:
             error = max((v.error for v in of), default=0.0)
@@ -139,16 +150,16 @@ class ModuleScope:
         return value
 
     def constant(self, element_type: str, number: float | int | str) -> str:
-        """Add a scalar constant; return its name."""
+        """Add a scalar constant, and return its name."""
         return self.line(f"{element_type}[]", f"constant({number})")
 
     def full(self, element_type: str, sizes: Sequence[int], number: float | int | str) -> str:
-        """Add an array of one number; return its name."""
+        """Add an array with one number in every element, and return its name."""
         scalar = self.constant(element_type, number)
         return self.line(shape_of(element_type, tuple(sizes)), f"broadcast({scalar}), dimensions={{}}")
 
     def function(self, parameters: Sequence[str], *lines: str) -> str:
-        """Add a function of scalars or arrays (a, b, ...) -> last line; return its name."""
+        """Add a computation (a, b, ...) -> last line, of scalars or arrays, and return its name."""
         name = self.writer.fresh("f")
         text = [f"  {chr(97 + i)} = {shape} parameter({i})" for i, shape in enumerate(parameters)]
         text += [f"  {line}" for line in lines[:-1]] + [f"  ROOT {lines[-1]}"]
@@ -156,7 +167,10 @@ class ModuleScope:
         return name
 
     def binary(self, element_type: str, opcode: str) -> str:
-        """Add a computation of one operation on two scalars."""
+        """Return the name of a computation that applies one operation to two scalars.
+
+        Add one if necessary.
+        """
         known = self.writer.shared.get((element_type, opcode))
         if known is not None and self.draw.chance(0.6):
             return known
@@ -165,7 +179,7 @@ class ModuleScope:
         return made
 
     def finish(self, root: str) -> str:
-        """End a nested computation whose last value is the root; return its name."""
+        """End a nested computation with the given root, and return the computation's name."""
         name = self.writer.fresh("f")
         self.lines = self.writer.ordered(self.lines)
         lines = [("ROOT " if line.startswith(f"{root} =") else "") + line for line in self.lines]
@@ -175,7 +189,7 @@ class ModuleScope:
     # -- choosing
 
     def any(self, fits: Callable[[ArrayValue], bool] = lambda v: True) -> ArrayValue | None:
-        """Return one of the values that fit, newer ones more often; None if there is none."""
+        """Return a value that fits, more often a newer one; None if none fits."""
         fitting = [v for v in self.values if fits(v)]
         if not fitting:
             return None
@@ -184,13 +198,13 @@ class ModuleScope:
         return self.draw.one(fitting[-6:] if self.draw.chance(0.6) else fitting)
 
     def some(self) -> ArrayValue:
-        """Return one of the values."""
+        """Return any value."""
         found = self.any()
         assert found is not None
         return found
 
     def like(self, value: ArrayValue) -> ArrayValue:
-        """Return an exact value of the same type and sizes, made if necessary."""
+        """Return an exact value of the same type and dimensions as another; add one if necessary."""
 
         def fits(v: ArrayValue) -> bool:
             return (v.element_type, v.sizes, v.exact) == (value.element_type, value.sizes, True)
@@ -220,7 +234,10 @@ class ModuleScope:
     # -- values of small size
 
     def tamed(self, value: ArrayValue) -> ArrayValue:
-        """Map an exact float to whole numbers in [-4, 4] without -0, whose sums and products are exact."""
+        """Add an exact float, limited to whole numbers in [-4, 4] without -0, and return it.
+
+        Sums and products of such numbers are exact.
+        """
         element_type, sizes = value.element_type, value.sizes
         finite = self.line(shape_of("pred", sizes), f"is-finite({value.name})")
         one = self.full(element_type, sizes, 1)
@@ -231,13 +248,19 @@ class ModuleScope:
         return self.settled(near, element_type, sizes)
 
     def settled(self, name: str, element_type: str, sizes: Sequence[int]) -> ArrayValue:
-        """Return the value with +0 for every zero: the sign of a sum of zeros depends on the order."""
+        """Add a value with +0 for every zero, and return it.
+
+        The sign of a sum of zeros depends on the order.
+        """
         zero = self.full(element_type, sizes, 0)
         is_zero = self.line(shape_of("pred", tuple(sizes)), f"compare({name}, {zero}), direction=EQ")
         return self.add(f"select({is_zero}, {zero}, {name})", element_type, sizes)
 
     def smooth(self, fits: Callable[[ArrayValue], bool] = lambda v: True) -> ArrayValue | None:
-        """Return a bounded float: an inexact one, or an exact one with limited values."""
+        """Return a float value of limited magnitude that fits, or None if no float fits.
+
+        It counts as inexact; an exact one is limited first.
+        """
         found = self.any(lambda v: v.is_float and fits(v))
         if found is None or not found.exact:
             return found
@@ -245,14 +268,17 @@ class ModuleScope:
         return ArrayValue(made.name, made.element_type, made.sizes, 4.0, roundoff(made.element_type))
 
     def bounded(self, value: ArrayValue) -> ArrayValue:
-        """Return the value itself, or its hyperbolic tangent if it may be large."""
+        """Return the value if its magnitude is at most 16.
+
+        Else add its hyperbolic tangent and return that.
+        """
         if value.limit <= 16:
             return value
         error = min(2.0, value.error + roundoff(value.element_type))
         return self.add(f"tanh({value.name})", value.element_type, value.sizes, [value], 1.0, error)
 
     def sizes(self, low: int = 0, high: int = 3) -> tuple[int, ...]:
-        """Return dimensions of a new array."""
+        """Return random dimensions, of a rank from `low` to `high`, for a new array."""
         draw = self.draw
         while True:
             found = tuple(
@@ -263,7 +289,7 @@ class ModuleScope:
                 return found
 
     def argument(self, element_type: str, sizes: Sequence[int]) -> Array:
-        """Return values of an argument."""
+        """Return random values for an argument of the module."""
         draw = self.draw
         kind = draw.one([draw.small_values, draw.small_values, draw.ordinary_values, draw.any_values])
         return np.asarray(kind(element_type, tuple(sizes)))

@@ -1,4 +1,4 @@
-"""Other shardings for a program: its annotations replaced by random ones over a mesh."""
+"""Random shardings of a program over a device mesh."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ KEPT = 0.3
 
 
 def retargeted(module: HloModule, mesh: Sequence[int], seed: int, added: float = 0.0) -> HloModule:
-    """Return a copy whose shardings are random tilings over a mesh.
+    """Return a copy of a program whose shardings are random tilings over a device mesh.
 
     Args:
-        mesh: the sizes of the axes.
-        added: the share of the instructions without a sharding that get one.
+        module: the program.
+        mesh: the sizes of the mesh axes.
+        seed: the seed of the random choices.
+        added: the probability that an instruction without a sharding gets one.
     """
     copy = clone_module(module)
     random = np.random.default_rng(seed)
@@ -40,7 +42,7 @@ def retargeted(module: HloModule, mesh: Sequence[int], seed: int, added: float =
 
 
 def sharded(case: Case, seed: int) -> Case:
-    """Return a case with random shardings inside, on four devices that have all arguments and results."""
+    """Return a case with random shardings, on four partitions that have all arguments and results whole."""
     draw = Draw(seed, "sharding", case.name)
     mesh = draw.one(MESHES)
     module = retargeted(case.module, mesh, draw.integer(0, 1 << 30), draw.one([0.1, 0.3, 0.6]))

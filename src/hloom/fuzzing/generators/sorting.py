@@ -1,4 +1,4 @@
-"""Sort by comparators of all kinds, and topk."""
+"""Generators of sorts by comparators of all kinds, and of topk."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ REAL = tuple(t for t in (*INTEGERS, *FLOATS) if ElementType.parse(t).bits >= 8)
 
 @family("sort", weight=2, corners=True)
 def sort(draw: Draw) -> Case:
-    """Sort one to three operands by the first key, by two, or by a computed key.
+    """Draw a sort of one to three operands by the first key, by two keys, or by a computed key.
 
-    An unstable sort has an index as the last key, so that its order is determined. XLA requires one
-    layout for all.
+    An unstable sort has an index as the last key, so that its order is determined. XLA requires one layout
+    for all operands.
     """
     body = CaseBody(draw)
     sizes = draw.sizes(low=1, largest=12)
@@ -85,7 +85,7 @@ def sort(draw: Draw) -> Case:
 
 @family("topk")
 def topk(draw: Draw) -> Case:
-    """Draw the largest or smallest elements, with ties and NaN."""
+    """Draw a topk of the largest or smallest elements, with ties and NaN."""
     body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "bf16", "f16", "f64", "s32", "u8", "s8", "u32", "s64"])
     sizes = draw.sizes(low=1, high=3, largest=12)

@@ -1,4 +1,4 @@
-"""Operations of generated modules: each adds a few instructions to a scope."""
+"""Steps of the generator of modules: each adds a few instructions to a computation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def conversion(s: ModuleScope) -> None:
 
 
 def chain(s: ModuleScope) -> None:
-    """Add several consecutive operations on one value, which is used again."""
+    """Add several consecutive operations on a value that is also used elsewhere."""
     x = s.any(_real)
     if x is None:
         return
@@ -215,7 +215,7 @@ def joining(s: ModuleScope) -> None:
 
 
 def _start(s: ModuleScope) -> str:
-    """Return a start index."""
+    """Return the name of a scalar to use as a start index."""
     scalar = s.any(lambda v: v.element_type == "s32" and not v.sizes and v.exact)
     if scalar is not None and s.draw.chance(0.7):
         return scalar.name
@@ -232,7 +232,7 @@ def dynamic_slicing(s: ModuleScope) -> None:
 
 
 def updating(s: ModuleScope) -> None:
-    """Add an update that may be in place, of a value that may be used afterwards."""
+    """Add a dynamic update slice of a value that may be used afterwards, and then cannot be in place."""
     x = s.any(lambda v: bool(v.sizes) and v.exact)
     if x is None:
         return
@@ -328,12 +328,12 @@ def _neutral(opcode: str, element_type: str) -> str:
 
 
 def _combiners(x: ArrayValue) -> list[str]:
-    """Return the associative operations on a value; of numbers that round no products, which may overflow."""
+    """Return the opcodes of associative operations on a value; products only of values that do not round."""
     return [o for o in reducers(x.element_type) if o != Multiply.opcode or not x.is_float]
 
 
 def reducing_two(s: ModuleScope) -> None:
-    """Add the index of the largest element, the first of equals and of NaN; or a sum and a maximum."""
+    """Add a reduction of two arrays: index of the largest element (NaN first), or a sum and a maximum."""
     x = s.any(lambda v: _real(v) and bool(v.sizes))
     if x is None:
         return
