@@ -18,13 +18,13 @@ from typing import Final
 
 @dataclass
 class Fuel:
-    """A number of rewrites.
+    """A limit on the number of rewrites.
 
     Attributes:
-        limit: the number that is allowed.
-        used: the number made so far.
-        last: what the last one was: a rule, or an instruction that was rewritten; empty if that is not known.
-        log: each of them in order; None if they are not recorded.
+        limit: the number of rewrites allowed.
+        used: the number of rewrites made so far.
+        last: the last rewrite: the name of a rule, or the rewritten instruction; empty if not known.
+        log: all rewrites in order, as `last` has them; None if they are not recorded.
     """
 
     limit: int
@@ -39,7 +39,7 @@ _FUEL: Final[ContextVar[Fuel | None]] = ContextVar("fuel", default=None)
 
 @contextmanager
 def limited(limit: int) -> Generator[Fuel]:
-    """Allow passes that run inside a limited number of rewrites in total."""
+    """Allow at most ``limit`` rewrites by the passes that run in a ``with`` block; yield the fuel."""
     fuel = Fuel(limit)
     token = _FUEL.set(fuel)
     try:
@@ -50,7 +50,10 @@ def limited(limit: int) -> Generator[Fuel]:
 
 @contextmanager
 def recorded() -> Generator[list[str]]:
-    """Record the rewrites of passes that run inside: yield the list that `Fuel.last` of each is added to."""
+    """Record the rewrites by the passes that run in a ``with`` block.
+
+    Yield the list of them, in `Fuel.last`'s form.
+    """
     log: list[str] = []
     token = _FUEL.set(Fuel(_UNLIMITED, log=log))
     try:
@@ -66,7 +69,7 @@ def exhausted() -> bool:
 
 
 def consume(what: str = "") -> bool:
-    """Return whether one more rewrite may be made, and count it."""
+    """Return whether a pass may make one more rewrite; if so, count it and record ``what``."""
     fuel = _FUEL.get()
     if fuel is None:
         return True

@@ -19,8 +19,9 @@ class Declaration(TypedDict, total=False):
     """The class arguments of a pass.
 
     Attributes:
-        name: XLA's name where XLA has the pass.
-        needs, establishes, breaks: facts (`hloom.passes.facts`) that it relies on or changes.
+        name: the pass's name, XLA's where XLA has the pass.
+        needs, establishes, breaks: the facts (`hloom.passes.facts`) that it relies on, makes true or makes
+            false.
         settles: whether it is idempotent.
     """
 
@@ -68,13 +69,13 @@ class Pass(ABC):
 
 
 class Pipeline(Pass):
-    """Passes in order; itself a pass.
+    """A sequence of passes, itself a pass.
 
     Attributes:
-        passes: run in order. A pass that needs a fact which no earlier pass establishes is rejected
-            with HloError by the rule ``pipeline.needs``.
-        until_stable: repeat the passes until none changes anything (at most ``rounds`` times).
-        assumes: facts that hold before the first pass.
+        passes: the passes, in order. A pass that needs a fact which no earlier pass establishes is rejected
+            with HloError (``pipeline.needs``).
+        until_stable: whether the passes are repeated until none changes anything, at most ``rounds`` times.
+        assumes: the facts that hold before the first pass.
         title: the purpose, in a word.
     """
 

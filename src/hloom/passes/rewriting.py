@@ -49,13 +49,13 @@ REWRITES_PER_INSTRUCTION: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """One rewrite.
+    """A rule with its pattern and properties.
 
     Attributes:
-        name: name of the function.
-        pattern: classes of the instruction's operation, then of the operations of its first operands.
+        name: the name of the function.
+        pattern: the classes of the instruction's operation, then of its first operands' operations.
         rewrite: the function.
-        ulps: maximum error of results in units in the last place; 0 if they are bitwise equal.
+        ulps: the maximum error of results in units in the last place; 0 if they are bitwise equal.
         reorders: whether sums are formed in another order or with fewer roundings.
         constant: whether it applies only to instructions whose last operand is a uniform constant.
     """
@@ -82,7 +82,7 @@ class RewriteRule:
 
 
 class Options(TypedDict, total=False):
-    """Properties of a rule; see `RewriteRule`."""
+    """The properties of a rule; see `RewriteRule`."""
 
     ulps: float
     reorders: bool
@@ -193,7 +193,7 @@ class RuleTable:
 
 
 class RulePass(Pass):
-    """A pass that applies families of rules, a class argument, to a fixed point."""
+    """A pass that applies rule families, given as a class argument, to a fixed point."""
 
     table: ClassVar[RuleTable]
 
@@ -229,7 +229,7 @@ class _Rewriter:
         return changed
 
     def look(self, old: HloInstruction) -> bool:
-        """Apply the first rule that rewrites an instruction; return whether one did."""
+        """Apply the first rule that rewrites an instruction; return whether a rule did."""
         if old.has_control_dependencies or (self.dynamic and _is_dynamic(old)):
             return False
         if exhausted():

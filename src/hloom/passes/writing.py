@@ -24,11 +24,11 @@ from hloom.shape.shape import Shape
 
 
 class Inserter:
-    """Adds instructions to the computation of an instruction.
+    """A builder that adds instructions to the computation of an instruction.
 
     Attributes:
-        computation, module: where it is.
-        metadata: that of the instruction, which the new ones get.
+        computation, module: the computation and its module.
+        metadata: the metadata of the instruction, which new instructions get.
     """
 
     def __init__(self, source: HloInstruction) -> None:
@@ -64,7 +64,7 @@ class Inserter:
         shape: Shape | None = None,
         computations: Sequence[HloComputation] | None = None,
     ) -> HloInstruction:
-        """Add a copy of an instruction, by default with its operands, shape and called computations."""
+        """Add a copy of an instruction; operands, shape and called computations may be replaced."""
         name = self.module.unique_name(i.name)
         copy = i.clone(name, operands=operands, shape=shape, called_computations=computations)
         return self.computation.add(copy)
@@ -72,19 +72,19 @@ class Inserter:
     # -- frequent instructions
 
     def scalar(self, value: complex | Array, element_type: ElementType) -> HloInstruction:
-        """Return a constant of rank 0."""
+        """Add a scalar constant."""
         with np.errstate(all="ignore"):
             literal = Literal(np.asarray(value).astype(element_type.numpy_dtype), Shape(element_type))
         return self.op(Constant(literal=literal), shape=literal.shape)
 
     def full(self, value: complex | Array, shape: Shape) -> HloInstruction:
-        """Return an array with one value everywhere."""
+        """Add an array whose elements all have one value."""
         return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
 
     def broadcast(
         self, x: HloInstruction, dimensions: Sequence[int], into: Sequence[int] = ()
     ) -> HloInstruction:
-        """Broadcast ``x``, its dimensions being numbers ``into``; return ``x`` if nothing changes."""
+        """Broadcast ``x``; its dimension n becomes dimension ``into[n]``. Return ``x`` if nothing changes."""
         if x.shape.dimensions == tuple(dimensions) and tuple(into) == tuple(range(x.shape.rank)):
             return x
         shape = Shape(x.shape.element_type, tuple(dimensions))
@@ -115,11 +115,11 @@ class Inserter:
         return self.op(Pad(padding=tuple(added)), x, self.scalar(fill, x.shape.element_type))
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction) -> HloInstruction:
-        """Compare elementwise in a direction: ``EQ``, ``LT`` ..."""
+        """Add an elementwise comparison in a direction: ``EQ``, ``LT`` ..."""
         return self.op(Compare(direction=direction), a, b, shape=Shape(PRED, a.shape.dimensions))
 
     def sum(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """Sum along dimensions."""
+        """Add the sum of an array along some dimensions."""
         kind = x.shape.element_type
         return self.op(
             Reduce(dimensions=tuple(dimensions)),
@@ -129,7 +129,7 @@ class Inserter:
         )
 
     def combiner(self, operation: Operation, element_type: ElementType) -> HloComputation:
-        """Add a computation of an operation on two scalars to the module."""
+        """Add a computation that applies an operation to two scalars."""
         body = Body(self.module, operation.opcode)
         x, y = (body.parameter(Shape(element_type), name) for name in ("x", "y"))
         body.computation.root = body.op(operation, x, y, shape=Shape(element_type))
@@ -137,14 +137,14 @@ class Inserter:
 
 
 class Writer(Inserter):
-    """Adds instructions that replace an instruction, the source."""
+    """A builder that adds instructions in place of an instruction, the source."""
 
     def __init__(self, source: HloInstruction) -> None:
         super().__init__(source)
         self.source = source
 
     def like(self, operation: Operation, *operands: HloInstruction) -> HloInstruction:
-        """Add an operation of the source's kind, with its element type and configuration."""
+        """Add an operation with the source's element type and configuration."""
         new = self.op(operation, *operands)
         new.shape = new.shape.with_element_type(self.source.shape.element_type)
         new.backend_config = self.source.backend_config
@@ -159,7 +159,7 @@ class Writer(Inserter):
 
 
 class Body(Inserter):
-    """A new computation of a module, and its instructions one after the other."""
+    """A builder of a new computation of a module."""
 
     def __init__(self, module: HloModule, name: str) -> None:
         self.module = module

@@ -42,7 +42,10 @@ class AllReduceCombiner(Pass, name="all-reduce-combiner"):
         return changed
 
     def _groups(self, computation: HloComputation) -> Iterator[list[HloInstruction]]:
-        """Yield independent all-reduces of one kind: with equally many on the longest path to each."""
+        """Yield groups of all-reduces that can be combined: of one kind, and independent of each other.
+
+        All-reduces with equally many others on the longest path to them do not depend on each other.
+        """
         groups: dict[Hashable, list[HloInstruction]] = defaultdict(list)
         depths: dict[HloInstruction, int] = {}
         for i in computation.post_order():
@@ -83,7 +86,7 @@ def _kind(i: HloInstruction) -> Hashable | None:
 
 
 def _combine(group: Sequence[HloInstruction]) -> None:
-    """Replace all-reduces by elements of one."""
+    """Replace a group of all-reduces by the elements of one all-reduce of all their operands."""
     last = group[-1]
     operation = cast("AllReduce", last.operation)
     shape = Shape.tuple_([i.shape for i in group])

@@ -96,7 +96,11 @@ def _operation(collective: str, config: Settings) -> Operation:
 
 
 def _all_to_all(writer: Writer, i: HloInstruction, config: Settings) -> HloInstruction:
-    """Exchange the parts of a dimension, and concatenate those that are received along another one."""
+    """Add the all-to-all that a custom call starts.
+
+    If the dimension that it splits is not the one that it concatenates, the parts are a dimension of their
+    own, which is then transposed.
+    """
     (operand,) = i.operands
     split, concatenated = config.integer("split_dimension"), config.integer("concat_dimension")
     count, sizes = config.integer("split_count"), operand.shape.dimensions

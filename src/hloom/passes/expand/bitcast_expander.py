@@ -28,7 +28,7 @@ class BitcastExpander(OpExpander, name="bitcast-expander", of=Bitcast):
     """
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
-        """Return the movements; their result has the layout of the bitcast, which another one may read."""
+        """Return the result, in the bitcast's layout; None for dynamic shapes."""
         (x,) = i.operands
         source, target = x.shape, i.shape
         if not (source.is_static and target.is_static):
@@ -40,10 +40,11 @@ class BitcastExpander(OpExpander, name="bitcast-expander", of=Bitcast):
 
 
 def _places(shape: Shape) -> tuple[object, ...]:
-    """Return what decides where in memory each element lies, in row-major order of the elements.
+    """Return a key of how elements are stored: a bitcast between shapes of equal keys is a reshape.
 
-    Dimensions of size 1 have no part in it unless they are tiled: ``[1,8,128]{2,1,0:T(8,128)}`` lies in
-    memory as ``[8,128]{1,0:T(8,128)}`` does.
+    It consists of the element type, and the order, sizes and tiling of the dimensions. Dimensions of size 1
+    count only if they are tiled: ``[1,8,128]{2,1,0:T(8,128)}`` lies in memory as ``[8,128]{1,0:T(8,128)}``
+    does.
     """
     form = physical_form(shape)
     tiled_from = min((0 if t.added else t.untouched for t in form.tilings), default=shape.rank)
@@ -56,12 +57,12 @@ def _places(shape: Shape) -> tuple[object, ...]:
 
 
 def _moved(shape: Shape) -> Shape:
-    """Return the shape in which elements move: halves as integers, lest signaling NaN become quiet."""
+    """Return the shape in which elements are moved: f16 as u16, because moves may quiet signaling NaNs."""
     return Shape(U16, shape.dimensions, layout=shape.layout) if shape.element_type is F16 else shape
 
 
 def _to_memory(writer: Writer, x: HloInstruction) -> HloInstruction:
-    """Return the elements of an array in the order of its memory, with its padding: one dimension."""
+    """Return the elements, with the layout's padding, in the order of memory: an array of rank 1."""
     form, fill = physical_form(x.shape), padding_element(x.shape)
     if x.shape.element_type is F16:
         x, fill = writer.op(BitcastConvert(), x, shape=_moved(x.shape)), fill.view("u2")
@@ -73,7 +74,10 @@ def _to_memory(writer: Writer, x: HloInstruction) -> HloInstruction:
 
 
 def _from_memory(writer: Writer, x: HloInstruction, target: Shape) -> HloInstruction:
-    """Return the array of a layout whose memory holds the elements of ``x``; the padding is dropped."""
+    """Return the array of shape ``target`` whose elements, in the order of memory, are ``x``.
+
+    Drop the padding.
+    """
     form = physical_form(target)
     x = writer.resize(x, [math.prod(form.dimensions)])
     for tiling in reversed(form.tilings):

@@ -27,10 +27,10 @@ from hloom.shape.shape import Shape
 
 @padding("elementwise", "broadcast", "transpose", "iota")
 def _bounds(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """Apply the operation to the bounds; the host rejects operands of different actual sizes.
+    """Apply the operation to the padded arrays; the host rejects operands of different actual sizes.
 
-    Of an operand of static size the elements up to the actual size of the others count. A dynamic dimension
-    that no operand has is as large as its bound.
+    Of an operand of static size only the elements up to the actual size of the other operands count. A
+    dynamic dimension that no operand has is as large as its bound.
     """
     sizes = w.carried_sizes(i, operands, static_fits=True)
     return None if sizes is None else w.result(i, w.on_bounds(i, [o.array for o in operands]), sizes)

@@ -1,4 +1,4 @@
-"""The elements of a memory read as elements of another type or width, written in HLO operations."""
+"""Reinterpretation of an array's memory as another element type or width, in HLO operations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from hloom.shape.shape import Shape
 
 
 def reinterpret(writer: Writer, x: HloInstruction, source: Shape, target: Shape) -> HloInstruction:
-    """Return the elements of ``target`` in the order of memory, whose bits are those of ``source``'s.
+    """Return the elements of shape ``target`` that the memory of an array of shape ``source`` holds.
 
-    ``x`` has the elements of ``source`` in the order of memory, one dimension. A memory is a stream of bits,
-    the lowest of the first byte first; an element takes ``element_bits`` of them, its own lowest first. The
-    stream is rewritten in units of the largest power of two that divides all widths.
+    ``x`` has the elements of ``source``, and the result those of ``target``, in the order of memory: arrays
+    of rank 1. Memory is a sequence of bits, from the lowest of the first byte; an element takes
+    ``element_bits`` of them, from its lowest. The bits are moved in units of the largest power of two that
+    divides all widths.
     """
     count = physical_element_count(target)
     if source.element_type is target.element_type and source.element_bits == target.element_bits:
@@ -40,7 +41,7 @@ def reinterpret(writer: Writer, x: HloInstruction, source: Shape, target: Shape)
 
 
 def _value_bits(shape: Shape) -> int:
-    """Return the bits of an element that hold its value; of a complex one, those of each part."""
+    """Return the number of bits that hold an element's value; of a complex number, the bits of each part."""
     component = shape.element_type.component
     if component.is_predicate:
         return min(shape.element_bits, 8)
@@ -51,7 +52,7 @@ def _value_bits(shape: Shape) -> int:
 
 
 def _units(writer: Writer, x: HloInstruction, bits: int, unit: int) -> HloInstruction:
-    """Return a row of units for each element: its bits, the lowest first."""
+    """Return a row of units for each element: its bits, the lowest unit first."""
     (count,) = x.shape.dimensions
     if x.shape.element_type.is_predicate:
         bit = writer.reshape(writer.convert(writer.convert(x, U8), _unsigned(unit)), [count, 1])
@@ -66,7 +67,7 @@ def _units(writer: Writer, x: HloInstruction, bits: int, unit: int) -> HloInstru
 
 
 def _elements(writer: Writer, x: HloInstruction, element_type: ElementType) -> HloInstruction:
-    """Return the element whose bits each row of units holds; a pred is true if any bit is set."""
+    """Return the element of each row of units, whose bits they are; a pred is true if any bit is set."""
     count, width = x.shape.dimensions
     if element_type.is_predicate:
         bits = writer.compare(x, "NE", writer.full(0, x.shape))

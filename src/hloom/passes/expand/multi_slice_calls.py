@@ -68,7 +68,7 @@ def _are_ranges(ranges: list[list[int]], rank: int) -> bool:
 
 
 def _slice(ranges: list[list[int]], d: int, shift: int) -> Slice:
-    """Return the slice of some ranges, further along a dimension."""
+    """Return the slice of some ranges, moved by ``shift`` elements along dimension ``d``."""
     parts = [
         SliceDimension(start + shift * (e == d), limit + shift * (e == d), stride)
         for e, (start, limit, stride) in enumerate(zip(*ranges, strict=True))
@@ -77,13 +77,13 @@ def _slice(ranges: list[list[int]], d: int, shift: int) -> Slice:
 
 
 def _pad(rank: int, d: int, low: int, high: int) -> Pad:
-    """Return the pad along one dimension."""
+    """Return the pad with ``low`` and ``high`` elements along dimension ``d``."""
     none = PaddingDimension(0, 0, 0)
     return Pad(padding=tuple(PaddingDimension(low, high, 0) if e == d else none for e in range(rank)))
 
 
 def _has_their_results(i: HloInstruction, operations: list[Operation]) -> bool:
-    """Return true if the results of a call have the shapes of those of the operations."""
+    """Return whether the result shapes of a call are those of the slices or pads."""
     if not operations or not i.shape.is_tuple or len(i.shape.tuple_shapes) != len(operations):
         return False
     shapes = [operand.shape for operand in i.operands]

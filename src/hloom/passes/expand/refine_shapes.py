@@ -34,10 +34,10 @@ def is_unbounded(module: HloModule) -> bool:
 
 
 def refined_module(module: HloModule, arguments: Sequence[Shape]) -> HloModule:
-    """Return a copy of a program for arguments of these shapes, in which no size is unbounded.
+    """Return a copy of a program, specialized for arguments of given shapes, without unbounded sizes.
 
-    Raises HloError by the rule ``refine-shapes.unbounded`` for an instruction whose size does not follow
-    from theirs.
+    Raises HloError (``refine-shapes.unbounded``) for an instruction whose size does not follow from the
+    shapes of the arguments.
     """
     copy = clone_module(module)
     refinement = _Refinement(copy)
@@ -52,7 +52,7 @@ def refined_module(module: HloModule, arguments: Sequence[Shape]) -> HloModule:
 
 
 class _Refinement:
-    """The specialized computations, by the shapes of their parameters."""
+    """The computations specialized so far, by the shapes of their parameters."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
@@ -104,7 +104,7 @@ def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstructio
 
 
 def _completed(stated: Shape, known: Shape) -> Shape:
-    """Return the stated shape with known sizes in place of unbounded ones."""
+    """Return the stated shape, with unbounded sizes replaced by the known ones."""
     if stated.is_tuple:
         return Shape.tuple_(map(_completed, stated.tuple_shapes, known.tuple_shapes))
     if not stated.is_unbounded or known.rank != stated.rank:

@@ -30,7 +30,10 @@ class RotationCalls(OpExpander, name="rotation-calls", of=CustomCall):
 
 
 def rotation_call(i: HloInstruction, rotation: Rotation) -> HloInstruction:
-    """Write the call that rotates an array, in place of an instruction whose annotations it takes."""
+    """Replace an instruction by the custom call that rotates an array, and return the call.
+
+    The call gets the annotations of the instruction.
+    """
     x, d, start = rotation
     call = Writer(i).op(
         CustomCall(custom_call_target=ROTATE_RIGHT, custom_call_has_side_effect=False), x, shape=i.shape
@@ -42,6 +45,6 @@ def rotation_call(i: HloInstruction, rotation: Rotation) -> HloInstruction:
 
 
 def rotate_left(w: Writer, x: HloInstruction, d: int, start: int) -> HloInstruction:
-    """Concatenate the elements of a dimension from ``start`` with those before it."""
+    """Add the rotation of an array along dimension ``d``: elements from ``start`` on, then those before."""
     ranges = (start, x.shape.dimensions[d]), (0, start)
     return w.op(Concatenate(dimensions=(d,)), *(w.op(range_slice(x, d, *bounds), x) for bounds in ranges))

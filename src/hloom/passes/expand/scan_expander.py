@@ -28,10 +28,10 @@ class Parts:
 
     Attributes:
         axis: the scanned dimension.
-        steps: its size.
-        inputs, carries: the operands.
-        outputs, last: shapes of the stacked outputs, and of the final carries.
-        slice: dimensions of the first input, output or carry without the axis.
+        steps: the size of this dimension: the number of iterations.
+        inputs, carries: the operands that are sliced, and those that are the initial carries.
+        outputs, last: the shapes of the stacked outputs, and of the final carries.
+        slice: the dimensions of the first input, output or carry, without the scanned one.
     """
 
     axis: int
@@ -117,7 +117,7 @@ def _is_static(i: HloInstruction) -> bool:
 
 
 def _condition(module: HloModule, parts: Parts, state: Shape) -> HloComputation:
-    """Return whether the counter is less than the number of steps."""
+    """Return the loop's condition: the counter is less than the number of steps."""
     w = Body(module, "scan_condition")
     counter = w.op(GetTupleElement(index=0), w.parameter(state))
     w.computation.root = w.compare(counter, "LT", w.scalar(parts.steps, S64))
@@ -125,7 +125,7 @@ def _condition(module: HloModule, parts: Parts, state: Shape) -> HloComputation:
 
 
 def _body(module: HloModule, i: HloInstruction, parts: Parts, state: Shape) -> HloComputation:
-    """Return one step: slice the inputs, call the computation, update the outputs."""
+    """Return the loop's body: it slices the inputs, calls the scan's computation and updates the outputs."""
     w = Body(module, "scan_body")
     (step,) = i.called_computations
     before = w.parameter(state)

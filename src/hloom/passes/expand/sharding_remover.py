@@ -51,7 +51,7 @@ def remove(instruction: HloInstruction) -> bool:
 
 
 def drop(instruction: HloInstruction) -> None:
-    """Replace a call that states something about its operands by its result, an empty tuple."""
+    """Replace a call that only annotates its operands by its result, an empty tuple."""
     writer = Writer(instruction)
     instruction.bypass_control_dependencies()
     writer.replace(writer.op(Tuple()))

@@ -51,7 +51,7 @@ def rotates(p: HloInstruction) -> bool:
 
 
 def _rearranges(p: HloInstruction) -> bool:
-    """Return whether elements are those of operands at other indices, found by index arithmetic alone."""
+    """Return whether an instruction moves elements by index arithmetic alone."""
     operation = p.operation
     return operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
 
@@ -120,7 +120,10 @@ def _in_place(p: HloInstruction) -> bool:
 
 
 def _gives_starts(p: HloInstruction) -> bool:
-    """Return whether a concatenation is used only as start indices, whose components gathers read."""
+    """Return whether a concatenation is used only as the start indices of gathers.
+
+    Its dimension is that of the index vectors, so that a gather reads one operand per component.
+    """
     (dimension,) = operation_of(p, Concatenate).dimensions
     return bool(p.users) and all(
         isinstance(u.operation, Gather)
@@ -136,13 +139,13 @@ def _is_ordered(p: HloInstruction) -> bool:
 
 
 def _is_subview_alone(group: Group) -> bool:
-    """Return whether a group only slices or updates an array, which may turn out to need no code."""
+    """Return whether all that a group computes is one slice or update of an array, which may need no copy."""
     arrays = [m for m in group.members if m.shape.rank and not is_alias(m)]
     return len(group.outputs) == len(arrays) == 1 and is_consecutive(arrays[0])
 
 
 class _Plan:
-    """The grouping of one computation."""
+    """The assignment of a computation's instructions to groups."""
 
     def __init__(self, options: InstructionFusion, computation: HloComputation, updates: Updates) -> None:
         self.options = options
@@ -206,7 +209,7 @@ class _Plan:
         return [opened]
 
     def output(self, group: Group, p: HloInstruction) -> Group:
-        """Add an instruction to a group as one more result."""
+        """Add an instruction to a group as an additional result."""
         group.evaluations.request(p, group.index)
         self.admit(group, p)
         group.outputs.append(p)
@@ -225,7 +228,7 @@ class _Plan:
         return not any(self.reaches([g], b) for _, g in after for b in users)
 
     def merge(self, users: Sequence[Group]) -> Group:
-        """Merge groups with the same loop into one with all their results."""
+        """Merge groups with the same loop into one group that computes the results of all."""
         first, *others = sorted(users, key=lambda g: -self.position[g.outputs[0]])
         for other in others:
             first.absorb(other)
@@ -259,7 +262,7 @@ class _Plan:
         return group
 
     def streams(self, group: Group, dot: HloInstruction) -> int:
-        """Return the number of arrays of a product's size that a group reads and writes besides it."""
+        """Return the number of arrays, of a product's size, that its epilogue reads and writes."""
         read = {
             o
             for m in group.members
@@ -282,7 +285,7 @@ class _Plan:
         return True
 
     def open(self, p: HloInstruction) -> Group:
-        """Add a new group with ``p`` as its root."""
+        """Create a group with an instruction as its root."""
         reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
         accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p) and not self.is_subview(p)
@@ -348,9 +351,11 @@ class _Plan:
         return _is_costless(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
-        """Count the cheap operations between an instruction and scalars or iotas; 0 for other sources.
+        """Return the number of cheap operations between scalars or iotas and an instruction.
 
-        A loop computes a scalar once: it counts its own operations, in vector instructions, and 1 in arrays.
+        0 for other sources.
+
+        A scalar, which a loop computes once, counts as 1 for an array, and as its work for another scalar.
         """
         count = self._steps.get(p)
         if count is None:
@@ -366,7 +371,10 @@ class _Plan:
         return count
 
     def _scalar_steps(self, p: HloInstruction) -> int:
-        """Return the work of a scalar from those that are stored, as every scalar with more than a few is."""
+        """Return the work of computing a scalar, in operations.
+
+        Operand scalars with more than a few operations are stored, and count as 1.
+        """
         if not self.fusible(p) or not p.operands:
             return 1
         before = [self.steps(o) for o in p.operands if not isinstance(o.operation, Constant)]
@@ -381,7 +389,10 @@ class _Plan:
         return not group.full
 
     def note_width(self, group: Group) -> None:
-        """End a group in the last quarter of its limit, where as few values wait as in the quarter before."""
+        """Stop the growth of a group that is over three quarters full, at a point where few values wait.
+
+        That is, where no more values wait than at any point while it was from half to three quarters full.
+        """
         limit, width = self.options.most_evaluated, len(group.waiting)
         if 4 * group.evaluated > 3 * limit:
             group.full |= width <= group.narrowest
@@ -464,7 +475,7 @@ class _Plan:
         self.note_width(group)
 
     def may_tile(self, group: Group, p: HloInstruction) -> bool:
-        """Return whether a group may contain a transpose: at most half full, and otherwise elementwise."""
+        """Return whether a group may contain a tiled transpose: at most half full, and else elementwise."""
         plain = not group.reduces and not group.rows and group.hero is None
         return (
             plain

@@ -16,22 +16,23 @@ class Group:
 
     Attributes:
         dimensions: the iteration space: the dimensions of the results, or of the operand of a reduction.
-        outputs: members with users outside the group, in reverse execution order.
         accepts: whether producers may join.
         reduces: whether the root is a reduction.
-        hero: the dot or convolution whose elements the other members consume.
+        hero: the dot or convolution whose elements the other members consume; None if there is none.
         rows: whether the group combines reductions of the minor dimension with loops over the same rows.
-        read: arrays that members read and that cannot join, except as the hero.
+        members: the instructions, consumers first.
+        outputs: the members with users outside the group, in reverse execution order.
+        read: the arrays that members read and that cannot join, except as the hero.
         tiles: whether a member is a tiled transpose, so that the kernel runs in square tiles.
         index: the index of the results in the iteration space.
-        evaluations: the elements of members, and of the values that they read, for each result.
-        evaluated: number of the elements of members.
-        waiting: values that members read and that may still join.
+        evaluations: the elements of members, and of the values that they read, that each result needs.
+        evaluated: the number of elements of members that each result needs.
+        waiting: the values that members read and that may still join.
         full: whether only free producers may join.
-        narrowest: smallest number of waiting values while between a half and three quarters full.
-        continuation: the group that computes values for which the group had no room.
-        work: work of the loop, in vector instructions of one element.
-        separate: work of a loop for each member.
+        narrowest: the smallest number of waiting values while the group was half to three quarters full.
+        continuation: the group that computes values for which this group had no room; None if none does.
+        work: the work of the kernel, in vector instructions of one element.
+        separate: the work of one loop for each member, in the same unit.
     """
 
     dimensions: tuple[int, ...]
@@ -80,7 +81,7 @@ class Group:
         return (self.trips if p is self.outputs[0] else p.shape.element_count) * element_work(p)
 
     def absorb(self, other: Group) -> None:
-        """Take the members of another group with the same loop, which then has no use."""
+        """Add the members of another group with the same loop; the other group is not used afterwards."""
         for output in other.outputs:
             self.evaluations.request(output, self.index)
         for member in other.members:

@@ -1,4 +1,4 @@
-"""Decide whether a fused loop recomputes a value for each read or stores it once.
+"""Decisions whether a fused loop recomputes a value for each read, or stores it once.
 
 A step of a stencil reads its operand at several offsets. Fused with the step before, it computes that step
 once per offset; fused with all steps before, the work grows with the number of paths through the program.
@@ -19,10 +19,10 @@ LOAD: Final = 1
 
 
 class Recomputation:
-    """The work of each value of a computation: of its element, and transitively of its operands.
+    """The work of computing each value of a computation: one element, with its operands transitively.
 
-    The work of a value is divided among its users, so that no path counts twice. It ends at values that are
-    read at several offsets, for which storing is a decision of its own.
+    The work of a value is divided among its users, so that no path counts twice. Operands that are read at
+    several offsets are not included: whether they are stored is decided separately.
 
     Args:
         order: the instructions of a computation, operands first.
@@ -41,11 +41,11 @@ class Recomputation:
             self._work[i] = element_work(i) + sum(work_of_operands)
 
     def repeated(self, p: HloInstruction, reads: int, loop: int) -> float:
-        """Return the work per element of a value that is stored once and otherwise computed again.
+        """Return the additional work per element of computing a value for each read, not once.
 
         Args:
             p: the value.
-            reads: the elements of it that are read for each result of a loop.
+            reads: the number of its elements that each result of a loop reads.
             loop: the number of results.
         """
         elements = max(p.shape.element_count, 1)
@@ -53,12 +53,12 @@ class Recomputation:
 
 
 def _is_read_apart(p: HloInstruction) -> bool:
-    """Return whether users read different elements of a value for the same element of their results."""
+    """Return whether users read several different elements of a value for one element of their results."""
     return len(p.users) > 1 and any(_moves(u) for u in p.users)
 
 
 def _moves(u: HloInstruction) -> bool:
-    """Return whether an instruction reads elements at other places than it writes."""
+    """Return whether an instruction reads elements at other indices than those that it writes."""
     operation = u.operation
     return operation.family is Family.MOVEMENT and not (
         operation.aliases_operand or isinstance(operation, Broadcast)

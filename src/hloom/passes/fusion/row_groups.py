@@ -76,8 +76,10 @@ def join_rows(
 
 
 class _Passes:
-    """The passes over a row in which the groups of a cluster are evaluated: once for each reduction, and last
-    for the results. A group is evaluated again in every pass that reads it.
+    """The passes over a row in which the groups of a cluster are evaluated.
+
+    There is one pass for each reduction, and a last one for the results. A group is evaluated in every pass
+    that reads it.
     """
 
     def __init__(self, seed: Group) -> None:
@@ -87,9 +89,11 @@ class _Passes:
         self._count = 1
 
     def may_add(self, group: Group, users: Sequence[Group], most_work: float) -> bool:
-        """Return whether a cluster with a group does at most ``most_work`` times the work of its groups.
+        """Return whether a cluster may get a group without exceeding its work.
 
-        A value that is read at several indices would be computed for each of them, in every pass.
+        Its work, with groups repeated in several passes, may be at most ``most_work`` times the work of its
+        groups. A value that is read at several indices would be computed for each of them, in every pass:
+        then False.
         """
         if any(u.reads(o) > 1 for u in users for o in group.outputs):
             return False
@@ -97,7 +101,7 @@ class _Passes:
         return repeated <= most_work * (self._separate + group.work)
 
     def add(self, group: Group, users: Sequence[Group]) -> None:
-        """Add a group, of which ``users`` are in the cluster."""
+        """Add a group to the cluster; ``users`` are its users there."""
         passes = self._of(group, users)
         self._repeated += group.work * passes.bit_count()
         self._separate += group.work
@@ -188,12 +192,13 @@ class _Graph:
             self._mates[id(group)] = cluster
 
     def returns(self, candidate: Group, cluster: Set[int]) -> bool:
-        """Return whether a path leaves a candidate and enters the cluster elsewhere, which prevents joining.
+        """Return whether a path leaves a candidate, by a group outside the cluster, and enters the cluster.
+
+        Joining the candidate would close a cycle.
 
         Args:
             candidate: a producer of a group of the cluster.
-            cluster: ids of the groups of a cluster that no path leaves and re-enters. Then none leaves it to
-                the candidate either, from where it would re-enter.
+            cluster: the ids of the cluster's groups; no path may leave the cluster and enter it again.
         """
         limit = self._spans.limit(max([self._ranks[number] for number in cluster]))
         seen = set(cluster)

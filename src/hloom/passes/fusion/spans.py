@@ -1,7 +1,7 @@
 """Bounds for cycle detection in a graph whose nodes are being joined.
 
 Nodes have positions in a topological order: edges lead to higher positions. A path may enter a joined node at
-its highest position and leave it at its lowest, so only joined nodes lead back to lower positions.
+its highest position and leave it at its lowest, so that only joined nodes lead back to lower positions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 
 
 class Spans:
-    """The position ranges of joined nodes, as disjoint ascending intervals."""
+    """The ranges of positions of joined nodes, as disjoint intervals in ascending order."""
 
     def __init__(self) -> None:
         self._lows: list[int] = []

@@ -31,7 +31,7 @@ class DotDecomposer(Pass, name="dot_decomposer", settles=True):
     """Apply the rules of `hloom.passes.rules.contraction` if they do not degrade a matrix product.
 
     Attributes:
-        is_product: whether a dot is a matrix product in its present form.
+        is_product: returns whether a dot is a matrix product as it is.
     """
 
     is_product: Callable[[HloInstruction], bool] = every_dot
@@ -43,7 +43,11 @@ class DotDecomposer(Pass, name="dot_decomposer", settles=True):
         return RuleTable(folds, repairs).rewrite_module(module)
 
     def guard(self, rewrite: Rewrite, repairs: bool) -> Rewrite:
-        """Return a rule that is undone where it degrades a product, or repairs none."""
+        """Return a rule that discards the result of ``rewrite`` where it makes a dot worse.
+
+        With ``repairs``, the rule applies only to dots that are no matrix products, and the result must be
+        one. Otherwise only a matrix product must stay one.
+        """
 
         def guarded(i: HloInstruction, *operations: Operation) -> HloInstruction | None:
             old = dot_in(i)

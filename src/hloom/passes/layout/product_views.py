@@ -48,7 +48,7 @@ class ProductViews(Pass, name="product-views"):
     """Copies before and after dots → parts of the dots' fusions.
 
     Attributes:
-        takes: whether the target has a kernel for a fusion of a dot with such views.
+        takes: returns whether the target has a kernel for a fusion of a dot with such views.
     """
 
     takes: Callable[[HloInstruction], bool]
@@ -133,7 +133,7 @@ def _is_factor(i: HloInstruction, dot: HloInstruction) -> bool:
 
 
 def _ends(i: HloInstruction) -> bool:
-    """Return whether an instruction's result is that of a dot."""
+    """Return whether an instruction is a dot, or a fusion whose root is one."""
     dot = dot_of(i)
     return dot is not None and (i is dot or i.called_computations[0].root is dot)
 
@@ -149,7 +149,7 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
 
 
 def _replaced(users: list[HloInstruction], fusions: list[HloInstruction], right: bool) -> bool:
-    """Replace the users by fusions if ``right``, else remove the fusions; return ``right``."""
+    """Replace instructions by fusions if ``right``, else remove the fusions; return ``right``."""
     for user, new in zip(users, fusions, strict=True):
         if right:
             user.replace_all_uses_with(new)

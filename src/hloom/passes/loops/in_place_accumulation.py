@@ -1,4 +1,4 @@
-"""in-place-accumulation: add a few elements to an array that a loop carries without a pass over all of it.
+"""in-place-accumulation: add a few elements to a loop-carried array without reading and writing all of it.
 
 Gradients of slices arrive as arrays of zeros with one slice in them, and loops add these up::
 
@@ -6,8 +6,8 @@ Gradients of slices arrive as arrays of zeros with one slice in them, and loops 
 
 An element of b outside the slice becomes ``b + 0``, which is b for all b but -0: ``-0 + 0`` is 0. So the
 rewrite is exact if b never holds -0. That is so if its initial value has none and the loop only adds: a sum
-is -0 only if both terms are. Otherwise the loop replaces -0 by 0: in its first iteration everywhere, in the
-others where the previous iteration wrote, as no others can be left.
+is -0 only if both terms are. Otherwise the loop replaces -0 by 0: in its first iteration everywhere, in later
+iterations only where the previous one wrote, since there are no others.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class UpdateWindow(NamedTuple):
 
 
 class WindowAccumulation(NamedTuple):
-    """``op(x, update)`` with an update that is the identity of op outside a window.
+    """An operation ``op(x, update)`` whose update is the neutral element of op outside a window.
 
     Attributes:
         instruction: the operation.
-        position: operand number of x.
-        is_exact: whether the identity holds for every x; else the update is +0 in a sum, which changes -0.
+        position: the operand number of x.
+        is_exact: whether ``op(x, neutral)`` is x for every x; otherwise the update is +0 in a sum, which
+            turns -0 into +0.
     """
 
     instruction: HloInstruction
@@ -110,7 +111,7 @@ class InPlaceAccumulation(Pass, name="in-place-accumulation", needs={FLAT}):
 
 
 class Accumulations:
-    """Finds accumulations into arrays that enter their computation."""
+    """A search for accumulations into arrays that are parameters of a computation, or their updates."""
 
     def __init__(self) -> None:
         self._carried: dict[HloInstruction, bool] = {}
@@ -165,7 +166,7 @@ def _outside(update: HloInstruction) -> HloInstruction | None:
 
 
 def _is_neutral(i: HloInstruction, position: int, outside: HloInstruction) -> bool | None:
-    """Return true if ``op(x, outside)`` is x, false if it is x but for zeros in a sum, else None."""
+    """Return True if ``op(x, outside)`` is x, False if it is so except for -0 in a sum, else None."""
     kind = i.shape.element_type
     if splat(outside) is None or outside.shape.element_type is not kind or kind.is_complex:
         return None
@@ -226,7 +227,7 @@ def _clear(loop: TupleLoop, n: int) -> bool:
 
 
 def _placed(windows: Sequence[UpdateWindow], starts: Iterable[HloInstruction]) -> list[UpdateWindow]:
-    """Return windows of the same sizes at other start indices, which follow each other."""
+    """Return windows of the same sizes at the next start indices of ``starts``."""
     numbers = iter(starts)
     return [UpdateWindow(tuple(next(numbers) for _ in window.starts), window.sizes) for window in windows]
 
@@ -236,7 +237,10 @@ Steps: TypeAlias = list[tuple[HloInstruction, WindowAccumulation | None]]
 
 
 def _chain(loop: TupleLoop, n: int) -> Steps:
-    """Return the updates and sums from an element to its next value, in order; empty if there are others."""
+    """Return the updates and sums that compute the next value of element ``n`` from it, in order.
+
+    Empty if another operation is among them.
+    """
     steps: Steps = []
     finder = Accumulations()
     x = loop.following[n]
@@ -261,7 +265,13 @@ def _left(w: Writer, steps: Steps) -> list[UpdateWindow]:
 
 
 def _rewrite_chain(steps: Steps, first: HloInstruction, before: Sequence[UpdateWindow]) -> None:
-    """Rewrite the sums of an iteration; some windows may hold -0, in the first iteration any element."""
+    """Rewrite the sums of an iteration, and replace -0 by 0 in the arrays that they add to.
+
+    Args:
+        steps: the updates and sums of an iteration, in order.
+        first: a pred, true in the first iteration, in which any element may be -0.
+        before: the windows that may hold -0 in later iterations.
+    """
     windows, is_first = list(before), True
     for i, a in steps:
         if a is None:

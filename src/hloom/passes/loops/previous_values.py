@@ -6,7 +6,7 @@ array in every iteration::
     a, b = dynamic-update-slice(a, u, at), a
 
 From the second iteration on, b lacks only the elements that the previous iteration wrote. So the loop carries
-u and at, and writes these into b; the first iteration copies a.
+u and at, and writes u into b one iteration later; the first iteration copies a.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PreviousValueUpdates(Pass, name="previous-value-updates", needs={FLAT}):
 
 
 def _update_later(loop: TupleLoop, number: int) -> bool:
-    """Rewrite an element that takes the previous value of another; return whether it was rewritten."""
+    """Rewrite an element whose next value is the current value of an updated one; return whether it was."""
     old = loop.following[number]
     source = element_number(old, loop.state)
     if source is None or source == number or old.shape.element_count < _LEAST:
@@ -83,7 +83,7 @@ def _updates(loop: TupleLoop, number: int) -> list[HloInstruction]:
 def _branch(
     w: Writer, operand: HloInstruction, updates: Sequence[HloInstruction], is_first: bool
 ) -> HloComputation:
-    """Return the branch that copies the other array, or that repeats its updates with carried operands."""
+    """Return a branch: copy the other array, or repeat its updates with the operands carried from before."""
     body = Body(w.module, "copied" if is_first else "updated")
     state = body.parameter(operand.shape, "given")
     count = len(operand.shape.tuple_shapes)

@@ -1,7 +1,7 @@
-"""stack-allocation: leave arrays unfilled of which a loop writes every row before anything reads them.
+"""stack-allocation: omit the fill of arrays in which a loop writes every row before any row is read.
 
-A scan stacks its outputs in an array of zeros. It overwrites all of them, so it needs the memory only. The
-zeros would be written once, and copied for each other output of the same shape.
+A scan stacks its outputs in an array of zeros. The loop overwrites all of them, so that only the memory is
+needed. The zeros would be written once, and copied for each other output of the same shape.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StackAllocation(Pass, name="stack-allocation", needs={FLAT}, settles=True)
         return changed
 
     def allocate(self, loop: TupleLoop) -> bool:
-        """Replace the fills that one loop overwrites; return whether there were any."""
+        """Replace the fills of arrays that one loop overwrites; return whether there were any."""
         count, state = trip_count(loop), loop.instruction.operands[0]
         if count is None or len(state.users) != 1:
             return False

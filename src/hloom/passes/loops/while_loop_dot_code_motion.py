@@ -95,7 +95,10 @@ class MatrixProduct(NamedTuple):
         return _typed(w.op(dot.replace(lhs_contracting_dims=inner), stack, matrix), self.dot)
 
     def reordered(self, w: Inserter, product: HloInstruction) -> HloInstruction:
-        """Return products with the rows' dimensions first, stacked or not, in the order of the dot."""
+        """Return products, which have the rows' dimensions first, with the dimensions in the dot's order.
+
+        Stacked products keep the stack's dimension first.
+        """
         if not self.side:
             return product
         outer = product.shape.rank - self.dot.shape.rank
@@ -106,7 +109,7 @@ class MatrixProduct(NamedTuple):
 
 
 def _typed(dot: HloInstruction, original: HloInstruction) -> HloInstruction:
-    """Give a dot the element type of another."""
+    """Set the element type of a dot to that of another one, and return it."""
     dot.shape = dot.shape.with_element_type(original.shape.element_type)
     return dot
 
@@ -242,7 +245,7 @@ class _Motion:
     # -- stacks
 
     def row_of_counter(self) -> StackRow:
-        """Add the index of a row for each iteration, in order."""
+        """Add the row number of the current iteration, in the order of the iterations, and return it."""
         w = Writer(self.loop.body.root)
         counter = w.op(GetTupleElement(index=self.count.element), self.loop.state)
         first = w.scalar(self.count.initial, counter.shape.element_type)
@@ -250,7 +253,7 @@ class _Motion:
         return StackRow(self.count.element, w.op(Subtract(), *difference), 1)
 
     def is_stacked(self, value: HloInstruction, step: int) -> bool:
-        """Return whether the loop carries the stack of a value."""
+        """Return whether the loop already carries an array of a value's rows from all iterations."""
         row = self.stacks.row_read(value)
         return (value, step) in self.added or (row is not None and row.step == step)
 
@@ -264,7 +267,10 @@ class _Motion:
         return True
 
     def stack(self, value: HloInstruction, order: StackRow) -> int:
-        """Return the number of the element that stacks a value, in the order of a row."""
+        """Return the state element that collects a value from each iteration as a row.
+
+        Add it if necessary.
+        """
         row = self.stacks.row_read(value)
         if row is not None and row.step == order.step:
             return row.element
@@ -305,7 +311,7 @@ def _terms(i: HloInstruction) -> list[HloInstruction]:
 
 
 def _over_steps(dot: Dot) -> Dot:
-    """Return a dot of stacks that adds up the dots of their rows."""
+    """Return a dot of two stacks that sums the dots of their rows."""
 
     def after(dimensions: Sequence[int]) -> tuple[int, ...]:
         return tuple(d + 1 for d in dimensions)
@@ -319,7 +325,7 @@ def _over_steps(dot: Dot) -> Dot:
 
 
 def _is_used_once(i: HloInstruction, root: HloInstruction) -> bool:
-    """Return whether a value has one user, and that one too, up to an instruction."""
+    """Return whether each value on the chain of users from an instruction to ``root`` has only one user."""
     while i is not root:
         if len(i.users) != 1:
             return False
@@ -328,5 +334,5 @@ def _is_used_once(i: HloInstruction, root: HloInstruction) -> bool:
 
 
 def _starts(w: Inserter, stack: HloInstruction, index: HloInstruction) -> list[HloInstruction]:
-    """Return the start indices of a row."""
+    """Return the start indices of row ``index`` of a stack."""
     return [index, *(w.scalar(0, index.shape.element_type) for _ in stack.shape.dimensions[1:])]

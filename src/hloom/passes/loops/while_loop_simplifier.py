@@ -61,7 +61,7 @@ def _never_runs(instruction: HloInstruction) -> bool:
 
 
 def unroll(instruction: HloInstruction, count: TripCount) -> None:
-    """A loop with trip count 0 → its initial state; with trip count 1 → its body."""
+    """Replace a loop that runs 0 times by its initial state, or one that runs once by its body."""
     computation, result = instruction.parent, instruction.operands[0]
     assert computation is not None
     if count.iterations == 1:
@@ -71,7 +71,10 @@ def unroll(instruction: HloInstruction, count: TripCount) -> None:
 
 
 def move_invariants(loop: TupleLoop) -> bool:
-    """Uses of an invariant element after the loop → its initial value; cheap constants → inside too."""
+    """Replace uses of invariant elements after the loop by their initial values; return whether any changed.
+
+    Cheap constants are recomputed inside the loop, too.
+    """
     changed = False
     for n in range(loop.count):
         if not loop.is_invariant(n):
@@ -96,7 +99,7 @@ def is_cheap_constant(i: HloInstruction) -> bool:
 
 
 def know_the_end(loop: TupleLoop, count: TripCount) -> bool:
-    """Replace uses of the counter after the loop by its final value."""
+    """Replace uses of the counter after the loop by its final value; return whether there were any."""
     changed = False
     for pick in picks(loop.instruction, count.element):
         if pick.users or pick.is_root:
@@ -106,7 +109,10 @@ def know_the_end(loop: TupleLoop, count: TripCount) -> bool:
 
 
 def join_equal_elements(loop: TupleLoop) -> bool:
-    """Two elements with the same initial and next value, or two counters with equal steps → one."""
+    """Let users of equal state elements use the first of them; return whether any changed.
+
+    Equal are elements with the same initial and next value, and counters with equal steps.
+    """
     changed = False
     representatives: dict[tuple[object, ...], int] = {}
     for n in range(loop.count):
@@ -142,7 +148,7 @@ def _counter_key(loop: TupleLoop, n: int) -> tuple[object, ...] | None:
 
 
 def drop_dead_elements(loop: TupleLoop) -> bool:
-    """Elements on which neither the condition, nor the results, nor a side effect depends → removed."""
+    """Remove state elements on which no condition, result or side effect depends."""
     instruction = loop.instruction
     if instruction.is_root or any(not isinstance(u.operation, GetTupleElement) for u in instruction.users):
         return False

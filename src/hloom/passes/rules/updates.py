@@ -21,7 +21,7 @@ _SMALL: Final = 4
 
 
 def is_small_part(u: HloInstruction, x: HloInstruction) -> bool:
-    """Return whether an array has much fewer elements than another."""
+    """Return whether an array has far fewer elements than another."""
     return u.shape.element_count * _SMALL <= x.shape.element_count
 
 
@@ -29,8 +29,8 @@ def is_small_part(u: HloInstruction, x: HloInstruction) -> bool:
 def select_of_updates(i: HloInstruction, select: Select) -> HloInstruction | None:
     """``select(p, update(x, u, at), x)`` → ``update(x, select(p, u, slice(x, at)), at)``; also of chains.
 
-    The updates of both operands are made, each with the elements that are there already where it is not
-    selected. A scatter that is not selected has indices out of bounds, whose updates are dropped.
+    The updates of both operands are made; those of the operand that is not selected write the existing
+    elements. A scatter that is not selected gets indices out of bounds, whose updates are dropped.
     """
     p, *operands = i.operands
     if any(o.shape != i.shape for o in operands) or not i.shape.is_static:
@@ -56,7 +56,7 @@ def select_of_updates(i: HloInstruction, select: Select) -> HloInstruction | Non
 
 
 def _scalar(p: HloInstruction) -> HloInstruction | None:
-    """Return the scalar that all elements of a predicate are; None if they may differ."""
+    """Return the scalar whose value every element of a predicate has; None if elements may differ."""
     if p.shape.rank and isinstance(p.operation, Broadcast):
         p = p.operands[0]
     return None if p.shape.rank else p
@@ -75,7 +75,7 @@ def _can_guard(update: HloInstruction, p: HloInstruction | None) -> bool:
 def _guarded_update(
     w: Writer, update: HloInstruction, x: HloInstruction, p: HloInstruction, is_first: bool
 ) -> HloInstruction:
-    """Write the new elements where the predicate has the given value, the existing ones elsewhere."""
+    """Return an update that writes existing elements where it is not selected by the predicate."""
     _, u, *starts = update.operands
     cut = DynamicSlice(dynamic_slice_sizes=u.shape.dimensions)
     there = w.op(cut, x, *starts)
@@ -87,7 +87,7 @@ def _guarded_update(
 def _guarded_scatter(
     w: Writer, scatter: HloInstruction, x: HloInstruction, p: HloInstruction, is_first: bool
 ) -> HloInstruction:
-    """Move the indices of a scatter out of bounds, where it drops updates, unless it is selected."""
+    """Return a scatter whose indices are out of bounds, so that its updates are dropped, if not selected."""
     _, indices, updates = scatter.operands
     kind = indices.shape.element_type
     outside = w.full(-1 if kind.is_signed else kind.limits[1], indices.shape)
@@ -98,7 +98,10 @@ def _guarded_scatter(
 
 
 def _updates_above(x: HloInstruction) -> list[HloInstruction]:
-    """Return a value and those that it updates, the last of them first; updates have no other users."""
+    """Return a value and the values that it updates, the last update first.
+
+    The list ends at the first value that is not an update, or has other users.
+    """
     chain = [x]
     while len(x.users) == 1 and len(chain) <= _MOST:
         one_scatter = isinstance(x.operation, Scatter) and len(x.operands) == 3

@@ -75,7 +75,7 @@ def memory_order(
 
 @dataclass(slots=True, eq=False)
 class _Value:
-    """An array that an instruction allocates, and its readers, including those through aliases.
+    """An array that an instruction allocates, with its readers, including readers through aliases.
 
     Parameters, constants and results have separate memory and count as 0 bytes.
     """
@@ -123,7 +123,10 @@ class _Liveness:
             self.inner[i] = max((peaks.get(c, 0) for c in i.called_computations), default=0)
 
     def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
-        """Return the values behind an alias; of a tuple element, if known, only the selected one."""
+        """Return the arrays that an alias stands for.
+
+        For a tuple element, only the selected array, if known.
+        """
         if isinstance(i.operation, GetTupleElement):
             (operand,) = i.operands
             index = i.operation.index
@@ -184,7 +187,10 @@ class _Liveness:
         return list(order)
 
     def _growth(self, i: HloInstruction, left: dict[_Value, int]) -> int:
-        """Return the growth of live memory by an instruction, in bytes; aliases come first."""
+        """Return the bytes by which an instruction increases live memory.
+
+        Aliases, which run first, the least.
+        """
         if i not in self.made or i.operation.family is Family.STRUCTURE:
             return -(1 << 62)
         freed = sum(v.size for v in self.reads[i] if left[v] == 1)

@@ -40,7 +40,14 @@ def update_order(order: Sequence[HloInstruction], updates: Updates) -> tuple[lis
 def _awaited(
     last: Mapping[Leaf, HloInstruction], read: Mapping[Leaf, Iterable[HloInstruction]]
 ) -> dict[HloInstruction, dict[HloInstruction, None]]:
-    """Return the readers for which each update should wait, those of slices in the same memory too."""
+    """Return, for each update, the instructions that read the memory it overwrites.
+
+    They include readers of slices that share this memory.
+
+    Args:
+        last: for each leaf of a value, the update that overwrites it.
+        read: for each leaf, its readers.
+    """
     awaited: dict[HloInstruction, dict[HloInstruction, None]] = {}
     for leaf, update in last.items():
         others = dict.fromkeys(r for r in read.get(leaf, ()) if r is not update)
@@ -53,7 +60,7 @@ def _awaited(
 
 
 class _Order:
-    """A topological sort in which updates wait for readers, until nothing else can run."""
+    """A topological sort in which updates wait for the readers of what they overwrite, if others can run."""
 
     def __init__(
         self,
