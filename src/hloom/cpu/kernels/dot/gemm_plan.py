@@ -38,6 +38,8 @@ BLOCK_ROWS: Final = 128
 """Most rows of a product whose tasks pack a large B block by block."""
 BLOCK_COLUMNS: Final = 64
 """Most columns of such a task."""
+FEWEST_BLOCK_COLUMNS: Final = 256
+"""Fewest columns of such a product, which are eight tasks."""
 SHALLOW: Final = 32
 """Number of products up to which the stores of results, contiguous along rows, limit a product."""
 PAGE: Final = 4096
@@ -309,7 +311,9 @@ class _Planner:
         cost 4 % more.
         """
         gemm, factors = self.gemm, self.factors
-        is_large = gemm.k * gemm.n * storage_bytes(gemm.kind) >= SECOND_LEVEL and gemm.n >= TASKS * 32
+        is_large = (
+            gemm.k * gemm.n * storage_bytes(gemm.kind) >= SECOND_LEVEL and gemm.n >= FEWEST_BLOCK_COLUMNS
+        )
         is_plain = not (factors.headed or factors.group > 1 or gemm.kind.is_complex or gemm.kind is et.PRED)
         has_vectors = 1 in (gemm.b.row, gemm.b.column)
         return (
