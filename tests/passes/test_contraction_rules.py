@@ -10,7 +10,26 @@ from tests.rule_checks import FLOATS, INTEGERS, Example, check, check_refused
 
 ZERO = "z = T[] constant(0); "
 
+ZERO32 = "z = f32[] constant(0); "
+PAIRS = (
+    "a = f32[4,4,3] broadcast(x), dimensions={0,2}; b = f32[4,4,3] broadcast(x), dimensions={1,2}; "
+    "d = f32[4,4,3] subtract(a, b); "
+)
+"""Differences of all pairs of points."""
+SQUARES = "s = f32[4,4,3] multiply(d, d); l = f32[4,4] reduce(s, z), dimensions={2}, to_apply=sum; "
+
 EXAMPLES = {
+    "reduce_of_antisymmetric": [
+        Example("x: f32[4,3]", ZERO32 + PAIRS + "r = f32[4,3] reduce(d, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[4,3]", ZERO32 + PAIRS + "n = f32[4,4,3] negate(d); "
+                "r = f32[4,3] reduce(n, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[4,3]", ZERO32 + PAIRS + SQUARES + "q = f32[4,4,3] broadcast(l), dimensions={0,1}; "
+                "f = f32[4,4,3] divide(d, q); r = f32[4,3] reduce(f, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[4,3]", ZERO32 + PAIRS + SQUARES + "i = s32[4,4] iota(), iota_dimension=0; "
+                "j = s32[4,4] iota(), iota_dimension=1; e = pred[4,4] compare(i, j), direction=EQ; "
+                "y = f32[4,4] broadcast(z), dimensions={}; m = f32[4,4] select(e, y, l); "
+                "r = f32[4] reduce(m, z), dimensions={0}, to_apply=sum"),
+    ],
     "reduce_of_size_one": [
         Example("x: T[3,1,4], v: T[]", "r = T[3,4] reduce(x, v), dimensions={1}, to_apply=sum",
                 (*FLOATS, *INTEGERS)),
@@ -229,6 +248,20 @@ EXAMPLES = {
 }  # fmt: skip
 
 REFUSED = {
+    "reduce_of_antisymmetric": [
+        # the exchange does not turn 1 into -1
+        Example("x: f32[4,3]", ZERO32 + PAIRS + "o = f32[] constant(1); c = f32[4,4,3] broadcast(o), "
+                "dimensions={}; f = f32[4,4,3] add(d, c); "
+                "r = f32[4,3] reduce(f, z), dimensions={0}, to_apply=sum"),
+        # 1 / (a - b) is +inf where a = b, in both orders
+        Example("x: f32[4,3]", ZERO32 + PAIRS + "o = f32[] constant(1); c = f32[4,4,3] broadcast(o), "
+                "dimensions={}; f = f32[4,4,3] divide(c, d); "
+                "r = f32[4,3] reduce(f, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[4,3], m: f32[4]", ZERO32 + PAIRS + "w = f32[4,4,3] broadcast(m), dimensions={0}; "
+                "f = f32[4,4,3] multiply(w, d); r = f32[4,3] reduce(f, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[4,3]", "z = f32[] constant(-0); " + PAIRS +
+                "r = f32[4,3] reduce(d, z), dimensions={0}, to_apply=sum"),
+    ],
     "reduce_of_broadcast": [
         Example("x: f32[3], v: f32[]", "b = f32[3,4] broadcast(x), dimensions={0}; "
                 "r = f32[4] reduce(b, v), dimensions={0}, to_apply=largest")

@@ -189,7 +189,7 @@ def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space
                 low, high = _range(piece, space, begin, end)
                 with elements.scope():
                     if len(space.variables) > 1:
-                        _steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
+                        emit_steady(elements, accesses_of(inputs, roots, piece.space.indices), piece.space)
                     body = partial(_store_roots, elements, roots, targets, piece.space.indices)
                     loop_nest(elements, piece.space.variables[-1:], body, low, high, is_aligned=whole)
 
@@ -257,7 +257,7 @@ def _lanes_within(lanes: int, space: Space) -> int:
     return lanes if lanes > 1 else 0
 
 
-def _steady(elements: Elements, accesses: Accesses, space: Space) -> None:
+def emit_steady(elements: Elements, accesses: Accesses, space: Space) -> None:
     """Emit the indices and the elements that are invariant in the innermost loop."""
     for index, size in steady_wraps(accesses, space):
         elements.wrapped(index, size)

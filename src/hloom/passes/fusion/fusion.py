@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from hloom.analysis.column_reductions import is_small_reduction
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free
 from hloom.analysis.subviews import is_consecutive, is_lasting, memory_of
@@ -333,7 +334,7 @@ class _Plan:
         if self.is_subview(p):
             return False
         joins = not isinstance(p.operation, Concatenate) or _gives_starts(p) or rotates(p)
-        return self.loops(p) and joins
+        return (self.loops(p) and joins) or is_small_reduction(p)
 
     def is_subview(self, p: HloInstruction) -> bool:
         """Return whether an instruction is a slice of an array that stays in memory, and needs no copy."""
@@ -435,6 +436,8 @@ class _Plan:
         root = group.outputs[0]
         if isinstance(root.operation, DynamicUpdateSlice) and root.operands[0] in (p, *p.operands):
             return False  # nothing else may read an operand that the kernel updates in place
+        if isinstance(p.operation, Reduce) and not group.has_columns:
+            return False
         if rotates(p) and (group.reduces or group.hero is not None or group.tiles):
             return False  # only loops have an interior without tests
         if self.costless(p) or not p.shape.rank:
@@ -444,7 +447,7 @@ class _Plan:
         if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
             return False
         loop, mine = math.prod(group.dimensions), p.shape.element_count
-        if mine >= loop:
+        if mine >= loop or (group.has_columns and p.shape.dimensions == group.dimensions[:-1]):
             return True
         return not _is_expensive(p) and mine * 4 >= loop
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from hloom.analysis.column_reductions import is_column_reduction
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.evaluations import Evaluations, element_work
@@ -61,6 +62,11 @@ class Group:
     def trips(self) -> int:
         """Number of elements of the iteration space."""
         return math.prod(self.dimensions)
+
+    @property
+    def has_columns(self) -> bool:
+        """Return whether the root reduces rows of a few columns, which share what is the same in a row."""
+        return is_column_reduction(self.outputs[0])
 
     @property
     def is_plain(self) -> bool:

@@ -12,14 +12,16 @@ from typing import Final
 import numpy as np
 
 from hloom.analysis.combiners import grouping
+from hloom.analysis.exchange_symmetry import exchange_symmetry
 from hloom.analysis.values import combiner, is_all, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
-from hloom.operations.arithmetic import Add, Multiply
+from hloom.operations.arithmetic import Add, Multiply, Subtract
 from hloom.operations.combiners import Grouping
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
+from hloom.operations.unary import Negate
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions
@@ -230,3 +232,26 @@ def window_of_everything(i: HloInstruction, reduce_window: ReduceWindow) -> HloI
     if not any(x.shape.dimensions[d] != 1 for d in reduced):
         return None
     return Writer(i).reshape(again(i, [x], reduced), i.shape.dimensions)
+
+
+@RULES.rewrites(Reduce, reorders=True)
+def reduce_of_antisymmetric(i: HloInstruction, reduce: Reduce) -> HloInstruction | None:
+    """``reduce(±x, 0)`` along d → ``±reduce(x, 0)`` along d + 1, if exchanging these only changes signs of x.
+
+    The sum of forces on the second points of all pairs is minus that on the first. In another order of terms.
+    """
+    x, initial = i.operands[0], i.operands[-1]
+    sizes, (d, *others) = x.shape.dimensions, reduce.dimensions
+    if others or d + 1 >= len(sizes) or not sizes[d] == sizes[d + 1] > 1:
+        return None
+    if not isinstance(combiner(i), Add) or not is_all(initial, 0.0):
+        return None
+    sign = 1
+    while isinstance(x.operation, Negate):
+        x, sign = x.operands[0], -sign
+    symmetry = exchange_symmetry(x, d, d + 1)
+    if symmetry is None:
+        return None
+    total = again(i, [x], [d + 1], i.shape)
+    # 0 - sum is +0 where the sum of the negative terms is
+    return total if sign * symmetry.sign > 0 else Writer(i).op(Subtract(), Writer(i).full(0, i.shape), total)

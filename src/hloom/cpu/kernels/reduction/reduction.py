@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Sequence
 
+from hloom.analysis.column_reductions import is_column_reduction
 from hloom.analysis.combiners import grouping, is_choice
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.accumulators import flatten, spread, unflatten
@@ -13,6 +14,7 @@ from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I32, I64, Module, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
+from hloom.cpu.kernels.reduction.column_reduction import emit_column_reduction
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Indices, Variable, linearize
@@ -40,6 +42,12 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
 def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a reduction: with lanes along the reduced rows, or as a loop over the results."""
     root, targets = plan.hero, program.targets(plan.instruction)
+    if is_column_reduction(root) and targets[0].count:
+        kernel = program.shared(lambda name: emit_column_reduction(program.module, name, plan.parts, root))
+        program.call(
+            plan.instruction, kernel, [*program.input_pointers(plan.instruction), targets[0].pointer]
+        )
+        return
     if not is_row_reduction(root) or any(t.count == 0 for t in targets):
         program.elements(plan)
         return
