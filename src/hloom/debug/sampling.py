@@ -138,14 +138,14 @@ class Perturbed(Evaluator):
 
     def _own_error(self, step: ErrorStep) -> Array:
         operation, value = step.instruction.operation, np.asarray(step.value)
-        if _sums_devices(operation):  # the terms of other devices are unknown; they are taken for as large
+        if _sums_devices(operation):  # the terms of other devices are unknown: assume equally large ones
             largest = max(
                 float(np.max(finite(leaf.value), initial=0.0)) for o in step.operands for leaf in leaves(o)
             )
             return np.broadcast_to(ULPS * ulp(finite(value) + largest, value.dtype), value.shape)
         try:
             return np.asarray(operation.errors(step))
-        except NoBound:  # a reduction by another function: each application may be that far off
+        except NoBound:  # a reduction by an arbitrary function: each call may have this error
             terms = operation.terms(*(np.shape(leaf.value) for o in step.operands for leaf in leaves(o)))
             return ULPS * growth(terms) * ulp(wide(value), value.dtype)
 

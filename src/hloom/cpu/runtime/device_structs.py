@@ -12,13 +12,13 @@ NO_SOURCE: Final = -1
 PARTICIPANT: Final = Struct(
     "participant",
     rendezvous=PTR,
-    position=I64,  # in the group
-    count=I64,  # of the group
+    position=I64,  # the device's position in the replica group
+    count=I64,  # number of participants: devices of the replica group
     form=I64,  # number of the operands' types and sizes
     local=I64,  # number of participants in this process
-    exchange=PTR,  # with other processes; null: none
+    exchange=PTR,  # the exchange with other processes; null: none
     source=I64,  # position of the participant that a permutation copies from
-    fiber=PTR,  # of the device; null: it has its own thread
+    fiber=PTR,  # the device's fiber; null: the device has its own thread
     arrays=Array(PTR),  # operands, then leaves of the result
 )
 """A device in one of its collectives."""
@@ -28,8 +28,8 @@ RENDEZVOUS: Final = Struct(
     arrived=Contended(I32),
     generation=Contended(I32),  # number of completed meetings
     sleepers=Contended(I32),
-    spins=I32,  # before a thread sleeps
-    participants=Array(PTR),  # by position; null: not arrived
+    spins=I32,  # number of reads of the generation before a thread sleeps
+    participants=Array(PTR),  # participant records by position; null: not arrived
 )
 """A rendezvous, shared by the participants of a process."""
 
@@ -56,7 +56,7 @@ EXCHANGE: Final = Struct(
     mpi=PTR,
     rendezvous=PTR,
     round=I64,
-    under_way=I64,  # 1 while messages of the round are
+    under_way=I64,  # 1 while messages of the round are under way
     steps=Array(SPAN, 2),  # rounds of steps 1 and 2
     rounds=PTR,  # spans of messages
     messages=PTR,
@@ -65,7 +65,7 @@ EXCHANGE: Final = Struct(
     stand_ins=PTR,
     form=I64,
     eager_polls=I64,  # polls before the thread yields
-    error=I64,  # code of an MPI function
+    error=I64,  # error code returned by an MPI function
 )
 """The messages of one process for one collective."""
 
@@ -81,17 +81,17 @@ FIBER: Final = Struct(
     "fiber",
     gang=PTR,
     program=PTR,
-    context=PTR,  # of the program
+    context=PTR,  # the program's context
     stack=PTR,
     stack_bytes=I64,
     sources=PTR,  # addresses of inputs
     targets=PTR,  # addresses of results
     arena=PTR,
     state=I64,
-    word=PTR,  # waited for, until it differs from `value`
-    addresses=PTR,  # of operands and results of a host call
+    word=PTR,  # the word that the device waits for, until it differs from `value`
+    addresses=PTR,  # addresses of operands and results of a host call
     value=I32,
-    status=I32,  # of the program, the poll, or the host call
+    status=I32,  # status of the program, the poll, or the host call
     call=I64,  # number of the collective or host call
     machine=UCONTEXT,
 )
@@ -105,17 +105,17 @@ GANG: Final = Struct(
     lock=I32,
     long_runs=I32,  # consecutive runs with long sections between rendezvous
     devices=I64,
-    meets=I64,  # devices have collectives, and thus stacks
+    meets=I64,  # 1 if the program has collectives, so that devices have stacks
     memory=PTR,  # recycled memory
-    arena_bytes=I64,  # of a device
+    arena_bytes=I64,  # size of a device's arena
     getcontext=PTR,
     makecontext=PTR,
     swapcontext=PTR,
     resumptions=I64,
-    parallel=I64,  # devices may run in several threads
+    parallel=I64,  # 1 if devices may run in several threads
     host_nanoseconds=I64,  # CPU time of the host calls of a run
     unused=Array(I64, 3),
-    machine=UCONTEXT,  # of the thread
+    machine=UCONTEXT,  # the thread's machine context
     fibers=Array(FIBER),
 )
 """The devices of a program, run by one thread in turns."""

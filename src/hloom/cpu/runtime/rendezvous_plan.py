@@ -102,10 +102,10 @@ class RendezvousPlan:
         return rendezvous
 
     def _offers(self) -> list[_Offer]:
-        """Return the offers of all processes.
+        """Return the offer of each process: the collectives that its devices can run in native code.
 
-        If all processes run the same program, this process computes them; otherwise the processes exchange
-        them.
+        If all processes run the same program, this process computes all offers; otherwise the processes
+        exchange them.
         """
         world, peers = self._world, self._world.peers
         if peers is None or not peers.transport.is_uniform:
@@ -125,8 +125,9 @@ class RendezvousPlan:
 
         Args:
             devices: the devices.
-            keys_of: for each device, the rendezvous of each host call that is a collective; None if unfit.
-            calls: the host calls of each device.
+            keys_of: for each device, the key of the rendezvous of each host call that is a collective; None
+                for one that native code cannot run.
+            calls: for each device, the host calls of its program.
         """
         offer = _Offer({}, set())
         for device, keys, instructions in zip(devices, keys_of, calls, strict=True):

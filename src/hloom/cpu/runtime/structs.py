@@ -8,15 +8,15 @@ from hloom.codegen.structs import CONTENDED_BYTES, I32, I64, PTR, Array, Contend
 
 CONTEXT: Final = Struct(
     "context",
-    pool=PTR,  # null: none
+    pool=PTR,  # the thread pool; null: none
     table=PTR,  # `TIMINGS` or `RECORDING` of a timed program; null: nothing is measured
     participants=PTR,  # array of participant records, by host call
     replica=I64,
     partition=I64,
     stop=PTR,  # a nonzero word ends the program at its next poll; null: none
     poll=PTR,  # `hloom_poll`
-    fiber=PTR,  # of a device in a gang; null: it has its own thread
-    host=PTR,  # Python function for host calls; null: that of the thread
+    fiber=PTR,  # fiber of a device in a gang; null: the device has its own thread
+    host=PTR,  # Python function for host calls; null: the thread's function
 )
 """Context of a run: pool, device, stop word, host function."""
 
@@ -38,14 +38,14 @@ POOL: Final = Struct(
     generation=Contended(I32),  # odd while a region is open
     active=Contended(I32),  # workers in the region
     sleepers=Contended(I32),
-    waiting=Contended(I32),  # the caller sleeps until active is 0
+    waiting=Contended(I32),  # 1 while the caller sleeps until `active` is 0
     busy=Contended(I32),  # locked by the caller of a region
     task=PTR,
     arguments=PTR,
     iterations=I64,
     grain=I64,
-    chunk=I64,  # in units of the grain
-    threads=I32,  # including the caller
+    chunk=I64,  # size of a chunk, in units of the grain
+    threads=I32,  # number of threads, including the caller
     stop=I32,
     started=I32,
     slots=Array(SLOT),
@@ -70,13 +70,13 @@ DESCRIPTOR: Final = Struct(
     arena=PTR,
     arena_bytes=I64,
     arena_used=I64,
-    memory=PTR,  # recycled
-    handler=PTR,  # numpy's, of that memory
+    memory=PTR,  # recycled memory
+    handler=PTR,  # numpy's handler of that memory
     fallback=PTR,
     input_count=I64,
     output_count=I64,
     is_tuple=I64,
-    long=I64,  # the program runs without the GIL
+    long=I64,  # 1 if the program runs without the GIL
     array_type=PTR,
     new_from_descr=PTR,  # PyArray_NewFromDescr
     inputs=PTR,

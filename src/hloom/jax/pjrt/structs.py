@@ -21,8 +21,8 @@ EVENT: Final = Struct(
     "event",
     state=I64,
     references=I64,
-    error=PTR,  # of a failed event
-    callbacks=PTR,  # of a pending event: a linked list
+    error=PTR,  # the error of a failed event
+    callbacks=PTR,  # linked list of the callbacks of a pending event
 )
 """A future without a value. Null in a field named ``event`` stands for a ready event."""
 
@@ -55,7 +55,7 @@ BUFFER: Final = Struct(
     type=I32,
     deleted=I32,
     layout=PTR,  # null: row-major
-    donation=I64,  # number of the execution that it was donated to
+    donation=I64,  # number of the execution to which the buffer was donated
     dimensions=Array(I64),
 )
 """An immutable array on a device."""

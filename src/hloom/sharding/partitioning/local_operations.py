@@ -158,7 +158,7 @@ def _slice(local: LocalOperation) -> HloInstruction:
 
 
 def _custom_call(local: LocalOperation) -> HloInstruction:
-    """Replace a rotation by its halo; other calls run on tiles unchanged."""
+    """Compute a rotation by a halo exchange; run other custom calls on tiles unchanged."""
     if rotation_of(local.i) is None or not local.of_kind("halo"):
         return local.i
     _fetch_only(local)

@@ -209,7 +209,7 @@ class _Schedule:
         if operation.aliases_operand and i.operands and not isinstance(operation, While):
             return buffers_of[i.operands[0]], []
         leaves = [(n, tuple(index), leaf) for n, (index, leaf) in enumerate(i.shape.leaves())]
-        if isinstance(operation, While):  # copies what its body changes but must not change in place
+        if isinstance(operation, While):  # copies operands that its body changes but must not overwrite
             initial = buffers_of[i.operands[0]]
             copied = {n for n in _changed_leaves(i) if _is_constant(initial[n])}
             copies = {n: self._buffer(i, index, leaf) for n, index, leaf in leaves if n in copied}
@@ -254,7 +254,7 @@ class _Schedule:
                     if old.bytes:
                         old.last = position - 1
                     else:
-                        new.bytes = 0  # in memory of the caller
+                        new.bytes = 0  # the caller's memory
                     return
 
     def _simulated(
