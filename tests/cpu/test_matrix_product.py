@@ -159,7 +159,16 @@ def test_few_rows_of_a_large_matrix(einsum: str, types: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(128, 513, 576), (9, 640, 517), (127, 130, 2111), (16, 2000, 512), (70, 1030, 259)]
+    "sizes",
+    [
+        (128, 513, 576),
+        (9, 640, 517),
+        (127, 130, 2111),
+        (16, 2000, 512),
+        (70, 1030, 259),
+        (300, 1029, 261),
+        (511, 140, 2050),
+    ],
 )
 @pytest.mark.parametrize("einsum", ARRANGED)
 def test_blocks_of_few_rows(einsum: str, sizes: tuple[int, int, int]) -> None:

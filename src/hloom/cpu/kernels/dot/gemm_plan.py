@@ -34,8 +34,8 @@ TASKS: Final = 16
 """Number of tasks needed to balance the load of the threads."""
 MOST_ROWS: Final = 64
 """Rows of a task."""
-BLOCK_ROWS: Final = 128
-"""Most rows of a product whose tasks pack a large B block by block."""
+BLOCK_ROWS: Final = 512
+"""Most rows of a product whose tasks pack a large B block by block; half if each of them packs A as well."""
 BLOCK_COLUMNS: Final = 64
 """Most columns of such a task."""
 FEWEST_BLOCK_COLUMNS: Final = 256
