@@ -125,6 +125,9 @@ EXAMPLES = {
         for number, types in (("3", ("f32", "bf16", "s32")), ("4", ("f64", "f16", "u16")), ("2", ("f64",)))
     ],
     "power_as_reciprocal": [Example(X, spread("-1") + "r = T[40] power(x, c)", FLOATS)],
+    "power_by_root": [
+        Example(X, spread(value) + "r = T[40] power(x, c)", ("f32", "f64")) for value in ("1.5", "-1.5")
+    ],
     "part_of_complex": [
         Example("x: f32[40], y: f32[40]", f"z = c64[40] complex(x, y); r = f32[40] {part}(z)")
         for part in ("real", "imag")

@@ -31,11 +31,12 @@ from hloom.operations.arithmetic import (
     Subtract,
     Xor,
 )
-from hloom.operations.comparison import Clamp
+from hloom.operations.comparison import Clamp, Compare, Select
+from hloom.operations.transcendental import SquareRoot
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
-from hloom.shape.element_type import F64, ElementType
+from hloom.shape.element_type import F32, F64, ElementType
 from hloom.shape.float_format import float_format
 
 RULES: Final = RuleFamily("arithmetic")
@@ -333,6 +334,22 @@ def power_as_reciprocal(i: HloInstruction, power: Power) -> HloInstruction | Non
         return None
     w = Writer(i)
     return w.op(Divide(), w.full(1, i.shape), x)
+
+
+@RULES.rewrites(Power, ulps=3, constant=True)
+def power_by_root(i: HloInstruction, power: Power) -> HloInstruction | None:
+    """``power(x, 1.5)`` → ``x √x``, ``power(x, -1.5)`` → ``1 / √x / x``; of -inf ``inf`` and 0."""
+    x, exponent = i.operands
+    value = number(exponent)
+    if not uniform(i) or value not in (1.5, -1.5) or i.shape.element_type not in (F32, F64):
+        return None
+    w = Writer(i)
+    infinite = w.op(Compare(direction="EQ"), x, w.full(-math.inf, i.shape))
+    root = w.op(SquareRoot(), x)
+    if value > 0:
+        return w.op(Select(), infinite, w.full(math.inf, i.shape), w.op(Multiply(), x, root))
+    inverse = w.op(Divide(), w.full(1, i.shape), root)
+    return w.op(Select(), infinite, w.full(0, i.shape), w.op(Divide(), inverse, x))
 
 
 # -- parts of complex numbers
