@@ -1,49 +1,92 @@
-"""Judge hloom's partitioner: ``python -m tests.proofs.partitioned_corpus programs.zip [--only NAME]``.
+"""Judge a partitioner: ``python -m tests.proofs.partitioned_corpus programs.zip [--by xla] [--only NAME]``.
 
-Prints each program that is not proved, and the numbers of verdicts; exits with 1 if one is refuted.
+Each program is partitioned by hloom or by jaxlib, and judged, in a process of its own. Prints the programs
+that are not proved, and the numbers of verdicts; exits with 1 if hloom's program is refuted.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import resource
 import sys
+import time
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hloom import HloError, HloModule
-from hloom.proofs.partitioned import prove_partitioned
+from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
 from hloom.sharding import partitioned_program
+from tests.proofs.xla_partitioning import partitioned_by_xla
 from tests.sharding_corpus import programs
 
+SECONDS = 20.0
+"""Time in which a program is judged; it is open otherwise."""
+MEMORY = 4 << 30
 
-def judged(text: str, devices: int) -> tuple[str, str]:
+
+def judged(text: str, devices: int, by: str) -> tuple[str, str]:
     """Return the verdict on a program's partitioning, and its reason."""
-    module = HloModule.from_text(text)
+    whole = HloModule.from_text(text)
     try:
-        partitioned = partitioned_program(module, devices)
-        verdict = prove_partitioned(
-            module, partitioned.module, partitioned.parameters, partitioned.results, samples=2
-        )
-    except HloError as error:
+        if by == "xla":
+            whole, local = partitioned_by_xla(text, devices)
+            tilings = annotated_tilings(whole, devices)
+        else:
+            partitioned = partitioned_program(whole, devices)
+            local, tilings = partitioned.module, (partitioned.parameters, partitioned.results)
+    except (HloError, FileNotFoundError) as error:
         return "refused", str(error).replace("\n", " ")
+    try:
+        verdict = prove_partitioned(whole, local, *tilings, samples=2)
+    except (HloError, MemoryError) as error:
+        return "open", f"{type(error).__name__} {error}".replace("\n", " ")
     return verdict.relation.value, verdict.reason or verdict.inputs
+
+
+def _answer(text: str, devices: int, by: str, parent: Connection) -> None:
+    if by != "xla":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    parent.send(judged(text, devices, by))
+
+
+def judged_apart(text: str, devices: int, by: str, start_method: str = "fork") -> tuple[str, str]:
+    """Return the verdict of a process that may take too long, or end."""
+    parent, child = multiprocessing.Pipe()
+    process = multiprocessing.get_context(start_method).Process(  # type: ignore[attr-defined]
+        target=_answer, args=(text, devices, by, child)
+    )
+    process.start()
+    child.close()
+    try:
+        return parent.recv() if parent.poll(SECONDS) else ("open", f"more than {SECONDS:.0f} s")
+    except EOFError:
+        return "refused", "the process ended"
+    finally:
+        process.kill()
+        process.join()
 
 
 def main() -> None:
     """Judge every program of a corpus."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--by", choices=("hloom", "xla"), default="hloom", help="The partitioner.")
     parser.add_argument("--only", default="", help="Judge the programs whose names contain this.")
     options = parser.parse_args()
     counts: Counter[str] = Counter()
     for entry, text in programs(options.corpus):
-        if options.only in entry["name"] and not entry["template"]:
-            relation, reason = judged(text, entry["num_partitions"])
-            counts[relation] += 1
-            if relation in ("refuted", "open", "refused"):
-                print(f"{relation:10} {entry['name']:60} {reason[:140]}", flush=True)
+        if options.only not in entry["name"] or entry["template"]:
+            continue
+        start = time.monotonic()
+        relation, reason = judged_apart(text, entry["num_partitions"], options.by)
+        counts[relation] += 1
+        if relation in ("refuted", "open", "refused"):
+            seconds = time.monotonic() - start
+            print(f"{relation:8} {seconds:5.1f} s {entry['name']:60} {reason[:140]}", flush=True)
     print(", ".join(f"{count} {word}" for word, count in counts.items()))
-    sys.exit(1 if counts["refuted"] else 0)
+    sys.exit(1 if counts["refuted"] and options.by == "hloom" else 0)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,10 @@ class Laws:
         """Return whether sums and products of a type obey the laws of a ring, and are not rounded."""
         return kind.is_integer or (self.reals and (kind in (F32, F64) or kind.is_complex))
 
+    def rounded(self, term: Term, kind: ElementType) -> Term:
+        """Return a real number rounded to a type."""
+        return self.terms.close(("round", kind.name), [term])
+
     # -- operations
 
     def apply(
@@ -204,6 +208,8 @@ class Laws:
             is_widened = isinstance(head[0], Convert) and head[2] == after.name
             if is_widened and contains(before, after):
                 return self.terms.opened(x)[0][0]
+        if self.reals and before in (F32, F64) and after.is_floating and not contains(after, before):
+            return self.rounded(x, after)
         return None
 
     # -- integers

@@ -129,8 +129,16 @@ class RelationEvaluator:
         table = self._table(array, indices) if array.ndim == 1 and kind.is_integer else None
         if table is not None:
             return self.laws.number(table, kind)
+        pieces = affine_pieces(array.tolist()) if array.ndim == 1 and kind.is_integer else []
+        if pieces:
+            *others, (_, last) = [(end, self._affine(indices[0], piece)) for end, piece in pieces]
+            return self.terms.piecewise(indices[0], others, last)
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         return self.terms.close(("literal", digest, kind.name, array.shape), list(map(Number, indices)))
+
+    def _affine(self, index: Index, piece: tuple[int, int]) -> Term:
+        constant, step = piece
+        return Number(index * step + constant)
 
     def _table(self, array: Any, indices: Indices) -> Index | None:
         """Return the entry of a table of multiples of digits of the position; None for other tables."""
@@ -188,7 +196,7 @@ class RelationEvaluator:
         return F32 if self.laws.reals and kind.is_floating else None
 
     def _rounded(self, term: Term, kind: ElementType) -> Term:
-        return term if self._exact(kind) in (kind, None) else self.terms.close(("round", kind.name), [term])
+        return term if self._exact(kind) in (kind, None) else self.laws.rounded(term, kind)
 
     def _reduction(self, i: HloInstruction) -> Value:
         half = len(i.operands) // 2
@@ -309,6 +317,20 @@ class RelationEvaluator:
             head = n, i.operation, i.backend_config, signatures, repr(sizes), shape.element_type.name
             values.append(self.terms.close(head, [*terms, *places], bound, ordered=True))
         return tuple(values) if i.shape.is_tuple else values[0]
+
+
+def affine_pieces(numbers: Sequence[int], most: int = 8) -> list[tuple[int, tuple[int, int]]]:
+    """Return for each run of equal steps its end, and constant and step; nothing for more than some runs."""
+    pieces: list[tuple[int, tuple[int, int]]] = []
+    start = 0
+    while start < len(numbers) and len(pieces) <= most:
+        end = start + 1
+        step = numbers[end] - numbers[start] if end < len(numbers) else 0
+        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
+            end += 1
+        pieces.append((end, (numbers[start] - step * start, step)))
+        start = end
+    return pieces if len(pieces) <= most else []
 
 
 def renaming(axes: Indices, indices: Indices) -> Mapping[Variable, Index]:

@@ -252,6 +252,12 @@ class Terms:
             yes = self.choose(condition, yes, no)
         return yes
 
+    def piecewise(self, index: Index, pieces: Sequence[tuple[int, Term]], last: Term) -> Term:
+        """Return the term of the first piece whose end is above an index, else the last."""
+        for end, term in reversed(pieces):
+            last = self.choose(index * -1 + (end - 1), term, last)
+        return last
+
     def assume(self, term: Term, fact: Index) -> Term:
         """Return a term for the indices for which a fact holds."""
         if not isinstance(term, Piecewise):
@@ -276,16 +282,19 @@ class Terms:
             return self.opened(term)[0][0]
         return term
 
-    def are_equal(self, a: Term, b: Term) -> bool:
-        """Return whether two terms are equal for all indices."""
+    def are_equal(self, a: Term, b: Term, facts: Sequence[Index] = ()) -> bool:
+        """Return whether two terms are equal for all indices for which facts hold."""
         if a == b:
             return True
         a, b = self.unsealed(a), self.unsealed(b)
+        for fact in facts:
+            a, b = self.assume(a, fact), self.assume(b, fact)
         for term in (a, b):
             if isinstance(term, Piecewise):
-                facts = term.condition, negated(term.condition)
-                return all(self.are_equal(self.assume(a, f), self.assume(b, f)) for f in facts)
-        return False
+                cases = term.condition, negated(term.condition)
+                parts = [(self.assume(a, c), self.assume(b, c), (*facts, c)) for c in cases]
+                return all(self.are_equal(*part) for part in parts)
+        return a == b
 
 
 SEALED: Final = ("choice",)

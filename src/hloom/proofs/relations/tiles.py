@@ -91,9 +91,9 @@ class _Tiles:
             tile = self.terms.at(tile, {v: Index.of(b) for v, b in groups.items()})
             variables = list(groups.values())
             tile = evaluator.totals.combine(Add(), shape.element_type, variables, tile, frozenset(variables))
-        for fact in inside:
-            expected, tile = self.terms.assume(expected, fact), self.terms.assume(tile, fact)
-        return self.terms.are_equal(expected, tile)
+        shorter = {v: Index.of(Variable(extent, "x")) for v, extent in _extents(inside).items()}
+        facts = [self.terms.index_at(fact, shorter) for fact in inside]
+        return self.terms.are_equal(self.terms.at(expected, shorter), self.terms.at(tile, shorter), facts)
 
     def _source(self, shape: Shape, tiling: Tiling) -> tuple[Indices, list[Index]]:
         """Return the index of a tile's element in its array, and the conditions that there is one."""
@@ -108,6 +108,18 @@ class _Tiles:
             if index.maximum() >= extent:
                 inside.append(index * -1 + (extent - 1))
         return tuple(source), inside
+
+
+def _extents(conditions: Sequence[Index]) -> dict[Variable, int]:
+    """Return the extents of variables to which conditions on one variable each restrict them."""
+    extents: dict[Variable, int] = {}
+    for condition in conditions:
+        if len(condition.terms) == 1 and condition.terms[0][1] < 0 <= condition.constant:
+            ((variable, coefficient),) = condition.terms
+            extents[variable] = min(
+                condition.constant // -coefficient + 1, extents.get(variable, variable.extent)
+            )
+    return extents
 
 
 def _nested(module: HloModule, leaves: Sequence[Term | None]) -> list[Value]:
