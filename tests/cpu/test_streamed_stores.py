@@ -10,7 +10,7 @@ from tests.agreement import same
 from tests.evaluation import parse
 from tests.native_runs import Native
 
-COUNT = 4_000_003
+COUNT = 10_000_003
 """Elements, no multiple of the lanes."""
 PROGRAM = f"""
 x = f32[{COUNT}] parameter(0)
