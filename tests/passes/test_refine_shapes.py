@@ -100,9 +100,9 @@ def test_bounded_dimensions_stay_bounded() -> None:
 def test_a_program_is_compiled_once_for_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def compile_or_load(module: hloom.HloModule) -> NativeExecutable:
+    def compile_or_load(module: hloom.HloModule, *, reproducible: bool) -> NativeExecutable:
         made.append(str(module.entry.root.shape.without_layout()))
-        return native.compile_or_load(module)
+        return native.compile_or_load(module, reproducible=reproducible)
 
     monkeypatch.setattr(refinement, "compile_or_load", compile_or_load)
     monkeypatch.setattr(refinement, "KEPT", 2)
