@@ -47,6 +47,7 @@ from hloom.passes.layout.dot_decomposer import DotDecomposer
 from hloom.passes.layout.product_views import ProductViews
 from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
+from hloom.passes.loops.loop_stack_reuse import LoopStackReuse
 from hloom.passes.loops.previous_values import PreviousValueUpdates
 from hloom.passes.loops.stack_allocation import StackAllocation
 from hloom.passes.loops.while_loop_dot_code_motion import WhileLoopDotCodeMotion
@@ -151,6 +152,7 @@ CPU_PIPELINE: Final = Pipeline(
         SIMPLIFICATION,
         CANONICALIZATION,
         SIMPLIFICATION,
+        LoopStackReuse(),
         InPlaceAccumulation(),
         PreviousValueUpdates(),
         WhileLoopDotLayout(),

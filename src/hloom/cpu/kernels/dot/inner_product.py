@@ -67,6 +67,11 @@ class InnerProduct:
         return -(-self.gemm.m // self.rows)
 
     @property
+    def interleaved(self) -> bool:
+        """Return whether rows of all batches lie between two rows of one, so that batches come first."""
+        return len(self.gemm.batch) == 1 and 0 < self.gemm.a.batch[0] < self.gemm.a.row
+
+    @property
     def step(self) -> int:
         """Return the number of products of one row in an iteration."""
         return self.lanes * self.vectors
@@ -327,8 +332,14 @@ class _Tiles:
                 high = f.intrinsic("smin", low + plan.part, f.constant(I64, gemm.k))
             else:
                 part, low, high = f.constant(I64, 0), f.constant(I64, 0), f.constant(I64, gemm.k)
-            batch = remainder.unsigned_divide(plan.blocks) if gemm.batches > 1 else f.constant(I64, 0)
-            row = (remainder - batch * plan.blocks) * plan.rows if gemm.batches > 1 else remainder * plan.rows
+            batch, block = f.constant(I64, 0), remainder
+            if gemm.batches > 1 and plan.interleaved:
+                block = remainder.unsigned_divide(gemm.batches)
+                batch = remainder - block * gemm.batches
+            elif gemm.batches > 1:
+                batch = remainder.unsigned_divide(plan.blocks)
+                block = remainder - batch * plan.blocks
+            row = block * plan.rows
             self.tile(part, batch, row, low, high)
 
     def tile(self, part: Value, batch: Value, row: Value, low: Value, high: Value) -> None:
