@@ -92,7 +92,7 @@ ENTRY main {
 """
 
 
-@pytest.mark.parametrize("machine", ["x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize("machine", PROCESSORS)
 @pytest.mark.parametrize(("narrow", "m", "k", "n"), [
     ("s4", 1, 64, 128), ("s4", 1, 301, 646), ("u4", 1, 1030, 300), ("s4", 1, 7, 9000), ("s4", 3, 40, 300),
 ])  # fmt: skip

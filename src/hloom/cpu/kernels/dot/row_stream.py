@@ -313,9 +313,17 @@ class _PackedTasks(_Tasks):
             else:
                 both = masked_load(I8.vector(half), at, numbers.compare("ult", count // 2))
             parts = zip(halves(both, signed=self.plan.gemm.b_type.is_signed), totals, strict=True)
-            totals = [f.fma(factor.splat(half), part, total) for part, total in parts]
+            wide = factor.splat(half)
+            totals = [plus_product(self.e, wide, part, total) for part, total in parts]
         for place, total in zip(places, totals, strict=True):
             f.store(total, place)
+
+
+def plus_product(e: Elements, a: Value, b: Value, total: Value) -> Value:
+    """Return total + a * b of f32 vectors."""
+    value = multiply_add(e, et.F32, a, b, total)
+    assert isinstance(value, Value)
+    return value
 
 
 def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
