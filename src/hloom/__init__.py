@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from hloom.ir.module import HloModule as HloModule
     from hloom.ir.print_options import PrintOptions as PrintOptions
     from hloom.proofs.partitioned import prove_partitioned as prove_partitioned
+    from hloom.proofs.symbolic.rewrites import prove_rewrite as prove_rewrite
+    from hloom.proofs.symbolic.rules import prove_rule as prove_rule
     from hloom.proofs.verdict import prove as prove
     from hloom.runtime.custom_call import register_custom_call as register_custom_call
     from hloom.runtime.executable import Executable as Executable
@@ -60,6 +62,8 @@ _HOMES: Final = {
     "ir.instruction": ("HloInstruction",),
     "ir.module": ("HloModule",),
     "proofs.partitioned": ("prove_partitioned",),
+    "proofs.symbolic.rewrites": ("prove_rewrite",),
+    "proofs.symbolic.rules": ("prove_rule",),
     "proofs.verdict": ("prove",),
     "runtime.custom_call": ("register_custom_call",),
     "runtime.executable": ("Executable", "compile"),

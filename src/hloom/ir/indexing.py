@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from hloom.ir.affine import Index, Indices, Variable, delinearize
+from hloom.ir.affine import Index, Indices, Variable, delinearize, linearize
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
@@ -110,6 +110,10 @@ class Addressing(ABC, Generic[Condition]):
         """Return the conjunction of two conditions that may fail."""
 
     # -- indices
+
+    def linear(self, indices: Indices, dimensions: Sequence[int]) -> Index:
+        """Return the row-major linear index."""
+        return linearize(indices, dimensions)
 
     def divide(self, index: Index, divisor: int) -> tuple[Index, Index]:
         """Return quotient and remainder of an index by a constant, affine where possible.

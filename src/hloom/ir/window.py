@@ -56,8 +56,9 @@ def _padded(size: int, low: int, high: int) -> tuple[int, ...]:
     return low, high, size, size + low, size + high, size + low + high
 
 
-INT64: Final = range(-(1 << 63), 1 << 63)
-"""The range of attribute values, and of the positions computed from them."""
+def fits_int64(number: int) -> bool:
+    """Return whether a number is one of 64 bits, as attribute values and the positions computed from them."""
+    return -(1 << 63) <= number < 1 << 63
 
 
 def dilate(size: int, dilation: int) -> int:

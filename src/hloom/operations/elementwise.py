@@ -122,7 +122,7 @@ def same_dimensions(opcode: str, operands: tuple[Shape, ...]) -> Shape:
     dynamic: list[bool] = []
     for number in range(first.rank):
         bounded = [o for o in operands if o.dimensions[number] != Shape.UNBOUNDED]
-        if len({o.dimensions[number] for o in bounded}) > 1:
+        if any(o.dimensions[number] != bounded[0].dimensions[number] for o in bounded[1:]):
             raise _different(opcode, operands)
         sizes.append(bounded[0].dimensions[number] if bounded else Shape.UNBOUNDED)
         dynamic.append(not bounded or any(o.dynamic_dimensions[number] for o in bounded))

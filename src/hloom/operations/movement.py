@@ -19,7 +19,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor, same_extents, with_halos
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_bytes
-from hloom.ir.window import INT64, PaddingDimension, SliceDimension, padding_config, slice_ranges
+from hloom.ir.window import PaddingDimension, SliceDimension, fits_int64, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
 from hloom.shape.shape import Shape
 
@@ -247,8 +247,10 @@ class Slice(Movement):
                     f"stride {d.stride} in dimension {number} is not positive", rule="slice.stride"
                 )
             sizes.append(-((d.start - d.limit) // d.stride))
-        full = [d == SliceDimension(0, size) for d, size in zip(self.slice, operand.dimensions, strict=True)]
-        dynamic = [w and flag for w, flag in zip(full, operand.dynamic_dimensions, strict=True)]
+        dynamic = [
+            flag and d == SliceDimension(0, size)
+            for flag, d, size in zip(operand.dynamic_dimensions, self.slice, operand.dimensions, strict=True)
+        ]
         return Shape(operand.element_type, sizes, dynamic)
 
     def element(
@@ -297,7 +299,7 @@ class Pad(Movement):
             if d.interior < 0:
                 message = f"interior padding {d.interior} in dimension {number} is negative"
                 raise ShapeError(message, rule="pad.interior")
-            if any(extent not in INT64 for extent in d.extents(max(size, 0))):
+            if any(not fits_int64(extent) for extent in d.extents(max(size, 0))):
                 message = f"{d} of {size} elements in dimension {number} needs numbers of more than 64 bits"
                 raise ShapeError(message, rule="pad.range")
             sizes.append(UNBOUNDED if size == UNBOUNDED else d.output_size(size))

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hloom.error_bounds.rules import linear_in_first
 from hloom.errors import EvaluationError, ShapeError
-from hloom.ir.affine import Indices, linearize
+from hloom.ir.affine import Indices
 from hloom.ir.codec import INTEGER, FirstCodec, attribute
 from hloom.ir.indexing import Condition, Element, Indexing, Read, Steps
 from hloom.ir.instruction import HloInstruction
@@ -36,7 +36,7 @@ def _check_reshape(opcode: str, shape: Shape, operand: Shape) -> None:
 
 
 def _reshaped(x: Indexing[Condition, Element], i: HloInstruction, indices: Indices) -> Read[Condition]:
-    return Read(i.operands[0], x.reshaped(i.operands[0], linearize(indices, i.shape.dimensions)))
+    return Read(i.operands[0], x.reshaped(i.operands[0], x.linear(indices, i.shape.dimensions)))
 
 
 @operation("reshape", "operand")

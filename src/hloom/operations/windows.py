@@ -10,7 +10,7 @@ from hloom.errors import ShapeError
 from hloom.ir.affine import Index
 from hloom.ir.indexing import Addressing, Condition, undilated
 from hloom.ir.operation import Array
-from hloom.ir.window import INT64, Window, WindowDimension, dilate
+from hloom.ir.window import Window, WindowDimension, dilate, fits_int64
 from hloom.shape.shape import Shape
 
 
@@ -30,7 +30,7 @@ def check_window(opcode: str, window: Window) -> None:
 
 def output_dimension(opcode: str, d: WindowDimension, size: int) -> int:
     """Return the number of window positions over a base dimension; unbounded where the base is."""
-    if any(extent not in INT64 for extent in d.extents(max(size, 0))):
+    if any(not fits_int64(extent) for extent in d.extents(max(size, 0))):
         message = f"{d} over {size} elements needs numbers of more than 64 bits"
         raise ShapeError(message, rule=f"{opcode}.window-range")
     return Shape.UNBOUNDED if size == Shape.UNBOUNDED else d.output_size(size)

@@ -161,9 +161,9 @@ class Writer(Inserter):
 class Body(Inserter):
     """A builder of a new computation of a module."""
 
-    def __init__(self, module: HloModule, name: str) -> None:
+    def __init__(self, module: HloModule, name: str, *, entry: bool = False) -> None:
         self.module = module
-        self.computation = module.add(HloComputation(module.unique_name(name)))
+        self.computation = module.add(HloComputation(module.unique_name(name)), entry=entry)
         self.metadata = None
         self.count = 0
 

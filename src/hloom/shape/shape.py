@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, SupportsIndex
 
 from hloom.display import Displayed
 from hloom.errors import ShapeError
@@ -113,8 +113,7 @@ class Shape(Displayed):
         if not isinstance(other, Shape):
             return NotImplemented
         return (
-            self._hash == other._hash
-            and self.element_type is other.element_type
+            self.element_type is other.element_type
             and self.dimensions == other.dimensions
             and self.dynamic_dimensions == other.dynamic_dimensions
             and self.layout == other.layout
@@ -493,9 +492,9 @@ def _element_type(value: DTypeLike) -> ElementType:
     return ElementType.parse(value) if isinstance(value, str) else ElementType.from_dtype(value)
 
 
-def _sizes(dimensions: Iterable[int]) -> tuple[int, ...]:
+def _sizes(dimensions: Iterable[SupportsIndex]) -> tuple[int, ...]:
     try:
-        return tuple(map(index, dimensions))
+        return tuple([size if isinstance(size, int) else index(size) for size in dimensions])
     except TypeError:
         message = f"dimensions are a sequence of integers, got {dimensions!r}"
         raise ShapeError(message, rule="shape.dimension-integers") from None

@@ -36,9 +36,16 @@ if TYPE_CHECKING:
     is_flag=True,
     help="AFTER is the program of one device, sharded as the annotations of BEFORE state.",
 )
+@click.option("--symbolic", is_flag=True, help="BEFORE is a Python file of rules for all sizes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def prove(
-    before: str, after: str | None, program: str, samples: int, partitioned: bool, as_json: bool
+    before: str,
+    after: str | None,
+    program: str,
+    samples: int,
+    partitioned: bool,
+    symbolic: bool,
+    as_json: bool,
 ) -> None:
     """Decide whether two programs compute the same results from the same arguments.
 
@@ -61,6 +68,7 @@ def prove(
       hloom prove before.hlo after.hlo
       hloom prove dump/ --program jit_step
       hloom prove --partitioned global.hlo local.hlo
+      hloom prove --symbolic rules.py
 
     \b
     Exit status:
@@ -71,6 +79,10 @@ def prove(
     from hloom.files import load
     from hloom.proofs.verdict import prove as decide
 
+    if symbolic:
+        from hloom.tools.commands.prove_rules import judge_rules
+
+        sys.exit(judge_rules(before, as_json=as_json))
     if after is None:
         if not Path(before).is_dir():
             raise click.UsageError("state a second program, or a folder of dumps")

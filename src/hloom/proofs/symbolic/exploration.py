@@ -1,0 +1,142 @@
+"""Runs of code on symbolic sizes, one for each way in which its comparisons of sizes come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeVar
+
+from hloom.proofs.symbolic.facts import (
+    EFFORT,
+    Formula,
+    conditional_formula,
+    division_facts,
+    learn,
+    least,
+    relation,
+    solver_library,
+    variable,
+)
+from hloom.proofs.symbolic.sizes import Comparison, Trail
+
+MOST_RUNS: Final = 1500
+"""Maximum number of runs of one program."""
+LARGEST: Final = 12
+"""Magnitude of numbers that are preferred: small ones make readable examples that are evaluated quickly."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Numbers for a run, and the comparisons with which it must begin."""
+
+    values: dict[str, int]
+    comparisons: tuple[Comparison, ...] = ()
+
+
+class Exploration:
+    """The runs of a function on symbols.
+
+    Attributes:
+        names: the symbols met so far.
+        first: numbers for the first run.
+        is_complete: whether the runs made stand for all numbers.
+    """
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.names: list[str] = []
+        self.first = dict(values)
+        self.is_complete = True
+
+    def runs(self, run: Callable[[Trail], T]) -> Iterator[tuple[Trail, T]]:
+        """Yield the trail and the result of each run."""
+        waiting: list[_Start] = [_Start(self.first)]
+        count = 0
+        while waiting:
+            start = waiting.pop()
+            count += 1
+            if count > MOST_RUNS:
+                self.is_complete = False
+                return
+            trail = Trail(dict(start.values))
+            result = run(trail)
+            self.names = trail.symbols
+            if tuple(trail.comparisons)[: len(start.comparisons)] != start.comparisons:
+                self.is_complete = False
+                continue
+            waiting += self._others(trail, len(start.comparisons))
+            yield trail, result
+
+    def examples(self, trail: Trail, count: int) -> Iterator[dict[str, int]]:
+        """Yield the numbers of a run, and others for which its comparisons come out the same."""
+        z3, names = solver_library(), trail.symbols
+        solver = z3.Solver()
+        solver.set("rlimit", EFFORT)
+        solver.add(*(conditional_formula(division_facts(d)) for d in trail.divisions))
+        solver.add(*map(relation, trail.comparisons), *(bound for name in names for bound in _bounds(name)))
+        values = {name: trail.values[name] for name in names}
+        for number in range(count):
+            yield values
+            solver.add(z3.Or(*(variable(name) != value for name, value in values.items())))
+            solver.push()
+            # Each number above the last one of its symbol, where there are such numbers.
+            for name in names[number % 2 :]:
+                solver.push()
+                solver.add(variable(name) > min(values[name], LARGEST // 2))
+                if solver.check() != z3.sat:
+                    solver.pop()
+            if solver.check() != z3.sat:
+                return
+            model = solver.model()
+            values = {n: model.eval(variable(n), model_completion=True).as_long() for n in names}
+            while solver.num_scopes():
+                solver.pop()
+
+    def _others(self, trail: Trail, depth: int) -> list[_Start]:
+        """Return numbers for which a comparison from a depth on is the first to come out otherwise."""
+        solver = solver_library().Solver()
+        solver.set("rlimit", EFFORT)
+        lows: dict[str, int] = {}
+        others: list[_Start] = []
+        divisions = list(trail.divisions)
+        solver.add(*(conditional_formula(division_facts(d)) for d in divisions))
+        comparisons = tuple(trail.comparisons)
+        for number, comparison in enumerate(comparisons):
+            if least(comparison, lows):
+                continue
+            if number >= depth:
+                opposite = comparison.negation()
+                values = self._solution(solver, opposite)
+                if values is not None and comparison in trail.fixed:
+                    self.is_complete = False
+                elif values is not None:
+                    others.append(_Start(values, (*comparisons[:number], opposite)))
+            learn(comparison, lows)
+            solver.add(relation(comparison))
+        return others
+
+    def _solution(self, solver: Formula, opposite: Comparison) -> dict[str, int] | None:
+        """Return numbers for the symbols that make a comparison true besides what a solver assumes."""
+        z3 = solver_library()
+        solver.push()
+        solver.add(relation(opposite))
+        answer = solver.check()
+        values = self._values(solver.model()) if answer == z3.sat else None
+        if answer == z3.unknown or (values is not None and max(map(abs, values.values())) > LARGEST):
+            solver.add(*(bound for name in self.names for bound in _bounds(name)))
+            if solver.check() == z3.sat:
+                values = self._values(solver.model())
+        solver.pop()
+        if answer == z3.unknown and values is None:
+            self.is_complete = False
+        return values
+
+    def _values(self, model: Formula) -> dict[str, int]:
+        return {n: model.eval(variable(n), model_completion=True).as_long() for n in self.names}
+
+
+@cache
+def _bounds(name: str) -> tuple[Formula, Formula]:
+    return variable(name) <= LARGEST, variable(name) >= -LARGEST

@@ -1,0 +1,143 @@
+"""Terms: an element of a result, as a function of its index and of the elements of parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from hloom.ir.operation import Operation
+from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.sizes import Comparison
+from hloom.shape.element_type import ElementType
+
+Guard: TypeAlias = tuple[Comparison, ...]
+"""Comparisons that all hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element of a parameter, or of a constant array.
+
+    Attributes:
+        array: what is read: the number of the parameter and the path in its tuple, or the constant's bytes.
+        linear: the row-major linear index.
+        element_type: of the array.
+    """
+
+    array: tuple[int | bytes, ...]
+    linear: Polynomial
+    element_type: ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number of a type, as the bytes of its numpy value."""
+
+    value: bytes
+    element_type: ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An index as an element of a type."""
+
+    index: Polynomial
+    element_type: ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise operation on elements."""
+
+    operation: Operation
+    operands: tuple[Term, ...]
+    element_type: ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """One of two elements, by a condition on indices."""
+
+    guard: Guard
+    yes: Term
+    no: Term
+
+    @property
+    def element_type(self) -> ElementType:
+        return self.yes.element_type
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The combination of the elements of a set of positions, in no order if the combiner allows any.
+
+    Attributes:
+        combiner: the operation, or the text of the computation.
+        is_free: whether values may be combined in any order and grouping.
+        variables: the loops, outermost first, with their extents.
+        guard: the positions that count.
+        bodies: the elements at a position, one for each array.
+        initial: the values from which the results start; empty for 0.
+        output: the number of the result.
+        element_type: of the result.
+    """
+
+    combiner: Operation | str
+    is_free: bool
+    variables: tuple[tuple[str, Polynomial], ...]
+    guard: Guard
+    bodies: tuple[Term, ...]
+    initial: tuple[Term, ...]
+    output: int
+    element_type: ElementType
+
+    @property
+    def combiner_is_products(self) -> bool:
+        """Whether it is the sum of a dot or a convolution."""
+        return isinstance(self.combiner, str) and self.combiner.startswith("products ")
+
+
+Term: TypeAlias = Access | Scalar | Number | Apply | Choose | Sum
+
+
+def subterms(term: Term) -> tuple[Term, ...]:
+    """Return the terms of which a term is made."""
+    match term:
+        case Apply():
+            return term.operands
+        case Choose():
+            return term.yes, term.no
+        case Sum():
+            return (*term.bodies, *term.initial)
+        case _:
+            return ()
+
+
+def substituted(term: Term, definitions: dict[str, Polynomial]) -> Term:
+    """Return a term with some index variables replaced."""
+    if not definitions:
+        return term
+
+    def guard(comparisons: Guard) -> Guard:
+        return tuple(replace(c, polynomial=c.polynomial.substitute(definitions)) for c in comparisons)
+
+    match term:
+        case Access():
+            return replace(term, linear=term.linear.substitute(definitions))
+        case Number():
+            return replace(term, index=term.index.substitute(definitions))
+        case Apply():
+            return replace(term, operands=tuple(substituted(o, definitions) for o in term.operands))
+        case Choose():
+            yes, no = substituted(term.yes, definitions), substituted(term.no, definitions)
+            return Choose(guard(term.guard), yes, no)
+        case Sum():
+            return replace(
+                term,
+                variables=tuple((name, extent.substitute(definitions)) for name, extent in term.variables),
+                guard=guard(term.guard),
+                bodies=tuple(substituted(b, definitions) for b in term.bodies),
+                initial=tuple(substituted(v, definitions) for v in term.initial),
+            )
+        case Scalar():
+            return term

@@ -1,0 +1,249 @@
+"""Judgement of a rewrite for all sizes: each path of its code is proved, or sizes refute it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.rewriting import same_type
+from hloom.proofs.symbolic.bijections import ranges
+from hloom.proofs.symbolic.elements import (
+    Positions,
+    SymbolicElements,
+    SymbolicIndex,
+    polynomial_of,
+    result_shapes,
+)
+from hloom.proofs.symbolic.equality import Comparer, TooManyCases
+from hloom.proofs.symbolic.exploration import Exploration
+from hloom.proofs.symbolic.facts import Facts
+from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.sizes import Comparison, Trail
+from hloom.proofs.symbolic.terms import Term
+from hloom.proofs.verdict import Relation, Verdict, refute
+
+SAMPLES: Final = 6
+"""Number of arguments with which programs of concrete sizes are compared."""
+EXAMPLES: Final = 8
+"""Number of sizes at which the programs of an unproved case are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two programs with the same parameters, and the trail of sizes on which both were made."""
+
+    before: HloModule
+    after: HloModule
+
+
+Build = Callable[[Trail], Pair | None]
+"""Makes both programs for the sizes of a trail; None where the rule does not apply.
+
+Raises HloError for sizes that no program has.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The element of one result of both programs at an index.
+
+    Attributes:
+        index: the index variables and their extents.
+        before, after: the elements.
+    """
+
+    index: tuple[tuple[str, Polynomial], ...]
+    before: Term
+    after: Term
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """What is known about a rewrite.
+
+    Attributes:
+        relation: for all sizes.
+        cases: the number of cases that were proved.
+        declined: the number of cases in which the rule does not apply.
+        reason: why it is open.
+        sizes: the numbers that refute it, or of the open case.
+        counterexample: of refuted ones, the verdict on the programs of those sizes.
+        before, after: those programs.
+    """
+
+    relation: Relation
+    cases: int = 0
+    declined: int = 0
+    reason: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    counterexample: Verdict | None = None
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run: programs and their elements; nothing where the rule does not apply or sizes are invalid."""
+
+    pair: Pair | None = None
+    elements: list[Element] = field(default_factory=list[Element])
+    positions: Positions = field(default_factory=Positions)
+    declined: bool = False
+    error: str = ""
+
+
+def judge(values: Mapping[str, int], build: Build, *, edges: bool) -> RuleVerdict:
+    """Decide whether two programs are equal for all values of their symbols for which the first is valid.
+
+    Args:
+        values: the symbols, and numbers for a first run, for which the first program is valid.
+        build: makes the programs.
+        edges: whether edge values such as infinities refute.
+    """
+    exploration = Exploration(values)
+    relation, cases, declined = Relation.IDENTICAL, 0, 0
+    unproved: RuleVerdict | None = None
+    for trail, run in exploration.runs(lambda trail: _run(build, trail)):
+        declined += run.declined
+        chosen = {name: trail.values[name] for name in trail.symbols}
+        if run.pair is None:
+            if run.error:
+                return RuleVerdict(Relation.REFUTED, cases, declined, run.error, chosen)
+            continue
+        step, reason = _relation(trail, run)
+        if step.is_proof:
+            cases += 1
+            relation = step if relation is Relation.IDENTICAL else relation
+            continue
+        for sizes in exploration.examples(trail, EXAMPLES if unproved is None else 1):
+            pair = run.pair if sizes == chosen else build(Trail(dict(sizes)))
+            verdict = _refutation(pair, sizes, reason, edges=edges) if pair is not None else None
+            if verdict is not None and verdict.relation is Relation.REFUTED:
+                return verdict
+            unproved = unproved or verdict
+    if unproved is not None:
+        return unproved
+    if not exploration.is_complete:
+        return RuleVerdict(Relation.OPEN, cases, declined, "some cases could not be enumerated")
+    if not cases:
+        return RuleVerdict(Relation.OPEN, cases, declined, "the rule applies in no case")
+    return RuleVerdict(relation, cases, declined)
+
+
+def _run(build: Build, trail: Trail) -> _Run:
+    """Make both programs and their elements."""
+    try:
+        pair = build(trail)
+    except InvalidSizes:
+        return _Run()
+    except HloError as error:
+        return _Run(error=f"the second program is not valid: {error.message}")
+    if pair is None:
+        return _Run(declined=True)
+    run = _Run(pair)
+    try:
+        for i in pair.after.entry.post_order():
+            i.check_shape()
+        run.elements = _elements(pair, trail, run.positions)
+        known = Facts.of(trail.comparisons, trail.divisions)
+        for element in run.elements:
+            known = _at_index(element, known)
+        run.positions = Positions(known)
+        run.elements = _elements(pair, trail, run.positions)
+    except HloError as error:
+        run.error = error.message
+    return run
+
+
+class InvalidSizes(Exception):
+    """A program of these sizes is not valid."""
+
+
+def check_sizes(module: HloModule) -> None:
+    """Check the shapes of a program; raise InvalidSizes where they contradict each other."""
+    try:
+        for i in module.entry.post_order():
+            i.check_shape()
+            i.operation.verify(i)
+    except (HloError, ZeroDivisionError) as error:
+        raise InvalidSizes from error
+
+
+def _elements(pair: Pair, trail: Trail, positions: Positions) -> list[Element]:
+    """Return the elements of every result at an index of its own variables."""
+    elements: list[Element] = []
+    walk = SymbolicElements(trail, positions)
+    roots = pair.before.entry.root, pair.after.entry.root
+    for (output, shape), (_, other) in zip(*map(result_shapes, roots), strict=True):
+        if not same_type(shape, other):
+            raise HloError(f"the result is {other}, not {shape}", rule="prove.form")
+        if not shape.is_array or 0 in shape.dimensions:
+            continue
+        names = [f"i{len(elements)}_{d}" for d in range(shape.rank)]
+        indices = tuple(SymbolicIndex(Polynomial.variable(name)) for name in names)
+        index = tuple(zip(names, map(polynomial_of, shape.dimensions), strict=True))
+        before, after = (_element(walk, root, indices, output) for root in roots)
+        elements.append(Element(index, before, after))
+    return elements
+
+
+def _element(
+    walk: SymbolicElements, root: HloInstruction, indices: tuple[SymbolicIndex, ...], output: int | None
+) -> Term:
+    return walk.element(root, indices, output)
+
+
+def _relation(trail: Trail, run: _Run) -> tuple[Relation, str]:
+    """Return what is proved of one run, and what is not."""
+    if run.error:
+        return Relation.OPEN, run.error
+    facts = Facts.of(trail.comparisons, trail.divisions, run.positions.conditionals)
+    relation = Relation.IDENTICAL
+    for element in run.elements:
+        inside = _at_index(element, facts)
+        try:
+            if Comparer(exact=False).are_equal(element.before, element.after, inside):
+                continue
+            if not Comparer(exact=True).are_equal(element.before, element.after, inside):
+                return Relation.OPEN, "an element of one program is not proved to be that of the other"
+        except TooManyCases:
+            return Relation.OPEN, "too many cases of conditions on indices"
+        relation = Relation.EQUAL_OVER_REALS
+    return relation, ""
+
+
+def _at_index(element: Element, facts: Facts) -> Facts:
+    """Return the facts at an index of a result, which is 0 in dimensions of size 1."""
+    one = Polynomial.constant(1)
+    zeros = [name for name, extent in element.index if facts.are_equal(extent, one)]
+    equations = (Comparison(Polynomial.variable(name), is_equation=True) for name in zeros)
+    return facts.assume(*equations, *ranges(element.index))
+
+
+def _refutation(pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: bool) -> RuleVerdict:
+    """Compare the programs of the sizes of a run, by the evaluator."""
+    before, after = plain(pair.before), plain(pair.after)
+    texts = before.to_text(), after.to_text()
+    try:
+        before.verify()
+    except HloError as error:
+        return RuleVerdict(Relation.OPEN, reason=f"{reason} ({error.message})", sizes=sizes)
+    try:
+        after.verify()
+    except HloError as error:
+        return RuleVerdict(Relation.REFUTED, 0, 0, error.message, sizes, None, *texts)
+    refuted = refute(before, after, samples=SAMPLES, edges=edges)
+    if refuted is None:
+        return RuleVerdict(Relation.OPEN, 0, 0, reason, sizes, None, *texts)
+    inputs, arguments, comparisons = refuted
+    verdict = Verdict(Relation.REFUTED, inputs=inputs, arguments=arguments, comparisons=comparisons)
+    return RuleVerdict(Relation.REFUTED, 0, 0, reason, sizes, verdict, *texts)
+
+
+def plain(module: HloModule) -> HloModule:
+    """Return a copy of a program with ordinary integers for sizes."""
+    return HloModule.from_text(module.to_text())

@@ -1,0 +1,293 @@
+"""Proofs of rules for all sizes; wrong rules are refuted by sizes and inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.movement import Pad, Reverse, Slice, Transpose
+from hloom.operations.reduction import Reduce
+from hloom.passes.rewriting import RewriteRule, RuleFamily
+from hloom.passes.rules.reduction import again, arrays_of
+from hloom.passes.writing import Writer
+from hloom.proofs.symbolic import facts
+from hloom.proofs.symbolic.rewrites import prove_rewrite
+from hloom.proofs.symbolic.rules import RuleBook, Sketch, overall, prove_rule
+from hloom.proofs.symbolic.sizes import Trail
+from hloom.proofs.verdict import Relation
+from hloom.tools.commands.prove import prove
+from tests.passes import test_contraction_rules, test_movement_rules
+from tests.rule_checks import Example
+
+pytest.importorskip("z3", reason="z3 is not installed")
+
+from hloom.proofs.symbolic.xla import elementwise, movement, slicing, sums
+
+BOOKS = {book.name: book for book in (module.RULES for module in (elementwise, movement, slicing, sums))}
+SAMPLE = {
+    "elementwise": ("add_zero", "common_factor", "clamp_twice", "remainder_of_sum", "or_true_first"),
+    "movement": ("transpose_twice", "reverse_twice", "concatenate_to_the_left", "concatenate_scalar_before"),
+    "slicing": ("slice_twice", "slice_of_second_operand", "dynamic_slice_twice", "add_of_update"),
+    "sums": ("reduce_of_transpose", "reduce_twice", "dot_swapped", "dot_regrouped", "multiple_of_reduce"),
+}
+
+
+@pytest.mark.parametrize(("book", "name"), [(b, n) for b, names in SAMPLE.items() for n in names])
+def test_rules_of_xla_hold_for_all_sizes(book: str, name: str) -> None:
+    assert overall(prove_rule(BOOKS[book].rules[name])).relation.is_proof
+
+
+HLOOM = [
+    *((test_movement_rules, name) for name in ("slice_twice", "pad_that_cuts", "transpose_of_reshape")),
+    *((test_movement_rules, name) for name in ("concatenate_of_neighbours", "dynamic_slice_of_broadcast")),
+    *((test_contraction_rules, name) for name in ("reduce_of_transpose", "dot_of_transpose")),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), HLOOM)
+def test_rules_of_hloom_hold_for_all_sizes(module: object, name: str) -> None:
+    rules: dict[str, RewriteRule] = module.RULES  # type: ignore[attr-defined]
+    examples: dict[str, list[Example]] = module.EXAMPLES  # type: ignore[attr-defined]
+    for example in examples[name]:
+        assert prove_rewrite(rules[name], next(iter(example.programs()))).relation.is_proof
+
+
+# -- wrong rules are refuted
+
+WRONG = RuleFamily("wrong")
+PROGRAMS = {
+    "slice_loses_the_inner_stride": "a = f32[7] slice(x), slice={[1:20:3]}; "
+    "r = f32[3] slice(a), slice={[1:6:2]}",
+    "slice_starts_one_later": "a = f32[7] slice(x), slice={[1:20:3]}; r = f32[3] slice(a), slice={[1:6:2]}",
+    "pads_may_be_negative": "p = f32[24] pad(x, v), padding=1_3; r = f32[27] pad(p, v), padding=2_1",
+    "mirrored_slice_ignores_the_stride": "t = f32[20] reverse(x), dimensions={0}; "
+    "r = f32[4] slice(t), slice={[1:8:2]}",
+    "reduce_keeps_the_dimension_numbers": "t = f32[4,20] transpose(y), dimensions={1,0}; "
+    "r = f32[20] reduce(t, v), dimensions={0}, to_apply=sum",
+    "transposes_in_the_wrong_order": "a = f32[4,6,20] transpose(z), dimensions={1,2,0}; "
+    "r = f32[20,4,6] transpose(a), dimensions={2,0,1}",
+    "difference_is_swapped": "a = s32[20] add(i, j); r = s32[20] subtract(a, i)",
+}
+
+
+@WRONG.rewrites(Slice, of=Slice)
+def slice_loses_the_inner_stride(i: HloInstruction, outer: Slice, inner: Slice) -> HloInstruction:
+    ranges = [
+        SliceDimension(a.start + b.start, a.start + b.start + (size - 1) * b.stride + 1, b.stride)
+        for a, b, size in zip(inner.slice, outer.slice, i.shape.dimensions, strict=True)
+    ]
+    return Writer(i).op(Slice(slice=tuple(ranges)), i.operands[0].operands[0])
+
+
+@WRONG.rewrites(Slice, of=Slice)
+def slice_starts_one_later(i: HloInstruction, outer: Slice, inner: Slice) -> HloInstruction | None:
+    if 0 in i.shape.dimensions:
+        return None
+    (source,) = i.operands[0].operands
+    ranges: list[SliceDimension] = []
+    for a, b, size in zip(inner.slice, outer.slice, i.shape.dimensions, strict=True):
+        start, stride = a.start + b.start * a.stride + 1, a.stride * b.stride
+        ranges.append(SliceDimension(start, start + (size - 1) * stride + 1, stride))
+    if any(r.limit > size for r, size in zip(ranges, source.shape.dimensions, strict=True)):
+        return None
+    return Writer(i).op(Slice(slice=tuple(ranges)), source)
+
+
+@WRONG.rewrites(Pad, of=Pad)
+def pads_may_be_negative(i: HloInstruction, outer: Pad, inner: Pad) -> HloInstruction | None:
+    if any(p.interior for p in (*outer.padding, *inner.padding)):
+        return None
+    both = zip(inner.padding, outer.padding, strict=True)
+    paddings = tuple(PaddingDimension(a.low + b.low, a.high + b.high) for a, b in both)
+    return Writer(i).op(Pad(padding=paddings), *i.operands[0].operands)
+
+
+@WRONG.rewrites(Slice, of=Reverse)
+def mirrored_slice_ignores_the_stride(
+    i: HloInstruction, cut: Slice, reverse: Reverse
+) -> HloInstruction | None:
+    if 0 in i.shape.dimensions:
+        return None
+    (x,) = i.operands[0].operands
+    (r,), (size,) = cut.slice, x.shape.dimensions
+    w = Writer(i)
+    return w.op(reverse, w.op(Slice(slice=(SliceDimension(size - r.limit, size - r.start, r.stride),)), x))
+
+
+@WRONG.rewrites(Reduce, of=Transpose)
+def reduce_keeps_the_dimension_numbers(
+    i: HloInstruction, reduce: Reduce, transpose: Transpose
+) -> HloInstruction | None:
+    x = arrays_of(i)[0].operands[0]
+    if x.shape.dimensions[0] != x.shape.dimensions[1]:
+        return None
+    return again(i, [x], reduce.dimensions)
+
+
+@WRONG.rewrites(Transpose, of=Transpose)
+def transposes_in_the_wrong_order(i: HloInstruction, outer: Transpose, inner: Transpose) -> HloInstruction:
+    order = tuple(outer.dimensions[d] for d in inner.dimensions[::-1])
+    return Writer(i).op(Transpose(dimensions=order), i.operands[0].operands[0])
+
+
+@WRONG.rewrites(Subtract, of=Add)
+def difference_is_swapped(i: HloInstruction, subtract: Subtract, add: Add) -> HloInstruction:
+    return i.operands[1]
+
+
+REFUTED = ("slice_loses_the_inner_stride", "slice_starts_one_later", "difference_is_swapped")
+"""Those for which sizes and inputs are found; the others stay open."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_wrong_rules_are_not_proved(name: str) -> None:
+    parameters = "x: f32[20], v: f32[], y: f32[20,4], z: f32[20,4,6], i: s32[20], j: s32[20]"
+    verdict = prove_rewrite(WRONG.rules[name], next(iter(Example(parameters, PROGRAMS[name]).programs())))
+    assert not verdict.relation.is_proof
+    if name in REFUTED:
+        assert verdict.relation is Relation.REFUTED
+        assert verdict.sizes
+        assert verdict.counterexample is None or verdict.counterexample.comparisons
+
+
+BAD = RuleBook("wrong")
+
+
+@BAD.state(axes="N")
+def wrong_padding_value(w: Sketch) -> Iterator[HloInstruction]:
+    """Concat(Broadcast(v), B) ⇒ Pad(B, u, low)."""
+    n, (low, size) = w.sizes("n", "N"), w.sizes("low size")
+    b, v, u, none = w.array("B", size, *n), w.array("v"), w.array("u"), [0] * len(n)
+    yield w.concatenate(w.broadcast(v, (low, *n)), b, dimension=0)
+    yield w.pad(b, u, (low, *none), (0, *none))
+
+
+@BAD.state(axes="N", most=1)
+def dropped_precondition(w: Sketch) -> Iterator[HloInstruction]:
+    """Slice(Concat(A, B)) ⇒ Slice(A), wherever it ends."""
+    n, (a, b, limit) = w.sizes("n", "N"), w.sizes("a b limit")
+    x, y, none = w.array("A", a, *n), w.array("B", b, *n), [0] * len(n)
+    yield w.slice(w.concatenate(x, y, dimension=0), (0, *none), (limit, *n))
+    yield w.slice(x, (0, *none), (limit, *n))
+
+
+@BAD.state(axes="N", most=1)
+def clamped_offsets_added(w: Sketch) -> Iterator[HloInstruction]:
+    """DynamicSlice(DynamicSlice(A, i), j) ⇒ DynamicSlice(A, i + j), also out of bounds."""
+    (n, outer, inner), (i, j) = w.sizes("n outer inner"), w.indices("i", 2)
+    a = w.array("A", n)
+    yield w.dynamic_slice(w.dynamic_slice(a, [i], [outer]), [j], [inner])
+    yield w.dynamic_slice(a, [w.op(Add(), i, j)], [inner])
+
+
+@BAD.state()
+def one_sum_too_few(w: Sketch) -> Iterator[HloInstruction]:
+    """Reduce(Reduce(X)) ⇒ Reduce(Slice(X))."""
+    n, m = w.sizes("n m")
+    w.require(m >= 2)
+    x = w.array("X", n, m)
+    yield w.reduce(w.reduce(x, (0,)), (0,))
+    yield w.reduce(w.slice(x, (0, 0), (n, m - 1)), (0, 1))
+
+
+@pytest.mark.parametrize("name", BAD.rules)
+def test_wrong_statements_are_not_proved(name: str) -> None:
+    verdict = overall(prove_rule(BAD.rules[name]))
+    assert not verdict.relation.is_proof
+    if name in ("wrong_padding_value", "dropped_precondition"):
+        assert verdict.relation is Relation.REFUTED
+        assert verdict.sizes
+
+
+def test_a_rule_that_no_sizes_fulfil_is_refused() -> None:
+    vacuous = RuleBook("vacuous")
+
+    @vacuous.state()
+    def nothing(w: Sketch) -> Iterator[HloInstruction]:
+        n = w.sizes("n")
+        w.require(n < 0)
+        yield w.array("A", n)
+
+    with pytest.raises(HloError, match="no sizes") as caught:
+        prove_rule(next(iter(vacuous)))
+    assert caught.value.rule == "prove.vacuous"
+
+
+def test_code_that_takes_the_number_of_a_size_is_not_proved() -> None:
+    rules = test_contraction_rules, "sum_of_broadcast"
+    text = next(iter(rules[0].EXAMPLES[rules[1]][0].programs()))
+    assert prove_rewrite(rules[0].RULES[rules[1]], text).relation is Relation.OPEN
+
+
+# -- sizes
+
+
+@pytest.mark.parametrize(
+    ("compute", "text"),
+    [
+        (lambda n, m: n * m + 2 * n - n, "m*n + n"),
+        (lambda n, m: (n + m) * (n - m), "-m*m + n*n"),
+        (lambda n, m: -n + 3, "3 - n"),
+    ],
+)
+def test_sizes_remember_how_they_were_computed(compute: Callable[[int, int], int], text: str) -> None:
+    trail = Trail({"n": 3, "m": 5})
+    size = compute(trail.symbol("n"), trail.symbol("m"))
+    assert (str(size.polynomial), int.__int__(size)) == (text, compute(3, 5))  # type: ignore[attr-defined]
+
+
+def test_comparisons_are_noted() -> None:
+    trail = Trail({"n": 3, "m": 5})
+    n, m = trail.symbol("n"), trail.symbol("m")
+    assert (n < m, n == 3, max(n, m) is m, n // 2) == (True, True, True, 1)
+    assert [str(c) for c in trail.comparisons][:2] == ["-m + n < 0", "-3 + n == 0"]
+
+
+# -- the command
+
+
+def test_command(tmp_path: Path) -> None:
+    file = tmp_path / "rules.py"
+    file.write_text(
+        "from hloom.proofs.symbolic.rules import RuleBook\n"
+        "RULES = RuleBook('mine')\n"
+        "@RULES.state()\n"
+        "def reverse_back(w):\n"
+        '    """Reverse(Reverse(A)) ⇒ A."""\n'
+        "    a = w.array('A', w.sizes('n'))\n"
+        "    yield w.reverse(w.reverse(a, (0,)), (0,))\n"
+        "    yield a\n"
+    )
+    run = CliRunner().invoke(prove, ["--symbolic", str(file)])
+    assert run.exit_code == 0
+    assert run.stdout == "reverse_back: identical\n"
+    run = CliRunner().invoke(prove, ["--symbolic", "--json", str(file)])
+    assert json.loads(run.stdout)["rules"][0]["relation"] == "identical"
+    file.write_text("x = 1\n")
+    run = CliRunner().invoke(prove, ["--symbolic", str(file)])
+    assert isinstance(run.exception, HloError) and run.exception.rule == "prove.rule-file"
+
+
+def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "z3", None)
+    facts.solver_library.cache_clear()
+    with pytest.raises(HloError, match=r"pip install 'hloom\[prove\]'") as caught:
+        facts.solver_library()
+    assert caught.value.rule == "prove.solver"
+    facts.solver_library.cache_clear()
+
+
+def test_rules_are_frozen() -> None:
+    rule = next(iter(BAD))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        rule.name = ""  # type: ignore[misc]
