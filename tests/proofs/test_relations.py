@@ -124,7 +124,7 @@ ROUNDED_SUM = """
     b = bf16[8,16] parameter(1), sharding={devices=[4,1]<=[4]}
     ROOT d = bf16[16,16] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0},
       sharding={replicated}"""
-"""Its mutants differ from it by less than rounding, which tells none of them apart."""
+"""No kind of mutant applies to its few instructions."""
 
 
 @pytest.mark.parametrize("body", [*STEPS.values(), ROUNDED_SUM], ids=[*STEPS, "a sum that is rounded"])
