@@ -265,7 +265,9 @@ def narrowed(program: Reproducer, old: ElementType) -> Reproducer:
 
 
 def without_metadata(program: Reproducer) -> Reproducer:
-    """Remove metadata, shardings, frontend attributes, backend configurations, and unread layouts."""
+    """Remove metadata, shardings, frontend attributes, backend configurations, and the layouts that no
+    operation's semantics depend on.
+    """
     copy = program.module.clone()
     reset_config(copy)
     for i in copy.instructions():

@@ -126,7 +126,13 @@ def is_loose(value: Value, bounds: Bounds) -> bool:
 
 
 def tightened(value: Value, bounds: Bounds, others: Bounds) -> Bounds:
-    """Return the smaller of two bounds for each element of arrays whose ``bounds`` are loose."""
+    """Replace the bounds of each array for which `is_loose` holds by the elementwise minimum with others.
+
+    Args:
+        value: the result that the bounds are for; it decides which of them are loose.
+        bounds: error bounds of its elements.
+        others: error bounds of the same elements from another analysis.
+    """
     if isinstance(value, tuple):
         parts = zip(value, parts_of(bounds), parts_of(others), strict=True)
         return tuple([tightened(v, b, o) for v, b, o in parts])

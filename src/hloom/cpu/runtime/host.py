@@ -151,7 +151,7 @@ class HostCalls:
 
         Args:
             number: the number of the host call.
-            generation: the rendezvous generation at arrival; negative codes are those of `Participant.wait`.
+            generation: what the arrival at the rendezvous returned: its generation, or a negative error code.
         """
         self._participants[number].wait(generation)
 

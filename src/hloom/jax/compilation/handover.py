@@ -82,7 +82,11 @@ class Programs(Protocol):
         ...
 
     def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
-        """Store a program that was just compiled, with jaxlib's description."""
+        """Write a newly compiled program to the cache, with the bytes that ``describe`` returns.
+
+        They are jaxlib's serialization of the executable; ``describe`` is called only for a program that is
+        stored.
+        """
         ...
 
 

@@ -242,9 +242,9 @@ def _parsed(table: str) -> dict[str, list[tuple[str, str]]]:
 def structs(table: str, **nested: Struct) -> dict[str, Struct]:
     """Return the structs that a table declares, by name; each line is a name and fields ``name:type``.
 
-    A type is ``p``, ``z``, ``l``, ``i``, ``e`` or ``b`` as in PJRT's structs; ``t``, the address of a text,
-    followed by its size ``NAME_size``; ``a``, the address of an array, followed by the length ``num_NAME``;
-    or the name of an earlier or a nested struct.
+    A type is ``p`` (pointer), ``z`` (size_t), ``l`` (int64_t), ``i`` (int), ``e`` (enum) or ``b`` (bool);
+    ``t``, the address of a text, followed by its size ``NAME_size``; ``a``, the address of an array, followed
+    by the length ``num_NAME``; or the name of an earlier or a nested struct.
     """
     declared = dict(nested)
     for name, fields in _parsed(table).items():

@@ -38,7 +38,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The placements of all arguments and results; both empty if the module states none."""
+    """The memory space and layout of each argument and result; both empty if the module states none."""
 
     arguments: Sequence[Placement] = ()
     results: Sequence[Placement] = ()

@@ -105,7 +105,9 @@ def suggested_shardings(
     crowded: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Suggestion]:
-    """Return cheaper shardings: the cheapest of each group of annotations, in ascending order of cost.
+    """Return cheaper shardings in ascending order of cost: the best one for each group of annotations.
+
+    Annotations of one group are changed together.
 
     Args:
         module: the program.
@@ -113,7 +115,7 @@ def suggested_shardings(
         axes: the sizes of the mesh axes; if empty, all devices are one axis.
         needs: the reason for each collective, and the bytes that a device sends for it in a step.
         costs: the costs of the program as it is.
-        tries: the number of programs to partition.
+        tries: the maximum number of programs to partition.
         crowded: the program does not fit into memory, so that more traffic is acceptable for less memory.
         progress: called with a description of each try.
     """

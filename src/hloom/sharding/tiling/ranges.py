@@ -211,9 +211,10 @@ class ExchangeRound:
         return max(segment.length for segment in self.segments.values())
 
     def first(self, segment: HaloSegment, local: int) -> int:
-        """Return the index in its tile at which a segment starts, once extended to the length of the round.
+        """Return the index within a tile of the first element that the round sends for a segment.
 
-        ``local`` is the extent of a tile.
+        All devices send ranges of the same length; that of a shorter segment is longer than the segment, and
+        begins before it where it would pass the end of the tile, whose extent is ``local``.
         """
         return min(segment.low - segment.tile * local, local - self.length)
 
