@@ -1,7 +1,8 @@
 """Wrong programs: copies of a program with one small mistake, as a wrong pass would make them.
 
-``python -m tests.proofs.mutants FOLDER --count N --seed S`` judges mutants of the programs of a folder of
-dumps. Every mutant that the evaluator tells apart from the original on 100 arguments must not be proved.
+``python -m tests.proofs.mutants --count N --seed S [FOLDER]`` judges mutants of what passes make of generated
+programs, and of the stages in a folder of folders of dumps. Every mutant that the evaluator tells apart from
+the original on 100 arguments must not be proved.
 """
 
 from __future__ import annotations
@@ -9,56 +10,84 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from hloom.debug.optimization import optimized
 from hloom.debug.tolerance import Tolerance
 from hloom.dumps import dumped_programs
 from hloom.errors import HloError
 from hloom.files import load
+from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case
 from hloom.ir.module import HloModule
 from hloom.proofs.verdict import Relation, prove, refute
 from hloom.text.printer import print_module
 
 ARGUMENTS = 100
 """Number of arguments on which a proved mutant must equal the original."""
-_OPCODES = (
+PER_PROGRAM = 4
+"""Number of mutants of one program."""
+SECONDS = 20
+"""Seconds after which a mutant counts as endless."""
+PASSES = "expansion,simplification"
+"""The passes whose results are changed."""
+_SWAPS = (
     ("add", "subtract"),
+    ("multiply", "divide"),
     ("maximum", "minimum"),
     ("and", "or"),
+    ("or", "xor"),
+    ("remainder", "divide"),
+    ("shift-left", "shift-right-logical"),
+    ("shift-right-arithmetic", "shift-right-logical"),
     ("floor", "ceil"),
+    ("round-nearest-even", "round-nearest-afz"),
     ("sine", "cosine"),
     ("exponential", "exponential-minus-one"),
+    ("log", "log-plus-one"),
+    ("sqrt", "cbrt"),
     ("negate", "copy"),
+    ("not", "copy"),
     ("abs", "copy"),
     ("tanh", "copy"),
+    ("sign", "copy"),
+    ("floor", "copy"),
+    ("real", "imag"),
 )
+_DROPPED = ("add", "subtract", "multiply", "maximum", "minimum", "and", "or", "select", "clamp", "power")
+"""Operations of which one operand may be taken for the result."""
 _LINE = re.compile(
-    r"(?P<head>\s+(?:ROOT )?%?[\w.\-]+ = \S+ )(?P<opcode>[\w\-]+)\((?P<operands>[^()]*)\)(?P<tail>.*)"
+    r"(?P<indent>\s+)(?P<root>ROOT )?(?P<name>%?[\w.\-]+) = (?P<shape>\S+) "
+    r"(?P<opcode>[\w\-]+)\((?P<operands>[^()]*)\)(?P<tail>.*)"
 )
+_OPPOSITE = {"LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+_NEXT = {"LT": "LE", "LE": "LT", "GT": "GE", "GE": "GT", "EQ": "NE", "NE": "EQ"}
+_MIRROR = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 
 
 def mutants(module: HloModule, seed: int) -> Iterator[tuple[str, HloModule]]:
     """Yield valid programs with one mistake each, and its description, in a random order."""
     generator = random.Random(seed)
     lines = print_module(module).split("\n")
+    computations = [line.split()[0] for line in lines if re.fullmatch(r"%?[\w.\-]+ .*\{", line)]
     order = list(range(len(lines)))
     generator.shuffle(order)
     for number in order:
         match = _LINE.fullmatch(lines[number])
-        edits = list(_edits(match, generator)) if match is not None else []
-        if not edits:
-            continue
-        kind, line = generator.choice(edits)
-        text = "\n".join([*lines[:number], line, *lines[number + 1 :]])
-        try:
-            mutant = HloModule.from_text(text)
-            mutant.verify()
-        except HloError:
-            continue
-        yield f"{kind}: {line.strip()}", mutant
+        edits = list(_edits(match, generator, computations)) if match is not None else []
+        generator.shuffle(edits)
+        for kind, line in edits:
+            text = "\n".join([*lines[:number], line, *lines[number + 1 :]])
+            try:
+                mutant = HloModule.from_text(text)
+                mutant.verify()
+            except HloError:
+                continue
+            yield f"{kind}: {line.strip()}", mutant
+            break
 
 
 def is_told_apart(original: HloModule, mutant: HloModule, relation: Relation) -> bool:
@@ -69,41 +98,120 @@ def is_told_apart(original: HloModule, mutant: HloModule, relation: Relation) ->
     return refute(original, mutant, samples=ARGUMENTS, seed=1000, edges=False, tolerance=rounding) is not None
 
 
-def _edits(line: re.Match[str], generator: random.Random) -> Iterator[tuple[str, str]]:
+def _edits(
+    line: re.Match[str], generator: random.Random, computations: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """Yield the mistakes that are possible in the line of an instruction."""
-    head, opcode, operands, tail = line["head"], line["opcode"], line["operands"], line["tail"]
+    opcode, operands, tail = line["opcode"], line["operands"], line["tail"]
+    names = operands.split(", ")
 
     def edited(opcode: str = opcode, operands: str = operands, tail: str = tail) -> str:
+        head = f"{line['indent']}{line['root'] or ''}{line['name']} = {line['shape']} "
         return f"{head}{opcode}({operands}){tail}"
 
-    for pair in _OPCODES:
-        if opcode in pair:
-            yield "operation", edited(opcode=pair[1 - pair.index(opcode)])
-    names = operands.split(", ")
+    for a, b in _SWAPS:
+        if opcode in (a, b):
+            yield "operation", edited(opcode=b if opcode == a else a)
+    if opcode in _DROPPED:
+        yield "dropped", edited(opcode="copy", operands=generator.choice(names), tail="")
     if len(names) >= 2 and opcode != "constant":
         a, b = generator.sample(range(len(names)), 2)
         swapped = list(names)
         swapped[a], swapped[b] = names[b], names[a]
         yield "operands", edited(operands=", ".join(swapped))
-    if opcode == "constant" and re.fullmatch(r"-?\d+(\.\d+)?", operands):
-        yield "constant", edited(operands=str(int(float(operands)) + generator.choice((-1, 1))))
-    if opcode == "constant" and operands in ("true", "false"):
-        yield "constant", edited(operands="false" if operands == "true" else "true")
-    if opcode == "constant" and operands in ("inf", "-inf"):
-        yield "identity", edited(operands="0")
-    if opcode == "constant" and re.fullmatch(r"\{\s*\d+(, \d+)*\s*\}", operands):
-        yield "table", edited(operands=re.sub(r"\d+(?=\s*\}$)", lambda m: str(int(m[0]) + 1), operands))
+        repeated = list(names)
+        repeated[a] = names[b]
+        yield "operand", edited(operands=", ".join(repeated))
+    if opcode == "constant":
+        yield from ((kind, edited(operands=value)) for kind, value in _constants(operands, generator))
+    for kind, pattern, change in _ATTRIBUTES:
+        for place in re.finditer(pattern, tail):
+            yield kind, edited(tail=tail[: place.start()] + change(place) + tail[place.end() :])
     if opcode in ("all-reduce", "collective-permute"):
         yield "no collective", edited(opcode="copy", tail="")
-    for pattern, change in _ATTRIBUTES:
-        found = re.search(pattern, tail)
-        if found is not None:
-            yield pattern, edited(tail=tail[: found.start()] + change(found) + tail[found.end() :])
+    target = re.search(r"to_apply=(%?[\w.\-]+)", tail)
+    if target is not None:
+        other = generator.choice(computations)
+        yield "computation", edited(tail=tail.replace(target[0], f"to_apply={other}"))
+    yield from _insertions(line, edited)
 
 
-def _moved(match: re.Match[str]) -> str:
+def _constants(value: str, generator: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield other values of a constant: one more, one less, another identity, another sign of zero."""
+    if re.fullmatch(r"-?\d+(\.\d+)?", value):
+        yield "constant", str(int(float(value)) + generator.choice((-1, 1)))
+    if value in ("0", "-0"):
+        yield "zero", "0" if value == "-0" else "-0"
+    if value in ("0", "1"):
+        yield "identity", "1" if value == "0" else "0"
+    if value in ("true", "false"):
+        yield "constant", "false" if value == "true" else "true"
+    if value in ("inf", "-inf"):
+        yield "identity", generator.choice(("0", "nan", "-inf" if value == "inf" else "inf", "65504"))
+    listed = re.fullmatch(r"\{(-?\d+)(,.*)\}", value.replace(" ", ""))
+    if listed:
+        yield "table", f"{{{int(listed[1]) + 1}{listed[2]}}}"
+
+
+def _insertions(line: re.Match[str], edited: object) -> Iterator[tuple[str, str]]:
+    """Yield an instruction followed by one that spoils its result: less precision, another zero, no NaN."""
+    shape, indent, name = line["shape"], line["indent"], line["name"]
+    array = re.fullmatch(r"(f32|f64|bf16|f16)(\[[\d,]*\])(\{[^}]*\})?", shape)
+    compared = re.search(r"direction=(LT|LE|GT|GE)", line["tail"])
+    first = f"{indent}{name}.exact = {shape} {line['opcode']}({line['operands']}){line['tail']}"
+    last = f"{indent}{line['root'] or ''}{name} = "
+    if array is not None and line["opcode"] not in ("parameter", "get-tuple-element"):
+        kind, sizes = array[1], array[2]
+        narrow = "f32" if kind == "f64" else "f8e5m2" if kind in ("f16", "bf16") else "bf16"
+        yield (
+            "precision",
+            f"{first}\n{indent}{name}.n = {narrow}{sizes} convert({name}.exact)\n"
+            + (f"{last}{shape} convert({name}.n)"),
+        )
+        yield (
+            "zero",
+            f"{first}\n{indent}{name}.z = {kind}[] constant(0)\n"
+            + (
+                f"{indent}{name}.zs = {shape} broadcast({name}.z), dimensions={{}}\n"
+                f"{last}{shape} subtract({name}.zs, {name}.exact)"
+            ),
+        )
+        yield (
+            "zero",
+            f"{first}\n{indent}{name}.z = {kind}[] constant(0)\n"
+            + (
+                f"{indent}{name}.zs = {shape} broadcast({name}.z), dimensions={{}}\n"
+                f"{last}{shape} add({name}.zs, {name}.exact)"
+            ),
+        )
+        yield (
+            "infinity",
+            f"{first}\n{indent}{name}.z = {kind}[] constant(1e+30)\n"
+            + (
+                f"{indent}{name}.zs = {shape} broadcast({name}.z), dimensions={{}}\n"
+                f"{last}{shape} minimum({name}.zs, {name}.exact)"
+            )
+            if kind in ("f32", "f64")
+            else first + f"\n{last}{shape} copy({name}.exact)",
+        )
+    if compared is not None:
+        opposite = line["tail"].replace(compared[0], f"direction={_OPPOSITE[compared[1]]}")
+        yield (
+            "nan",
+            f"{indent}{name}.o = {shape} {line['opcode']}({line['operands']}){opposite}\n"
+            + (f"{last}{shape} not({name}.o)"),
+        )
+
+
+def _shifted(match: re.Match[str]) -> str:
     low, high = int(match[1]), int(match[2])
     return f"[{low - 1}:{high - 1}" if low else f"[{low + 1}:{high + 1}"
+
+
+def _exchanged(match: re.Match[str]) -> str:
+    """Exchange the first two numbers of a list."""
+    first, second, *others = match[2].split(",")
+    return f"{match[1]}={{{','.join((second, first, *others))}}}"
 
 
 def _reversed(match: re.Match[str]) -> str:
@@ -122,58 +230,128 @@ def _regrouped(match: re.Match[str]) -> str:
     return f"{match[1]}{'},{'.join(map(','.join, rows))}{match[3]}"
 
 
-def _exchanged(match: re.Match[str]) -> str:
+def _turned(match: re.Match[str]) -> str:
     pairs = [pair.split(",") for pair in match[2].split("},{")]
     return f"{match[1]}{'},{'.join(f'{b},{a}' for a, b in pairs)}{match[3]}"
 
 
-_ATTRIBUTES = (
-    (r"(replica_groups=\{\{)([\d,{}]+?)(\}\})", _regrouped),
-    (r"(source_target_pairs=\{\{)([\d,{}]+?)(\}\})", _exchanged),
-    (r"\[(\d+):(\d+)", _moved),
-    (r"direction=LT", lambda _: "direction=LE"),
-    (r"direction=GE", lambda _: "direction=GT"),
-    (r"direction=EQ", lambda _: "direction=NE"),
-    (r"direction=GT", lambda _: "direction=LT"),
-    (r"\b(dimensions|lhs_contracting_dims|rhs_contracting_dims)=\{(\d+(?:,\d+)+)\}", _reversed),
-    (r"(pad(?:ding)?=)(\d+)_(\d+)", lambda m: f"{m[1]}{int(m[2]) + 1}_{int(m[3]) - 1}"),
-    (r"iota_dimension=0", lambda _: "iota_dimension=1"),
+def _next(match: re.Match[str]) -> str:
+    """Take the next dimension, or dimension 0 for dimension 1."""
+    return f"{match[1]}={{{1 if match[2] == '0' else int(match[2]) - 1}}}"
+
+
+def _labels(match: re.Match[str]) -> str:
+    """Exchange two labels of the kernel, or of the input if it has no others."""
+    kernel = match[2].replace("0", "#").replace("1", "0").replace("#", "1")
+    if kernel != match[2]:
+        return f"{match[1]}_{kernel}"
+    exchanged = {"i": "o", "o": "i"}
+    return f"{match[1]}_{''.join(exchanged.get(c, c) for c in match[2])}"
+
+
+_LISTS = (
+    r"\b(dimensions|(?:lhs|rhs)_(?:contracting|batch)_dims|start_index_map|offset_dims|collapsed_slice_dims"
+    r"|scatter_dims_to_operand_dims|update_window_dims|inserted_window_dims|permutation)"
 )
+_ATTRIBUTES = (
+    ("groups", r"(replica_groups=\{\{)([\d,{}]+?)(\}\})", _regrouped),
+    ("groups", r"(source_target_pairs=\{\{)([\d,{}]+?)(\}\})", _turned),
+    ("index", r"\[(\d+):(\d+)", _shifted),
+    ("index", r"(?<=index=)(\d+)", lambda m: str(int(m[1]) + 1 if m[1] == "0" else int(m[1]) - 1)),
+    ("direction", r"direction=(\w\w)", lambda m: f"direction={_NEXT[m[1]]}"),
+    ("direction", r"direction=(L\w|G\w)", lambda m: f"direction={_MIRROR[m[1]]}"),
+    ("order", r", type=TOTALORDER", lambda _: ""),
+    ("dimensions", _LISTS + r"=\{(\d+(?:,\d+)+)\}", _reversed),
+    ("dimensions", _LISTS + r"=\{(\d+(?:,\d+)+)\}", _exchanged),
+    ("dimensions", _LISTS + r"=\{(\d+)\}", _next),
+    ("dimensions", r"iota_dimension=(\d)", lambda m: f"iota_dimension={1 - min(int(m[1]), 1)}"),
+    ("dimensions", r"dim_labels=(\w+)_(\w+)", lambda m: f"dim_labels={_labels(m)}"),
+    ("dimensions", r"index_vector_dim=(\d)", lambda m: f"index_vector_dim={1 - min(int(m[1]), 1)}"),
+    ("padding", r"(pad(?:ding)?=)(\d+)_(\d+)", lambda m: f"{m[1]}{int(m[2]) + 1}_{int(m[3]) - 1}"),
+    ("padding", r"(pad(?:ding)?=\d+_\d+x)(\d+)_(\d+)", lambda m: f"{m[1]}{int(m[2]) - 1}_{int(m[3]) + 1}"),
+    ("window", r"rhs_reversal=([01x]+) ?", lambda _: ""),
+    ("window", r"((?:lhs|rhs)_dilate=)(\d)x(\d)", lambda m: f"{m[1]}{m[3]}x{m[2]}"),
+    ("window", r"(stride=)(\d)x(\d)", lambda m: f"{m[1]}{m[3]}x{m[2]}"),
+    ("random", r"algorithm=rng_three_fry", lambda _: "algorithm=rng_philox"),
+    ("random", r"algorithm=rng_(philox|default)", lambda _: "algorithm=rng_three_fry"),
+    ("precision", r"exponent_bits=(\d+)", lambda m: f"exponent_bits={int(m[1]) - 1}"),
+    ("precision", r"mantissa_bits=(\d+)", lambda m: f"mantissa_bits={max(int(m[1]) - 1, 0)}"),
+    ("triangle", r"lower=(true|false)", lambda m: f"lower={'false' if m[1] == 'true' else 'true'}"),
+    ("triangle", r"transpose_a=NO_TRANSPOSE", lambda _: "transpose_a=TRANSPOSE"),
+)
+
+
+def _programs(folder: Path | None, generator: random.Random) -> Iterator[tuple[str, HloModule, HloModule]]:
+    """Yield programs before and after a pass, and where they come from, without end."""
+    paths = [
+        [stage.path for stage in program.passes]
+        for dump in sorted(folder.iterdir() if folder is not None else ())
+        for program in dumped_programs(dump)
+    ]
+    while True:
+        stages = generator.choice(paths) if paths else []
+        if len(stages) > 1 and generator.random() < 0.5:
+            number = generator.randrange(len(stages) - 1)
+            yield stages[number + 1].name, load(stages[number]), load(stages[number + 1])
+            continue
+        family, number = generator.choice(FAMILY_NAMES), generator.randrange(1 << 20)
+        case = draw_case(family, number, 0)
+        try:
+            module = case.module
+            yield f"{family}/{number}", module, optimized(module, PASSES)
+        except HloError:
+            continue
+
+
+def _expired(signal_number: int, frame: object) -> None:
+    raise TimeoutError
+
+
+def judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
+    """Return the verdict on a mutant, and whether the evaluator tells it apart if it is not refuted.
+
+    A mutant whose loop does not end is "endless".
+    """
+    signal.signal(signal.SIGALRM, _expired)
+    signal.alarm(SECONDS)
+    try:
+        return _judged(name, before, kind, mutant)
+    except HloError:
+        return "refused"
+    except TimeoutError:
+        return "endless"
+    finally:
+        signal.alarm(0)
+
+
+def _judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
+    verdict = prove(before, mutant)
+    word = verdict.relation.value
+    if verdict.relation is not Relation.REFUTED:
+        differs = is_told_apart(before, mutant, verdict.relation)
+        word = f"{word}, {'different' if differs else 'equal on all arguments'}"
+        if differs:
+            print(f"{word}\t{name}\t{kind}", flush=True)
+    return word
 
 
 def main() -> int:
     """Judge mutants; return the number of wrong proofs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     generator = random.Random(options.seed)
-    paths = [
-        stage.path
-        for folder in sorted(options.folder.iterdir())
-        for program in dumped_programs(folder)
-        for stage in program.passes
-    ]
     counts: Counter[str] = Counter()
-    while sum(counts.values()) < options.count:
-        path = generator.choice(paths)
-        module = load(path)
-        for kind, mutant in list(mutants(module, generator.randrange(1 << 30)))[:4]:
-            try:
-                verdict = prove(module, mutant)
-            except HloError as error:
-                counts["refused"] += 1
-                print(f"refused {path.name} {kind}: {error}"[:200], flush=True)
-                continue
-            word = verdict.relation.value
-            if verdict.relation.is_proof or verdict.relation is Relation.OPEN:
-                differs = is_told_apart(module, mutant, verdict.relation)
-                word = f"{word}, {'different' if differs else 'equal on all arguments'}"
-                if differs:
-                    print(f"{word} {path.name} {kind}", flush=True)
-            counts[word] += 1
+    for name, before, after in _programs(options.folder, generator):
+        for number, (kind, mutant) in enumerate(mutants(after, generator.randrange(1 << 30))):
+            if number == PER_PROGRAM:
+                break
+            counts[judged(name, before, kind, mutant)] += 1
         print(dict(counts), file=sys.stderr, flush=True)
+        if sum(counts.values()) >= options.count:
+            break
     print(dict(counts))
     return sum(n for word, n in counts.items() if word.endswith("different") and not word.startswith("open"))
 

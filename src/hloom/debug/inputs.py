@@ -20,7 +20,7 @@ EDGE_SHARES: Final = (1 / 8, 1 / 64, 1 / 512)
 _finfo: Any = ml_dtypes.finfo
 
 
-def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Value]:
+def random_arguments(module: HloModule, seed: int, *, edges: bool = False, ties: bool = False) -> list[Value]:
     """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
 
     Sums of squares, such as an optimizer's second moments, are drawn nonnegative (`nonnegative_leaves`).
@@ -29,13 +29,14 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> li
         module: the program.
         seed: the seed.
         edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
+        ties: round the floats to integers, so that equal ones occur.
 
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
     """
     generator = np.random.default_rng(seed)
     nonnegative = nonnegative_leaves(module)
     return [
-        _random(p.shape.to_static(), generator, edges, (number,), nonnegative)
+        _random(p.shape.to_static(), generator, edges, ties, (number,), nonnegative)
         for number, p in enumerate(module.entry.parameters)
     ]
 
@@ -69,17 +70,22 @@ def edge_values(element_type: ElementType) -> list[Any]:
 
 
 def _random(
-    shape: Shape, generator: np.random.Generator, edges: bool, leaf: Leaf, nonnegative: Set[Leaf]
+    shape: Shape,
+    generator: np.random.Generator,
+    edges: bool,
+    ties: bool,
+    leaf: Leaf,
+    nonnegative: Set[Leaf],
 ) -> Value:
     if shape.is_tuple:
         elements = enumerate(shape.tuple_shapes)
-        return tuple([_random(e, generator, edges, (*leaf, n), nonnegative) for n, e in elements])
+        return tuple([_random(e, generator, edges, ties, (*leaf, n), nonnegative) for n, e in elements])
     if not shape.is_array:
         return None
     if shape.is_unbounded:
         message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
         raise HloError(message, rule="run.random-unbounded")
-    drawn = _drawn(shape.element_type, shape.dimensions, generator)
+    drawn = _drawn(shape.element_type, shape.dimensions, generator, ties)
     if leaf in nonnegative and drawn.dtype.kind != "c":
         drawn = np.abs(drawn)
     if edges and shape.rank and drawn.size:
@@ -91,7 +97,9 @@ def _random(
     return drawn
 
 
-def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator) -> Array:
+def _drawn(
+    element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator, ties: bool
+) -> Array:
     dtype = element_type.numpy_dtype
     if element_type.is_predicate:
         return np.asarray(generator.integers(0, 2, sizes)).astype(bool)
@@ -102,4 +110,4 @@ def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.rand
     values = generator.standard_normal(sizes)
     if element_type.is_complex:
         values = values + 1j * generator.standard_normal(sizes)
-    return np.asarray(values).astype(dtype)
+    return np.asarray(np.round(values) if ties else values).astype(dtype)

@@ -156,7 +156,8 @@ def refute(
     Args:
         before: the reference program.
         after: the program that is judged.
-        samples: the number of sets of arguments to try.
+        samples: the number of sets of arguments to try; in every second pair floats are integers, so that
+            equal ones occur.
         seed: the seed of the first set of arguments.
         edges: whether every second set of arguments has edge values.
         tolerance: the allowed difference; None: what the rounding errors of the reference program allow.
@@ -166,8 +167,10 @@ def refute(
     """
     devices = device_count(before)
     for number in range(seed, seed + samples):
-        has_edges = edges and bool((number - seed) % 2)
-        drawn = [random_arguments(before, number + 1000 * n, edges=has_edges) for n in range(devices)]
+        has_edges, ties = edges and bool((number - seed) % 2), bool((number - seed) // 2 % 2)
+        drawn = [
+            random_arguments(before, number + 1000 * n, edges=has_edges, ties=ties) for n in range(devices)
+        ]
         try:
             expected = run_on("evaluator", before, drawn)
         except EvaluationError:
@@ -178,11 +181,8 @@ def refute(
         bounds = (tolerance or Tolerance()).bounds_of_devices(before, drawn, expected)
         comparisons = [c for triple in zip(got, expected, bounds, strict=True) for c in compare(*triple)]
         if any(c.wrong for c in comparisons):
-            return (
-                f"{'edge values' if has_edges else 'random'} {number}",
-                drawn[0] if devices == 1 else drawn,
-                comparisons,
-            )
+            inputs = f"{'edge values' if has_edges else 'random'} {number}"
+            return inputs, drawn[0] if devices == 1 else drawn, comparisons
     return None
 
 
