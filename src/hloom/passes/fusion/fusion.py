@@ -202,8 +202,11 @@ class _Plan:
                 return [self.output(group, p)]
         ended = [g for g in users if g.full and p.shape.dimensions == g.dimensions]
         for group in ended:
-            if group.continuation is not None and self.may_output(group.continuation, p, users):
-                return [self.output(group.continuation, p)]
+            continuation = group.continuation
+            while continuation is not None and continuation.absorbed_by is not None:
+                continuation = continuation.absorbed_by
+            if continuation is not None and self.may_output(continuation, p, users):
+                return [self.output(continuation, p)]
         opened = self.open(p)
         for group in ended:
             group.continuation = opened

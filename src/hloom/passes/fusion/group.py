@@ -32,6 +32,7 @@ class Group:
         full: whether only free producers may join.
         narrowest: the smallest number of waiting values while the group was half to three quarters full.
         continuation: the group that computes values for which this group had no room; None if none does.
+        absorbed_by: the group that has taken the members of this one; None for a group in use.
         work: the work of the kernel, in vector instructions of one element.
         separate: the work of one loop for each member, in the same unit.
     """
@@ -52,6 +53,7 @@ class Group:
     full: bool = False
     narrowest: int = 1 << 30
     continuation: Group | None = None
+    absorbed_by: Group | None = None
     work: int = 0
     separate: int = 0
 
@@ -87,7 +89,8 @@ class Group:
         return (self.trips if p is self.outputs[0] else p.shape.element_count) * element_work(p)
 
     def absorb(self, other: Group) -> None:
-        """Add the members of another group with the same loop; the other group is not used afterwards."""
+        """Add the members of another group with the same loop; the other group is out of use then."""
+        other.absorbed_by = self
         for output in other.outputs:
             self.evaluations.request(output, self.index)
         for member in other.members:
