@@ -10,7 +10,7 @@ import pytest
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.proofs.symbolic import facts
-from hloom.proofs.symbolic.elements import Positions, SymbolicElements
+from hloom.proofs.symbolic.elements import IndexVariables, SymbolicElements
 from hloom.proofs.symbolic.rules import SymbolicRule, prove_rule
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.tools.commands.prove_rules import rule_books
@@ -38,7 +38,7 @@ def test_operations_without_declared_elements_are_refused() -> None:
         "ENTRY e { x = f32[3] parameter(0)\n ROOT r = f32[3] sort(x), dimensions={0}, to_apply=less }"
     ).entry.root
     with pytest.raises(HloError, match="sort are not modelled") as caught:
-        SymbolicElements(Trail({}), Positions()).undeclared(sort, ())
+        SymbolicElements(Trail({}), IndexVariables()).undeclared(sort, ())
     assert caught.value.rule == "prove.operation"
 
 

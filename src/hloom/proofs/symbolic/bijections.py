@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from hloom.proofs.symbolic.facts import Facts, within
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.sizes import Comparison
+from hloom.proofs.symbolic.sizes import Constraint
 from hloom.proofs.symbolic.terms import Access, Guard, Term, subterms
 
 Loops: TypeAlias = Sequence[tuple[str, Polynomial]]
@@ -61,7 +61,7 @@ def bijections(
         return
     for image, is_merger in _images(first, second, terms, facts, keeps_order=keeps_order):
         equations = [
-            Comparison(Polynomial.variable(name) - value, is_equation=True) for name, value in image.items()
+            Constraint(Polynomial.variable(name) - value, is_equation=True) for name, value in image.items()
         ]
         related = facts.assume(*equations)
         here = related.assume(*ranges(first), *a.guard)
@@ -123,9 +123,9 @@ def _shifted(names: Sequence[str], others: Sequence[str], x: Polynomial, y: Poly
     for v, w in zip(names, others, strict=True):
         variable = Polynomial.variable(v)
         image[w] = -variable if factors[w].terms and _coefficient(x, v) == -factors[w] else variable
-    rest = x - y.substitute(image)
+    difference = x - y.substitute(image)
     for w in sorted(others, key=lambda w: -_degree(factors[w])):
-        shift, rest = rest.divide(factors[w])
+        shift, difference = difference.divide(factors[w])
         if len(factors[w].terms) == 1 and not shift.variables & {*names, *others}:
             image[w] += shift
     yield image

@@ -36,10 +36,20 @@ from hloom.operations.structure import (
 )
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.proofs.symbolic.bijections import ranges
-from hloom.proofs.symbolic.facts import Conditional, Facts, divided, within
+from hloom.proofs.symbolic.facts import Facts, Implication, divided, within
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.sizes import Comparison, Size, Trail
-from hloom.proofs.symbolic.terms import Access, Apply, Choose, Guard, Number, Scalar, Sum, Term, substituted
+from hloom.proofs.symbolic.sizes import Constraint, Size, Trail
+from hloom.proofs.symbolic.terms import (
+    Access,
+    Apply,
+    Choose,
+    Guard,
+    IndexValue,
+    Scalar,
+    Sum,
+    Term,
+    substituted,
+)
 from hloom.shape.element_type import ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -100,7 +110,7 @@ class SymbolicIndex(Index):
 
 
 @dataclass(slots=True)
-class Positions:
+class IndexVariables:
     """Index variables that both programs share, and what defines them.
 
     Attributes:
@@ -109,7 +119,7 @@ class Positions:
     """
 
     facts: Facts = field(default_factory=Facts)
-    conditionals: list[Conditional] = field(default_factory=list[Conditional])
+    conditionals: list[Implication] = field(default_factory=list[Implication])
     _quotients: dict[tuple[Polynomial, Polynomial], tuple[str, str]] = field(
         default_factory=dict[tuple[Polynomial, Polynomial], tuple[str, str]]
     )
@@ -126,20 +136,20 @@ class Positions:
         index, divisor = self.facts.normal(index), self.facts.normal(divisor)
         if divisor.value == 1:
             return index, Polynomial()
-        multiple, rest = index.divide(divisor)
-        if all(self.facts.entail(c) for c in within(rest, divisor)):
-            return multiple, rest
-        known = self._quotients.get((index, divisor))
-        if known is None:
-            known = self._quotients[index, divisor] = self.fresh("q"), self.fresh("r")
-            quotient, remainder = map(Polynomial.variable, known)
+        multiple, residue = index.divide(divisor)
+        if all(self.facts.entail(c) for c in within(residue, divisor)):
+            return multiple, residue
+        names = self._quotients.get((index, divisor))
+        if names is None:
+            names = self._quotients[index, divisor] = self.fresh("q"), self.fresh("r")
+            quotient, remainder = map(Polynomial.variable, names)
             self.conditionals.append(divided(index, divisor, quotient, remainder))
             if multiple.terms:
                 # A remainder in range is the remainder.
-                equal = Comparison(quotient - multiple, is_equation=True)
-                same = Comparison(remainder - rest, is_equation=True)
-                self.conditionals.append(Conditional(within(rest, divisor), (equal, same)))
-        return Polynomial.variable(known[0]), Polynomial.variable(known[1])
+                equal = Constraint(quotient - multiple, is_equation=True)
+                same = Constraint(remainder - residue, is_equation=True)
+                self.conditionals.append(Implication(within(residue, divisor), (equal, same)))
+        return Polynomial.variable(names[0]), Polynomial.variable(names[1])
 
     def digits(self, linear: Polynomial, sizes: Sequence[Polynomial]) -> list[Polynomial]:
         """Return the multi-index of a linear index."""
@@ -150,7 +160,7 @@ class Positions:
             linear, remainder = self.divide(linear, size)
             minor.append(remainder)
         if sizes[1:]:
-            self.conditionals.append(Conditional(within(total, count), within(linear, sizes[0])))
+            self.conditionals.append(Implication(within(total, count), within(linear, sizes[0])))
         return [linear, *reversed(minor)]
 
     def integer(self, term: Term) -> Polynomial:
@@ -160,25 +170,25 @@ class Positions:
         if term not in self._integers:
             name = self._integers[term] = self.fresh("value")
             value = Polynomial.variable(name)
-            self.conditionals.append(Conditional((), _range_of(value, term.element_type)))
+            self.conditionals.append(Implication((), _range_of(value, term.element_type)))
             self.conditionals += self._meaning(term, value)
         return Polynomial.variable(self._integers[term])
 
-    def _meaning(self, term: Term, value: Polynomial) -> list[Conditional]:
+    def _meaning(self, term: Term, value: Polynomial) -> list[Implication]:
         """Return what is known of an integer: a number, a sum that does not overflow, or a clamped one."""
         match term:
-            case Number(index=index):
+            case IndexValue(index=index):
                 return [_equal_in_range(value, index, term.element_type)]
             case Apply(operation=Add(), operands=(x, y)):
                 return [_equal_in_range(value, self.integer(x) + self.integer(y), term.element_type)]
             case Apply(operation=Clamp(), operands=operands):
                 low, x, high = map(self.integer, operands)
-                ordered = Comparison(high - low, is_equation=False)
-                above, below = (Comparison(d, is_equation=False) for d in (x - low, high - x))
+                ordered = Constraint(high - low, is_equation=False)
+                above, below = (Constraint(d, is_equation=False) for d in (x - low, high - x))
                 return [
-                    Conditional((ordered, above, below), (Comparison(value - x, is_equation=True),)),
-                    Conditional((ordered, above.negation()), (Comparison(value - low, is_equation=True),)),
-                    Conditional((ordered, below.negation()), (Comparison(value - high, is_equation=True),)),
+                    Implication((ordered, above, below), (Constraint(value - x, is_equation=True),)),
+                    Implication((ordered, above.negation()), (Constraint(value - low, is_equation=True),)),
+                    Implication((ordered, below.negation()), (Constraint(value - high, is_equation=True),)),
                 ]
             case _:
                 return []
@@ -190,16 +200,16 @@ class Positions:
         if (term, extent) not in self._starts:
             name = self._starts[term, extent] = self.fresh("start")
             start, last = Polynomial.variable(name), extent - _ONE
-            exists = Comparison(last, is_equation=False)
+            exists = Constraint(last, is_equation=False)
             self.conditionals += [
-                Conditional((exists,), within(start, extent)),
-                Conditional(
-                    (exists, Comparison(-value, is_equation=False)), (Comparison(start, is_equation=True),)
+                Implication((exists,), within(start, extent)),
+                Implication(
+                    (exists, Constraint(-value, is_equation=False)), (Constraint(start, is_equation=True),)
                 ),
-                Conditional(within(value, extent), (Comparison(start - value, is_equation=True),)),
-                Conditional(
-                    (exists, Comparison(value - last, is_equation=False)),
-                    (Comparison(start - last, is_equation=True),),
+                Implication(within(value, extent), (Constraint(start - value, is_equation=True),)),
+                Implication(
+                    (exists, Constraint(value - last, is_equation=False)),
+                    (Constraint(start - last, is_equation=True),),
                 ),
             ]
         return Polynomial.variable(self._starts[term, extent])
@@ -208,12 +218,12 @@ class Positions:
 def _range_of(value: Polynomial, kind: ElementType) -> Guard:
     """Return the comparisons that hold of an integer of a type."""
     least, most = (Polynomial.constant(int(limit)) for limit in kind.limits)
-    return Comparison(value - least, is_equation=False), Comparison(most - value, is_equation=False)
+    return Constraint(value - least, is_equation=False), Constraint(most - value, is_equation=False)
 
 
-def _equal_in_range(value: Polynomial, number: Polynomial, kind: ElementType) -> Conditional:
+def _equal_in_range(value: Polynomial, number: Polynomial, kind: ElementType) -> Implication:
     """Return that an integer is a number if its type has that number."""
-    return Conditional(_range_of(number, kind), (Comparison(value - number, is_equation=True),))
+    return Implication(_range_of(number, kind), (Constraint(value - number, is_equation=True),))
 
 
 def _number(value: bytes, dtype: Any) -> Any:
@@ -237,7 +247,7 @@ class SymbolicElements(Indexing[Guard, Term]):
         positions: index variables, shared with other programs whose elements are compared.
     """
 
-    def __init__(self, trail: Trail, positions: Positions) -> None:
+    def __init__(self, trail: Trail, positions: IndexVariables) -> None:
         super().__init__()
         self.trail = trail
         self.positions = positions
@@ -267,7 +277,7 @@ class SymbolicElements(Indexing[Guard, Term]):
             return self.element(i.operands[output], indices)
         if isinstance(operation, GetDimensionSize):
             (d,) = operation.dimensions
-            return Number(polynomial_of(i.operands[0].shape.dimensions[d]), i.shape.element_type)
+            return IndexValue(polynomial_of(i.operands[0].shape.dimensions[d]), i.shape.element_type)
         if isinstance(operation, Concatenate) and not i.shape.dimensions[operation.dimensions[0]]:
             return self.zero(i.shape.element_type)
         if isinstance(operation, Copy | OptimizationBarrier):
@@ -281,7 +291,7 @@ class SymbolicElements(Indexing[Guard, Term]):
 
     def _run(self, steps: Steps[Guard, Term] | Term) -> Term:
         """Compute the operand elements that steps request."""
-        if isinstance(steps, Access | Scalar | Number | Apply | Choose | Sum):
+        if isinstance(steps, Access | Scalar | IndexValue | Apply | Choose | Sum):
             return steps
         value: Term | None = None
         while True:
@@ -361,10 +371,10 @@ class SymbolicElements(Indexing[Guard, Term]):
         return Scalar(literal.array.tobytes(), element_type)
 
     def number(self, index: Index, element_type: ElementType) -> Term:
-        return Number(polynomial_of(index), element_type)
+        return IndexValue(polynomial_of(index), element_type)
 
     def part(self, element: Term, number: Index, before: ElementType, after: ElementType) -> Term:
-        return Apply(BitcastConvert(), (element, Number(polynomial_of(number), after)), after)
+        return Apply(BitcastConvert(), (element, IndexValue(polynomial_of(number), after)), after)
 
     def joined(self, elements: Sequence[Term], before: ElementType, after: ElementType) -> Term:
         return elements[0] if before is after else Apply(BitcastConvert(), tuple(elements), after)

@@ -12,14 +12,14 @@ from hloom.proofs.symbolic.elements import scalar
 from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.scalars import Scalars, is_same_polynomial
-from hloom.proofs.symbolic.sizes import Comparison
+from hloom.proofs.symbolic.sizes import Constraint
 from hloom.proofs.symbolic.sums import are_equal_sums
 from hloom.proofs.symbolic.terms import (
     Access,
     Apply,
     Choose,
     Guard,
-    Number,
+    IndexValue,
     Scalar,
     Sum,
     Term,
@@ -79,10 +79,10 @@ class Comparer:
                 return replace(term, operands=tuple(self.decided(o, facts) for o in term.operands))
             case Access():
                 return replace(term, linear=facts.normal(term.linear))
-            case Number():
+            case IndexValue():
                 index = facts.normal(term.index)
-                known = index.value
-                return replace(term, index=index) if known is None else scalar(known, term.element_type)
+                number = index.value
+                return replace(term, index=index) if number is None else scalar(number, term.element_type)
             case Sum():
                 return self._without_single_steps(term, facts)
             case Scalar():
@@ -127,7 +127,7 @@ class Comparer:
         """Return whether two terms are equal whatever their leaves are; remember the answer."""
         names: dict[Term, Term] = {}
         key = _renamed(a, names), _renamed(b, names), self.exact
-        if self.exact and any(isinstance(leaf, Number) for leaf in names):
+        if self.exact and any(isinstance(leaf, IndexValue) for leaf in names):
             return Scalars(facts, exact=True).are_equal(a, b)
         if key not in _VALUES:
             is_ring = is_same_polynomial(key[0], key[1])
@@ -150,7 +150,7 @@ class Comparer:
         match a, b:
             case Access(), Access():
                 return a.array == b.array and facts.are_equal(a.linear, b.linear)
-            case Number(), Number():
+            case IndexValue(), IndexValue():
                 return a.element_type is b.element_type and facts.are_equal(a.index, b.index)
             case Sum(), Sum():
                 return self.is_same_sum(a, b, facts)
@@ -175,13 +175,13 @@ class Comparer:
         )
 
 
-def _single_steps(terms: Sequence[Term], facts: Facts) -> Iterator[Comparison]:
+def _single_steps(terms: Sequence[Term], facts: Facts) -> Iterator[Constraint]:
     """Yield that the variables of loops of one step are 0."""
     for term in terms:
         if isinstance(term, Sum):
             for name, extent in term.variables:
                 if facts.are_equal(extent, _ONE):
-                    yield Comparison(Polynomial.variable(name), is_equation=True)
+                    yield Constraint(Polynomial.variable(name), is_equation=True)
         yield from _single_steps(subterms(term), facts)
 
 

@@ -18,7 +18,7 @@ from hloom.proofs.symbolic.facts import (
     solver_library,
     variable,
 )
-from hloom.proofs.symbolic.sizes import Comparison, Trail
+from hloom.proofs.symbolic.sizes import Constraint, Trail
 
 MOST_RUNS: Final = 1500
 """Maximum number of runs of one program."""
@@ -33,7 +33,7 @@ class _Start:
     """Numbers for a run, and the comparisons with which it must begin."""
 
     values: dict[str, int]
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[Constraint, ...] = ()
 
 
 class Exploration:
@@ -117,7 +117,7 @@ class Exploration:
             solver.add(relation(comparison))
         return others
 
-    def _solution(self, solver: Formula, opposite: Comparison) -> dict[str, int] | None:
+    def _solution(self, solver: Formula, opposite: Constraint) -> dict[str, int] | None:
         """Return numbers for the symbols that make a comparison true besides what a solver assumes."""
         z3 = solver_library()
         solver.push()

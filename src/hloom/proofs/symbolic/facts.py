@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from hloom.errors import HloError
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.sizes import Comparison, Division
+from hloom.proofs.symbolic.sizes import Constraint, Division
 
 EFFORT: Final = 3_000_000
 """Limit on z3's steps for a question; a second or so. Beyond it nothing is known, on every machine alike."""
@@ -49,7 +49,7 @@ def formula(polynomial: Polynomial) -> Formula:
 
 
 @lru_cache(100_000)
-def relation(comparison: Comparison) -> Formula:
+def relation(comparison: Constraint) -> Formula:
     """Return a comparison as a z3 truth value."""
     value = formula(comparison.polynomial)
     if comparison.is_equation:
@@ -58,11 +58,11 @@ def relation(comparison: Comparison) -> Formula:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional:
+class Implication:
     """A fact that holds where a guard does: all of the guard's comparisons imply all of the others."""
 
-    guard: tuple[Comparison, ...]
-    comparisons: tuple[Comparison, ...]
+    guard: tuple[Constraint, ...]
+    comparisons: tuple[Constraint, ...]
 
 
 @dataclass(slots=True)
@@ -76,28 +76,28 @@ class Facts:
         lows: least values of variables.
     """
 
-    comparisons: tuple[Comparison, ...] = ()
-    conditionals: tuple[Conditional, ...] = ()
+    comparisons: tuple[Constraint, ...] = ()
+    conditionals: tuple[Implication, ...] = ()
     definitions: dict[str, Polynomial] = field(default_factory=dict[str, Polynomial])
     lows: dict[str, int] = field(default_factory=dict[str, int])
-    _answers: dict[Comparison, bool] = field(default_factory=dict[Comparison, bool])
+    _answers: dict[Constraint, bool] = field(default_factory=dict[Constraint, bool])
     _solver: Formula = None
 
     @classmethod
     def of(
         cls,
-        comparisons: Iterable[Comparison],
+        comparisons: Iterable[Constraint],
         divisions: Sequence[Division] = (),
-        conditionals: Iterable[Conditional] = (),
+        conditionals: Iterable[Implication] = (),
     ) -> Facts:
         """Return the facts of a trail."""
         listed = (*conditionals, *map(division_facts, divisions))
         return cls(conditionals=tuple(listed)).assume(*comparisons)
 
-    def assume(self, *comparisons: Comparison) -> Facts:
+    def assume(self, *comparisons: Constraint) -> Facts:
         """Return the facts with some more; equations define variables."""
         definitions, lows = dict(self.definitions), dict(self.lows)
-        added: list[Comparison] = []
+        added: list[Constraint] = []
         for comparison in comparisons:
             polynomial = comparison.polynomial.substitute(definitions)
             if polynomial.value is not None and _truth(comparison, polynomial.value):
@@ -114,7 +114,7 @@ class Facts:
             return self
         return Facts((*self.comparisons, *added), self.conditionals, definitions, lows)
 
-    def imply(self, *conditionals: Conditional) -> Facts:
+    def imply(self, *conditionals: Implication) -> Facts:
         """Return the facts with some more implications."""
         new = tuple(c for c in conditionals if c not in self.conditionals)
         return (
@@ -125,7 +125,7 @@ class Facts:
         """Return a polynomial without the variables that are defined by others."""
         return polynomial.substitute(self.definitions)
 
-    def entail(self, comparison: Comparison) -> bool:
+    def entail(self, comparison: Constraint) -> bool:
         """Return whether a comparison follows; False too where this is not found out."""
         polynomial = self.normal(comparison.polynomial)
         if polynomial.value is not None and _truth(comparison, polynomial.value):
@@ -139,7 +139,7 @@ class Facts:
 
     def are_equal(self, a: Polynomial, b: Polynomial) -> bool:
         """Return whether two polynomials have one value."""
-        return self.entail(Comparison(a - b, is_equation=True))
+        return self.entail(Constraint(a - b, is_equation=True))
 
     @property
     def contradict(self) -> bool:
@@ -171,23 +171,23 @@ class Facts:
             solver.add(relation(self._applied(comparison)))
         for conditional in self.conditionals:
             guard = [self._applied(c) for c in conditional.guard]
-            known = all(g.polynomial.value is not None and _truth(g, g.polynomial.value) for g in guard)
+            is_true = all(g.polynomial.value is not None and _truth(g, g.polynomial.value) for g in guard)
             then = z3.And(*(relation(self._applied(c)) for c in conditional.comparisons))
-            solver.add(then if known else z3.Implies(z3.And(*map(relation, guard)), then))
+            solver.add(then if is_true else z3.Implies(z3.And(*map(relation, guard)), then))
         return solver
 
-    def _applied(self, comparison: Comparison) -> Comparison:
+    def _applied(self, comparison: Constraint) -> Constraint:
         return replace(comparison, polynomial=self.normal(comparison.polynomial))
 
 
-def conditional_formula(conditional: Conditional) -> Formula:
+def conditional_formula(conditional: Implication) -> Formula:
     """Return an implication as a z3 truth value."""
     z3 = solver_library()
     guard, then = (z3.And(*map(relation, c)) for c in (conditional.guard, conditional.comparisons))
     return z3.Implies(guard, then)
 
 
-def least(comparison: Comparison, lows: dict[str, int]) -> bool:
+def least(comparison: Constraint, lows: dict[str, int]) -> bool:
     """Return whether a comparison follows from the least values of variables, without a solver."""
     polynomial = comparison.polynomial
     if comparison.is_equation and comparison.holds:
@@ -203,7 +203,7 @@ def least(comparison: Comparison, lows: dict[str, int]) -> bool:
     return False
 
 
-def learn(comparison: Comparison, lows: dict[str, int]) -> None:
+def learn(comparison: Constraint, lows: dict[str, int]) -> None:
     """Add the least value that a comparison states of a single variable."""
     if comparison.is_equation:
         return
@@ -212,9 +212,9 @@ def learn(comparison: Comparison, lows: dict[str, int]) -> None:
     names = polynomial.variables
     if len(names) == 1:
         (name,) = names
-        rest = polynomial - Polynomial.variable(name)
-        if rest.value is not None:
-            lows[name] = max(lows.get(name, -rest.value), -rest.value)
+        offset = polynomial - Polynomial.variable(name)
+        if offset.value is not None:
+            lows[name] = max(lows.get(name, -offset.value), -offset.value)
 
 
 def _lower_bound(polynomial: Polynomial, lows: dict[str, int]) -> int | None:
@@ -229,7 +229,7 @@ def _lower_bound(polynomial: Polynomial, lows: dict[str, int]) -> int | None:
     return total
 
 
-def division_facts(division: Division) -> Conditional:
+def division_facts(division: Division) -> Implication:
     """Return what defines quotient and remainder, where the divisor is positive."""
     quotient, remainder = Polynomial.variable(division.quotient), Polynomial.variable(division.remainder)
     return divided(division.dividend, division.divisor, quotient, remainder)
@@ -237,23 +237,23 @@ def division_facts(division: Division) -> Conditional:
 
 def divided(
     dividend: Polynomial, divisor: Polynomial, quotient: Polynomial, remainder: Polynomial
-) -> Conditional:
+) -> Implication:
     """Return what defines quotient and remainder by a divisor, where it is positive."""
     one = Polynomial.constant(1)
-    return Conditional(
-        (Comparison(divisor - one, is_equation=False),),
+    return Implication(
+        (Constraint(divisor - one, is_equation=False),),
         (
-            Comparison(dividend - quotient * divisor - remainder, is_equation=True),
-            Comparison(remainder, is_equation=False),
-            Comparison(divisor - one - remainder, is_equation=False),
+            Constraint(dividend - quotient * divisor - remainder, is_equation=True),
+            Constraint(remainder, is_equation=False),
+            Constraint(divisor - one - remainder, is_equation=False),
         ),
     )
 
 
-def within(index: Polynomial, size: Polynomial) -> tuple[Comparison, Comparison]:
+def within(index: Polynomial, size: Polynomial) -> tuple[Constraint, Constraint]:
     """Return the comparisons 0 <= index < size."""
     above = size - Polynomial.constant(1) - index
-    return Comparison(index, is_equation=False), Comparison(above, is_equation=False)
+    return Constraint(index, is_equation=False), Constraint(above, is_equation=False)
 
 
 def _define(definitions: dict[str, Polynomial], polynomial: Polynomial) -> None:
@@ -273,5 +273,5 @@ def _rank(name: str) -> tuple[bool, int, str]:
     return not name.startswith(("quotient", "remainder")), len(name), name
 
 
-def _truth(comparison: Comparison, value: int) -> bool:
+def _truth(comparison: Constraint, value: int) -> bool:
     return (value == 0 if comparison.is_equation else value >= 0) == comparison.holds

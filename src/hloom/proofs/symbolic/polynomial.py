@@ -99,14 +99,14 @@ class Polynomial:
             return Polynomial(), self
         ((needed, factor),) = divisor.terms
         quotient: list[tuple[Monomial, int]] = []
-        rest: list[tuple[Monomial, int]] = []
+        remainder: list[tuple[Monomial, int]] = []
         for monomial, coefficient in self.terms:
-            left = _without(monomial, needed)
-            if left is None or coefficient % factor:
-                rest.append((monomial, coefficient))
+            cofactor = _without(monomial, needed)
+            if cofactor is None or coefficient % factor:
+                remainder.append((monomial, coefficient))
             else:
-                quotient.append((left, coefficient // factor))
-        return Polynomial(quotient), Polynomial(rest)
+                quotient.append((cofactor, coefficient // factor))
+        return Polynomial(quotient), Polynomial(remainder)
 
     def solve(self, name: str) -> Polynomial | None:
         """Return the value of a variable for which the polynomial is 0; None if it does not follow directly.
@@ -116,18 +116,18 @@ class Polynomial:
         holding = [(monomial, c) for monomial, c in self.terms if name in monomial]
         if len(holding) != 1 or holding[0][0] != (name,) or abs(holding[0][1]) != 1:
             return None
-        rest = Polynomial(term for term in self.terms if term[0] != (name,))
-        return -rest if holding[0][1] == 1 else rest
+        others = Polynomial(term for term in self.terms if term[0] != (name,))
+        return -others if holding[0][1] == 1 else others
 
 
 def _without(monomial: Monomial, needed: Monomial) -> Monomial | None:
     """Return a product without some of its factors; None if it does not have them."""
-    left = list(monomial)
+    factors = list(monomial)
     for name in needed:
-        if name not in left:
+        if name not in factors:
             return None
-        left.remove(name)
-    return tuple(left)
+        factors.remove(name)
+    return tuple(factors)
 
 
 def _term_text(monomial: Monomial, coefficient: int) -> str:

@@ -36,7 +36,7 @@ from hloom.operations.transcendental import Exponential
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
 from hloom.proofs.symbolic.facts import EFFORT, Facts, Formula, formula, solver_library
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.terms import Apply, Number, Scalar, Term
+from hloom.proofs.symbolic.terms import Apply, IndexValue, Scalar, Term
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
 
@@ -108,7 +108,7 @@ class Scalars:
                 return self._function(term, operands) if result is None else result
             case Scalar():
                 return self.number(term)
-            case Number() if self.exact and term.element_type.is_integer:
+            case IndexValue() if self.exact and term.element_type.is_integer:
                 return formula(self.facts.normal(term.index))
             case _:
                 return self.z3.FreshConst(self.sort(term.element_type))
@@ -274,10 +274,10 @@ def _larger(s: Scalars, x: Sequence[Formula], kind: ElementType, *, smaller: boo
     if s.is_float(a):
         rounding = z3.RNE()
         zero = z3.fpNeg(z3.fpSub(rounding, z3.fpNeg(a), b)) if smaller else z3.fpAdd(rounding, a, b)
-        chosen = z3.If(z3.fpLEQ(a, b) if smaller else z3.fpGEQ(a, b), a, b)
+        ordered = z3.If(z3.fpLEQ(a, b) if smaller else z3.fpGEQ(a, b), a, b)
         nan = z3.Or(z3.fpIsNaN(a), z3.fpIsNaN(b))
         zeros = z3.And(z3.fpIsZero(a), z3.fpIsZero(b))
-        return z3.If(nan, z3.fpNaN(a.sort()), z3.If(zeros, zero, chosen))
+        return z3.If(nan, z3.fpNaN(a.sort()), z3.If(zeros, zero, ordered))
     if not s.is_number(a):
         return None
     return z3.If(s.compare("LE" if smaller else "GE", a, b, kind), a, b)

@@ -18,7 +18,7 @@ BEYOND: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Constraint:
     """A polynomial's sign: it is 0, or at least 0, or one of these does not hold.
 
     Attributes:
@@ -31,9 +31,9 @@ class Comparison:
     is_equation: bool
     holds: bool = True
 
-    def negation(self) -> Comparison:
+    def negation(self) -> Constraint:
         """Return the opposite comparison."""
-        return Comparison(self.polynomial, self.is_equation, not self.holds)
+        return Constraint(self.polynomial, self.is_equation, not self.holds)
 
     def __str__(self) -> str:
         relation = ("==" if self.holds else "!=") if self.is_equation else ">=" if self.holds else "<"
@@ -62,9 +62,9 @@ class Trail:
     """
 
     values: dict[str, int]
-    comparisons: dict[Comparison, None] = field(default_factory=dict[Comparison, None])
+    comparisons: dict[Constraint, None] = field(default_factory=dict[Constraint, None])
     divisions: list[Division] = field(default_factory=list[Division])
-    fixed: set[Comparison] = field(default_factory=set[Comparison])
+    fixed: set[Constraint] = field(default_factory=set[Constraint])
 
     @property
     def symbols(self) -> list[str]:
@@ -85,14 +85,14 @@ class Trail:
         value = polynomial.at(self.values)
         holds = value == 0 if is_equation else value >= 0
         if polynomial.value is None:
-            self.comparisons.setdefault(Comparison(polynomial, is_equation, holds))
+            self.comparisons.setdefault(Constraint(polynomial, is_equation, holds))
         return holds
 
     def divide(self, dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
         """Return quotient and remainder, the same variables for equal divisions."""
-        for known in self.divisions:
-            if known.dividend == dividend and known.divisor == divisor:
-                return Polynomial.variable(known.quotient), Polynomial.variable(known.remainder)
+        for earlier in self.divisions:
+            if earlier.dividend == dividend and earlier.divisor == divisor:
+                return Polynomial.variable(earlier.quotient), Polynomial.variable(earlier.remainder)
         self.note(divisor - Polynomial.constant(1), is_equation=False)
         number = len(self.divisions)
         division = Division(dividend, divisor, f"quotient{number}", f"remainder{number}")
@@ -200,7 +200,7 @@ class Size(int):
     def _fix(self) -> int:
         difference = self.polynomial - Polynomial.constant(int.__int__(self))
         self.trail.note(difference, is_equation=True)
-        self.trail.fixed.add(Comparison(difference, is_equation=True))
+        self.trail.fixed.add(Constraint(difference, is_equation=True))
         return int.__int__(self)
 
     def __int__(self) -> int:
@@ -220,7 +220,7 @@ def _term(value: int) -> Polynomial:
     return value.polynomial if isinstance(value, Size) else Polynomial.constant(int(value))
 
 
-def at(comparison: Comparison, values: Mapping[str, int]) -> bool:
+def at(comparison: Constraint, values: Mapping[str, int]) -> bool:
     """Return whether a comparison is true for the given numbers."""
     value = comparison.polynomial.at(values)
     return (value == 0 if comparison.is_equation else value >= 0) == comparison.holds

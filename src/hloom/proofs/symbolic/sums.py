@@ -16,7 +16,7 @@ from hloom.proofs.symbolic.bijections import bijections, ranges
 from hloom.proofs.symbolic.elements import scalar
 from hloom.proofs.symbolic.facts import Facts, within
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.sizes import Comparison
+from hloom.proofs.symbolic.sizes import Constraint
 from hloom.proofs.symbolic.terms import Apply, Choose, Guard, Scalar, Sum, Term, substituted
 
 MOST_PRODUCTS: Final = 64
@@ -188,9 +188,9 @@ def _only_value(name: str, product: Product, facts: Facts, inside: Facts) -> Pol
         for candidate in (value, value + Polynomial.constant(1), value - Polynomial.constant(1)):
             if candidate.variables & others or not inside.are_equal(Polynomial.variable(name), candidate):
                 continue
-            left = _at(product, name, candidate)
-            there = facts.assume(*ranges(left.variables))
-            equal = there.assume(Comparison(Polynomial.variable(name) - candidate, is_equation=True))
+            remaining = _at(product, name, candidate)
+            there = facts.assume(*ranges(remaining.variables))
+            equal = there.assume(Constraint(Polynomial.variable(name) - candidate, is_equation=True))
             extent = dict(product.variables)[name]
             if all(equal.entail(c) for c in within(Polynomial.variable(name), extent)):
                 return candidate
@@ -229,7 +229,7 @@ def _same_factors(comparer: FactorComparer, a: Sequence[Term], b: Sequence[Term]
     for number, other in enumerate(b):
         if first.element_type is not other.element_type and not first.element_type.is_floating:
             continue
-        rest = [*b[:number], *b[number + 1 :]]
-        if comparer.are_equal(first, other, facts) and _same_factors(comparer, others, rest, facts):
+        remaining = [*b[:number], *b[number + 1 :]]
+        if comparer.are_equal(first, other, facts) and _same_factors(comparer, others, remaining, facts):
             return True
     return False

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from hloom.ir.operation import Operation
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.sizes import Comparison
+from hloom.proofs.symbolic.sizes import Constraint
 from hloom.shape.element_type import ElementType
 
-Guard: TypeAlias = tuple[Comparison, ...]
+Guard: TypeAlias = tuple[Constraint, ...]
 """Comparisons that all hold."""
 
 
@@ -38,7 +38,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class IndexValue:
     """An index as an element of a type."""
 
     index: Polynomial
@@ -97,7 +97,7 @@ class Sum:
         return isinstance(self.combiner, str) and self.combiner.startswith("products ")
 
 
-Term: TypeAlias = Access | Scalar | Number | Apply | Choose | Sum
+Term: TypeAlias = Access | Scalar | IndexValue | Apply | Choose | Sum
 
 
 def subterms(term: Term) -> tuple[Term, ...]:
@@ -124,7 +124,7 @@ def substituted(term: Term, definitions: dict[str, Polynomial]) -> Term:
     match term:
         case Access():
             return replace(term, linear=term.linear.substitute(definitions))
-        case Number():
+        case IndexValue():
             return replace(term, index=term.index.substitute(definitions))
         case Apply():
             return replace(term, operands=tuple(substituted(o, definitions) for o in term.operands))

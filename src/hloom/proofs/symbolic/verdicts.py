@@ -12,7 +12,7 @@ from hloom.ir.module import HloModule
 from hloom.passes.rewriting import same_type
 from hloom.proofs.symbolic.bijections import ranges
 from hloom.proofs.symbolic.elements import (
-    Positions,
+    IndexVariables,
     SymbolicElements,
     SymbolicIndex,
     polynomial_of,
@@ -22,7 +22,7 @@ from hloom.proofs.symbolic.equality import Comparer, TooManyCases
 from hloom.proofs.symbolic.exploration import Exploration
 from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.sizes import Comparison, Trail
+from hloom.proofs.symbolic.sizes import Constraint, Trail
 from hloom.proofs.symbolic.terms import Term
 from hloom.proofs.verdict import Relation, Verdict, refute
 
@@ -48,7 +48,7 @@ Raises HloError for sizes that no program has.
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ResultElement:
     """The element of one result of both programs at an index.
 
     Attributes:
@@ -90,8 +90,8 @@ class _Run:
     """One run: programs and their elements; nothing where the rule does not apply or sizes are invalid."""
 
     pair: Pair | None = None
-    elements: list[Element] = field(default_factory=list[Element])
-    positions: Positions = field(default_factory=Positions)
+    elements: list[ResultElement] = field(default_factory=list[ResultElement])
+    positions: IndexVariables = field(default_factory=IndexVariables)
     declined: bool = False
     error: str = ""
 
@@ -109,10 +109,10 @@ def judge(values: Mapping[str, int], build: Build, *, edges: bool) -> RuleVerdic
     unproved: RuleVerdict | None = None
     for trail, run in exploration.runs(lambda trail: _run(build, trail)):
         declined += run.declined
-        chosen = {name: trail.values[name] for name in trail.symbols}
+        numbers = {name: trail.values[name] for name in trail.symbols}
         if run.pair is None:
             if run.error:
-                return RuleVerdict(Relation.REFUTED, cases, declined, run.error, chosen)
+                return RuleVerdict(Relation.REFUTED, cases, declined, run.error, numbers)
             continue
         step, reason = _relation(trail, run)
         if step.is_proof:
@@ -120,7 +120,7 @@ def judge(values: Mapping[str, int], build: Build, *, edges: bool) -> RuleVerdic
             relation = step if relation is Relation.IDENTICAL else relation
             continue
         for sizes in exploration.examples(trail, EXAMPLES if unproved is None else 1):
-            pair = run.pair if sizes == chosen else build(Trail(dict(sizes)))
+            pair = run.pair if sizes == numbers else build(Trail(dict(sizes)))
             verdict = _refutation(pair, sizes, reason, edges=edges) if pair is not None else None
             if verdict is not None and verdict.relation is Relation.REFUTED:
                 return verdict
@@ -149,10 +149,10 @@ def _run(build: Build, trail: Trail) -> _Run:
         for i in pair.after.entry.post_order():
             i.check_shape()
         run.elements = _elements(pair, trail, run.positions)
-        known = Facts.of(trail.comparisons, trail.divisions)
+        facts = Facts.of(trail.comparisons, trail.divisions)
         for element in run.elements:
-            known = _at_index(element, known)
-        run.positions = Positions(known)
+            facts = _at_index(element, facts)
+        run.positions = IndexVariables(facts)
         run.elements = _elements(pair, trail, run.positions)
     except HloError as error:
         run.error = error.message
@@ -173,9 +173,9 @@ def check_sizes(module: HloModule) -> None:
         raise InvalidSizes from error
 
 
-def _elements(pair: Pair, trail: Trail, positions: Positions) -> list[Element]:
+def _elements(pair: Pair, trail: Trail, positions: IndexVariables) -> list[ResultElement]:
     """Return the elements of every result at an index of its own variables."""
-    elements: list[Element] = []
+    elements: list[ResultElement] = []
     walk = SymbolicElements(trail, positions)
     roots = pair.before.entry.root, pair.after.entry.root
     for (output, shape), (_, other) in zip(*map(result_shapes, roots), strict=True):
@@ -187,7 +187,7 @@ def _elements(pair: Pair, trail: Trail, positions: Positions) -> list[Element]:
         indices = tuple(SymbolicIndex(Polynomial.variable(name)) for name in names)
         index = tuple(zip(names, map(polynomial_of, shape.dimensions), strict=True))
         before, after = (_element(walk, root, indices, output) for root in roots)
-        elements.append(Element(index, before, after))
+        elements.append(ResultElement(index, before, after))
     return elements
 
 
@@ -216,11 +216,11 @@ def _relation(trail: Trail, run: _Run) -> tuple[Relation, str]:
     return relation, ""
 
 
-def _at_index(element: Element, facts: Facts) -> Facts:
+def _at_index(element: ResultElement, facts: Facts) -> Facts:
     """Return the facts at an index of a result, which is 0 in dimensions of size 1."""
     one = Polynomial.constant(1)
     zeros = [name for name, extent in element.index if facts.are_equal(extent, one)]
-    equations = (Comparison(Polynomial.variable(name), is_equation=True) for name in zeros)
+    equations = (Constraint(Polynomial.variable(name), is_equation=True) for name in zeros)
     return facts.assume(*equations, *ranges(element.index))
 
 

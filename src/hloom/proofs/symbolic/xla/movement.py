@@ -277,11 +277,11 @@ def pad_between_one(w: Sketch) -> Programs:
     n, holes = w.sizes("n holes", "N")
     m, other = w.sizes("m other", "M")
     low, high = w.integers("low high", "N")
-    left, right = w.integers("left right", "M")
+    before, behind = w.integers("left right", "M")
     w.require(*(size <= 1 for size in n))
     a, v = w.array("A", *n, *m), w.array("v")
-    yield w.pad(a, v, (*low, *left), (*high, *right), (*holes, *other))
-    yield w.pad(a, v, (*low, *left), (*high, *right), (*(0 for _ in n), *other))
+    yield w.pad(a, v, (*low, *before), (*high, *behind), (*holes, *other))
+    yield w.pad(a, v, (*low, *before), (*high, *behind), (*(0 for _ in n), *other))
 
 
 @RULES.state(axes="NML", most=1)
@@ -290,14 +290,14 @@ def pad_of_broadcast(w: Sketch) -> Programs:
     n, holes = w.sizes("n holes", "N")
     low, high = w.integers("low high", "N")
     m, gaps = w.sizes("m gaps", "M")
-    left, right = w.integers("left right", "M")
+    before, behind = w.integers("left right", "M")
     k = w.sizes("k", "L")
     a, v = w.array("A", *n), w.array("v")
     none = [0] * len(k)
-    whole = w.op_broadcast(a, (*n, *m, *k), range(len(n)))
-    yield w.pad(whole, v, (*low, *left, *none), (*high, *right, *none), (*holes, *gaps, *none))
+    spread = w.op_broadcast(a, (*n, *m, *k), range(len(n)))
+    yield w.pad(spread, v, (*low, *before, *none), (*high, *behind, *none), (*holes, *gaps, *none))
     inner = w.pad(
-        w.op_broadcast(a, (*n, *m), range(len(n))), v, (*low, *left), (*high, *right), (*holes, *gaps)
+        w.op_broadcast(a, (*n, *m), range(len(n))), v, (*low, *before), (*high, *behind), (*holes, *gaps)
     )
     sizes = inner.shape.dimensions
     yield w.op_broadcast(inner, (*sizes, *k), range(len(sizes)))

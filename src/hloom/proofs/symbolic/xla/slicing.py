@@ -52,8 +52,8 @@ def slice_of_repetition(w: Sketch) -> Programs:
     n = w.sizes("n", "N")
     m, low, high, step = w.sizes("m low high step", "M")
     a, into, none = w.array("A", *n), range(len(n)), [0] * len(n)
-    whole = w.op_broadcast(a, (*n, *m), into)
-    part = w.slice(whole, (*none, *low), (*n, *high), (*(1 for _ in n), *step))
+    spread = w.op_broadcast(a, (*n, *m), into)
+    part = w.slice(spread, (*none, *low), (*n, *high), (*(1 for _ in n), *step))
     yield part
     yield w.op_broadcast(a, part.shape.dimensions, into)
 
@@ -75,11 +75,11 @@ def slice_of_padding(w: Sketch) -> Programs:
     n, holes, start, limit, stride = w.sizes("n holes start limit stride", "N")
     low, high = w.integers("low high", "N")
     m, first, last = w.sizes("m first last", "M")
-    size, left, right, gaps, begin, end, step = w.sizes("size left right gaps begin end step")
-    w.require(size >= 1, end <= left or begin >= left + (size - 1) * (gaps + 1) + 1)
+    size, before, behind, gaps, begin, end, step = w.sizes("size left right gaps begin end step")
+    w.require(size >= 1, end <= before or begin >= before + (size - 1) * (gaps + 1) + 1)
     a, v = w.array("A", *n, size, *m), w.array("v")
     none = [0] * len(m)
-    padded = w.pad(a, v, (*low, left, *none), (*high, right, *none), (*holes, gaps, *none))
+    padded = w.pad(a, v, (*low, before, *none), (*high, behind, *none), (*holes, gaps, *none))
     part = w.slice(padded, (*start, begin, *first), (*limit, end, *last), (*stride, step, *(1 for _ in m)))
     yield part
     yield w.broadcast(v, part.shape.dimensions)

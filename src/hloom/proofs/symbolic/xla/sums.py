@@ -193,11 +193,11 @@ def _arrays(w: Sketch) -> tuple[HloInstruction, HloInstruction, list[int], list[
 def convolution_of_pad(w: Sketch) -> Programs:
     """Conv(Pad(X, 0), K) ⇒ Conv(X, K), the padding in the window, without base dilation."""
     x, kernel, n, k = _arrays(w)
-    low, high, holes, left, right, stride, step = w.sizes("low high holes left right stride step", "N")
+    low, high, holes, before, behind, stride, step = w.sizes("low high holes left right stride step", "N")
     w.require(*(size >= 1 for size in n))
     none = [0, 0]
     padded = w.pad(x, w.constant(0), (*none, *low), (*none, *high), (*none, *holes))
-    dims = list(zip(k, stride, left, right, step, low, high, holes, strict=True))
+    dims = list(zip(k, stride, before, behind, step, low, high, holes, strict=True))
     yield _convolution(w, padded, kernel, [WindowDimension(s, p, a, b, d) for s, p, a, b, d, *_ in dims])
     window = [WindowDimension(s, p, a + x_, b + y_, d, h + 1) for s, p, a, b, d, x_, y_, h in dims]
     yield _convolution(w, x, kernel, window)
@@ -207,16 +207,16 @@ def convolution_of_pad(w: Sketch) -> Programs:
 def convolution_of_padded_kernel(w: Sketch) -> Programs:
     """Conv(X, Pad(K, 0)) ⇒ Conv(X, K), the interior padding as dilation of the window."""
     x, kernel, _, k = _arrays(w)
-    left, right, stride, holes = w.sizes("left right stride holes", "N")
+    before, behind, stride, holes = w.sizes("left right stride holes", "N")
     w.require(*(size >= 1 for size in k))
     none = [0] * kernel.shape.rank
     padded = w.pad(kernel, w.constant(0), none, none, (0, 0, *holes))
     sizes = padded.shape.dimensions[2:]
-    first = [WindowDimension(*dims) for dims in zip(sizes, stride, left, right, strict=True)]
+    first = [WindowDimension(*dims) for dims in zip(sizes, stride, before, behind, strict=True)]
     yield _convolution(w, x, padded, first)
     second = [
         WindowDimension(s, p, a, b, h + 1)
-        for s, p, a, b, h in zip(k, stride, left, right, holes, strict=True)
+        for s, p, a, b, h in zip(k, stride, before, behind, holes, strict=True)
     ]
     yield _convolution(w, x, kernel, second)
 
