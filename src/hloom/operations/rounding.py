@@ -10,6 +10,7 @@ import numpy as np
 
 from hloom.ir.operation import Array
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 
 
 def widen(array: Array) -> Array:
@@ -40,7 +41,10 @@ def double(array: Array) -> Array:
 
 
 def narrow(array: object, dtype: np.dtype) -> Array:
-    """Convert to the result's type: round floats to nearest even, wrap integers."""
+    """Convert to the result's type: round floats to nearest even, wrap integers.
+
+    In a type without NaN it becomes +0: the sign of a NaN that an operation makes is the processor's choice.
+    """
     result = np.asarray(array)
     if result.dtype == dtype:
         return result
@@ -48,6 +52,8 @@ def narrow(array: object, dtype: np.dtype) -> Array:
     if target.is_integer and target.bits < 8:
         return wrap(result, target.bits, target.is_signed).astype(dtype)
     if target.is_floating and target.bits < 32:
+        if not float_format(target).has_nan:
+            result = np.where(np.isnan(result), result.dtype.type(0), result)
         return round_float(result, dtype)
     return result.astype(dtype)
 
@@ -119,8 +125,8 @@ def convert(array: Array, dtype: np.dtype) -> Array:
             array = array.real
         if target.is_integer and array.dtype.kind == "f":
             return saturate(array, target)
-        if target.is_floating and target.bits < 32 and array.dtype.kind in "iu":
-            array = integer_to_odd(array)
+        if target.is_floating and target.bits < 32:
+            return round_float(integer_to_odd(array) if array.dtype.kind in "iu" else array, dtype)
         return narrow(array, dtype)
 
 
