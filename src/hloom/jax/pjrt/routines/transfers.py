@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm import I1, I8, I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import copy_bytes, load_element
 from hloom.codegen.llvm.routines import State, routine
@@ -128,9 +128,11 @@ def _width_of(f: Function, type: Value) -> Value:
 def _row_major_size(f: Function, args: Fields, width: Value, native: Section) -> Value:
     """Return the size of a host array in bytes.
 
-    Leaves the section ``native``, so that Python transfers the array, if its strides are not row-major.
+    Leaves the section ``native``, so that Python transfers the array, if its strides are not row-major. The
+    strides of arrays without elements are arbitrary.
     """
     dimension, size = LocalVariable(f, I64, args["num_dims"]), LocalVariable(f, I64, width)
+    differs = LocalVariable(f, I1, f.constant(I1, 0))
     is_strided = ~is_zero(args["num_byte_strides"])
     with repeat(f) as loop:
         loop.leave_if(is_zero(dimension.get()))
@@ -138,8 +140,10 @@ def _row_major_size(f: Function, args: Fields, width: Value, native: Section) ->
         extent = load_element(I64, args["dims"], dimension.get())
         with f.when(is_strided):
             stride = load_element(I64, args["byte_strides"], dimension.get())
-            native.leave_if(stride.compare("ne", size.get()) & extent.compare("ne", 1))
+            is_other = stride.compare("ne", size.get()) & extent.compare("ne", 1)
+            differs.set(differs.get() | is_other)
         size.set(size.get() * extent)
+    native.leave_if(differs.get() & ~is_zero(size.get()))
     return size.get()
 
 
