@@ -89,3 +89,34 @@ def test_results_take_the_memory_of_donated_arguments_that_nobody_else_reads() -
     assert all(line.count("True") >= 1 for line in lines[:6:2])
     assert lines[6:9] == ["1000.0 2000.0 False", "2000.0 1000.0", "1200.0 2400.0 360000.0"]
     assert lines[9] in ("4000.0 True", "4000.0 2000.0")
+
+
+CACHES = """
+import jax, jax.numpy as jnp, numpy as np
+
+def step(weights, keys, values, at):
+    def layer(x, layer):
+        w, k, v = layer
+        k = jax.lax.dynamic_update_slice(k, x[None], (at, 0))
+        v = jax.lax.dynamic_update_slice(v, (x @ w)[None], (at, 0))
+        return jax.nn.softmax(k @ x) @ v, (k, v)
+    x, (keys, values) = jax.lax.scan(layer, weights[0, 0], (weights, keys, values))
+    return x, keys, values
+
+weights = jax.random.normal(jax.random.key(0), (3, 8, 8))
+make = lambda: [jnp.full((3, 500, 8), v) * 1 for v in (0.5, 2.0)]
+results = []
+for donated in ((), (1, 2)):
+    compiled = jax.jit(step, donate_argnums=donated).lower(weights, *make(), np.int32(0)).compile()
+    caches, places = make(), []
+    for at in range(3):
+        x, *caches = compiled(weights, *caches, np.int32(at))
+        places.append([c.unsafe_buffer_pointer() for c in caches])
+    results.append([np.asarray(r) for r in (x, *caches)])
+    print(places[0] == places[1] == places[2], "f32[500,8]{1,0} dynamic-update-slice" in compiled.as_text())
+print(all(np.array_equal(a, b) for a, b in zip(*results)))
+"""
+
+
+def test_a_scan_over_layers_updates_donated_caches_where_they_are() -> None:
+    assert run_program(CACHES, "cpu").splitlines() == ["False True", "True False", "True"]

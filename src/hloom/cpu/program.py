@@ -331,8 +331,9 @@ class ProgramEmitter:
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """Emit a memcpy."""
-        copy_bytes(target, source, size)
+        """Emit a memcpy, skipped if source and target are one: a donated argument and its result."""
+        with self.function.when(source.compare("ne", target)) if self.hlo.config.aliases else nullcontext():
+            copy_bytes(target, source, size)
 
     def join(self, join: Join) -> None:
         """Emit the end of a branch or of a loop's body: permutations of buffer addresses, and copies."""

@@ -9,6 +9,8 @@ If nothing reads x after the loop, y can begin as x: iteration i reads slice i b
 u is stored, and c is a slice of the new y::
 
     y = dynamic-update-slice(y, u, i, at);  c = slice(y, i)
+
+An argument x is read by nothing after the loop if it is donated to y, by an alias of the module.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.reshaping import Reshape
-from hloom.operations.structure import Constant, GetTupleElement, Parameter
+from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple, parameter_number
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loops_of, rebuild
@@ -94,7 +96,7 @@ def _stack(loop: TupleLoop, number: int, count: TripCount | None) -> Stack | Non
     if source is None or not _is_read_in_turn(loop, source, count):
         return None
     same = loop.initial(source).shape.compatible(update.shape)
-    return Stack(number, source, update, inner) if same and _is_last_use(loop, source) else None
+    return Stack(number, source, update, inner) if same and _is_last_use(loop, source, number) else None
 
 
 def _before_reshape(i: HloInstruction) -> HloInstruction:
@@ -123,19 +125,35 @@ def _is_read_in_turn(loop: TupleLoop, number: int, count: TripCount) -> bool:
     return all(isinstance(u.operation, DynamicSlice) and _is_slice(u, loop, count) for u in users)
 
 
-def _is_last_use(loop: TupleLoop, number: int) -> bool:
-    """Return whether the initial value of an element is new memory, or a loop's, that nothing else reads."""
+def _is_last_use(loop: TupleLoop, number: int, target: int) -> bool:
+    """Return whether the initial value of an element is memory that nothing else reads.
+
+    It is new, a loop's, or an argument that is donated to the result of the element ``target``.
+    """
     value = loop.initial(number)
     if list(value.users) != [loop.instruction.operands[0]]:
         return False
     if loop.instruction.operands[0].operands.count(value) != 1:
         return False
+    if isinstance(value.operation, Parameter):
+        return _is_donated(value, loop, target)
     if not isinstance(value.operation, GetTupleElement):
-        return not (isinstance(value.operation, Parameter | Constant) or is_alias(value))
+        return not (isinstance(value.operation, Constant) or is_alias(value))
     whole = value.operands[0]
     if len(picks(whole, value.operation.index)) != 1:
         return False
     return isinstance(whole.operation, While) or _is_state(whole)
+
+
+def _is_donated(parameter: HloInstruction, loop: TupleLoop, number: int) -> bool:
+    """Return whether a parameter's memory is that of a result which is an element of a loop."""
+    computation = parameter.parent
+    if computation is None or computation.module is None or computation is not computation.module.entry:
+        return False
+    root, aliases = computation.root, computation.module.config.aliases
+    results = enumerate(root.operands) if isinstance(root.operation, Tuple) else ()
+    taken = [aliases[n,] for n, o in results if (n,) in aliases and o in picks(loop.instruction, number)]
+    return any((a.parameter_number, *a.parameter_index) == (parameter_number(parameter),) for a in taken)
 
 
 def _is_state(i: HloInstruction) -> bool:
