@@ -200,6 +200,9 @@ Y = ("f32[3]", [3, 1, 2], [0.25, 0, 0.125])
         ("abs(p0)", "f32[]", [("c64[]", 3 + 4j, 0.5)], 0.5 + unit(2, 4)),
         ("negate(p0)", "c64[]", [("c64[]", 3 + 4j, 0.5)], 0.5),
         ("add(p0, p1)", "c64[]", [("c64[]", 3 + 4j, 0.5), ("c64[]", 0, 0)], 0.5 + unit(2, 4)),
+        # The angle of a complex power is lost where its rounding error is more than a radian.
+        ("power(p0, p1)", "c64[2]", [("c64[2]", [1.1 + 1j, 2], 0), ("c64[2]", [1e17 - 2.5j, 1], 0)],
+         [INF, unit(1, 32)]),
         # What moves numbers moves their errors.
         ("reverse(p0), dimensions={0}", "f32[3]", [X], [0.5, 0, 0.25]),
         ("slice(p0), slice={[1:3]}", "f32[2]", [X], [0, 0.5]),

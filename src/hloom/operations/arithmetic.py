@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.error_bounds.bounded import Bounded, is_inexact_type
+from hloom.error_bounds.floating import wide
 from hloom.error_bounds.rules import added, any_bits, largest, magnitude, monotone, multiplied
 from hloom.ir.operation import Array, ErrorRun, Run, operation
 from hloom.ir.traits import ElementCost, Range, Roundoff
@@ -243,6 +244,17 @@ class Power(Elementwise):
     def propagate(self, run: ErrorRun) -> Array:
         """Take floats at the corners of both intervals; powers of undecided integers may be any."""
         return monotone(self, run) if is_inexact_type(run.value) else any_bits(self, run)
+
+    def errors(self, run: ErrorRun) -> Array:
+        """Bound nothing where ``rhs log(lhs)``, of which complex powers are the exponential, is off by 1."""
+        errors = Elementwise.errors(self, run)
+        if run.value.dtype.kind != "c":
+            return errors
+        base, exponent = (np.abs(wide(o.value)) for o in run.operands)
+        with np.errstate(all="ignore"):
+            logarithm = exponent * (np.abs(np.log(base)) + np.pi)
+        numbers = (base > 0) & np.isfinite(base) & np.isfinite(exponent)
+        return np.where(numbers & (logarithm * np.finfo(np.float64).eps >= 1), np.inf, errors)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Square repeatedly for integers, compute floats in f64, complex numbers by the logarithm."""
