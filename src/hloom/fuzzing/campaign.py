@@ -93,14 +93,14 @@ class Finding:
         kind: the class of the finding.
         what: the differing elements, or the error, as text.
         difference: the differing result; None if the results are not different values.
-        known: the known difference that explains it; None if none does.
+        explanation: the known difference that explains it; None if none does.
     """
 
     case: Case
     kind: FindingKind
     what: str
     difference: Difference | None = None
-    known: KnownDifference | None = None
+    explanation: KnownDifference | None = None
 
     def __str__(self) -> str:
         arguments = "\n".join(f"  p{i} = {shown(a)}" for i, a in enumerate(self.case.arguments))
@@ -113,7 +113,7 @@ class CampaignReport:
 
     Attributes:
         cases: the number of compared cases of each family.
-        known: the number of cases that show each known difference, by its name.
+        recognized: the number of cases that show each known difference, by its name.
         explained: the differing results of which some elements are explained, with the known difference that
             explains them.
         findings: the differences that no known difference explains, and the errors.
@@ -121,7 +121,7 @@ class CampaignReport:
     """
 
     cases: Counter[str] = field(default_factory=Counter[str])
-    known: Counter[str] = field(default_factory=Counter[str])
+    recognized: Counter[str] = field(default_factory=Counter[str])
     explained: list[tuple[Difference, KnownDifference]] = field(
         default_factory=list[tuple[Difference, KnownDifference]]
     )
@@ -131,8 +131,8 @@ class CampaignReport:
     def __str__(self) -> str:
         lines = [f"{sum(self.cases.values())} cases compared"]
         lines += [f"  {count:6} {family}" for family, count in sorted(self.cases.items())]
-        lines += [f"{sum(self.known.values())} known differences"]
-        lines += [f"  {count:6} {name}" for name, count in self.known.most_common()]
+        lines += [f"{sum(self.recognized.values())} known differences"]
+        lines += [f"  {count:6} {name}" for name, count in self.recognized.most_common()]
         return "\n".join([*lines, f"{len(self.findings)} unexplained differences, {self.crashes} crashes"])
 
 
@@ -226,7 +226,7 @@ class Campaign:
             what = f"hloom breaks: {type(error).__name__}: {error}\n{_innermost(error)}"
             self._found(case, FindingKind.EVALUATOR, what)
         else:
-            self.report.known.update(names)
+            self.report.recognized.update(names)
 
     def _explain(self, case: Case, found: Sequence[Difference]) -> set[str]:
         """Return the names of the known differences that explain some elements.
@@ -235,12 +235,12 @@ class Campaign:
         """
         names: set[str] = set()
         for difference in found:
-            rest, reasons = unexplained(difference, self.known)
+            remaining, reasons = unexplained(difference, self.known)
             self.report.explained += [(difference, reason) for reason in reasons]
             names |= {reason.name for reason in reasons}
-            if rest.any():
-                what = "\n".join(elements(difference, rest, self.subject.backend))
-                self._found(case, FindingKind.VALUES, what, dataclasses.replace(difference, where=rest))
+            if remaining.any():
+                what = "\n".join(elements(difference, remaining, self.subject.backend))
+                self._found(case, FindingKind.VALUES, what, dataclasses.replace(difference, where=remaining))
                 return names
         return names
 
@@ -255,7 +255,7 @@ class FormError(Exception):
 def known_differences() -> tuple[KnownDifference, ...]:
     """Return the known differences of the installed version of XLA."""
     installed = installed_xla()
-    return tuple(known for known in DIFFERENCES if known.is_of(installed))
+    return tuple(each for each in DIFFERENCES if each.is_of(installed))
 
 
 def installed_xla() -> XlaVersion:
@@ -293,8 +293,8 @@ def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Diffe
 
     Raises FormError for a result with another shape or type, and HloError if the evaluator fails.
     """
-    whole = case.unfolded
-    expected = evaluated(whole, whole.arguments)
+    unfolded = case.unfolded
+    expected = evaluated(unfolded, unfolded.arguments)
     bounds: Any = None
     for device in range(case.devices):
         for output in range(len(case.roots)):
@@ -307,7 +307,7 @@ def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Diffe
             if within(other, ours, 0.0).all():
                 continue
             if bounds is None:
-                single = whole.single_partition
+                single = unfolded.single_partition
                 results = [tuple(of_device) for of_device in expected[:: case.partitions]]
                 bounds = Tolerance().bounds_of_devices(single.module, single.arguments_of_devices, results)
             bounds_of_device = bounds[device // case.partitions]
@@ -316,7 +316,7 @@ def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Diffe
             if where.any():
 
                 def again(arguments: Sequence[Array], at: tuple[int, int] = (device, output)) -> Array:
-                    return evaluated(whole, arguments)[at[0]][at[1]]
+                    return evaluated(unfolded, arguments)[at[0]][at[1]]
 
                 yield Difference(case, ours, other, where, again, bound, output)
 
@@ -326,10 +326,10 @@ def evaluated(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
 
     The partitions of a replica all get the whole arrays.
     """
-    whole = dataclasses.replace(case.single_partition, arguments=tuple(arguments))
-    module = whole.module
+    unpartitioned = dataclasses.replace(case.single_partition, arguments=tuple(arguments))
+    module = unpartitioned.module
     module.config.replica_count = case.replicas
-    results = [flat(result) for result in run_on("evaluator", module, whole.arguments_of_devices)]
+    results = [flat(result) for result in run_on("evaluator", module, unpartitioned.arguments_of_devices)]
     return [result for result in results for _ in range(case.partitions)]
 
 
@@ -340,14 +340,14 @@ def unexplained(
 
     Also returns the known differences that explain other elements.
     """
-    rest, reasons = difference.where.copy(), list[KnownDifference]()
+    remaining, reasons = difference.where.copy(), list[KnownDifference]()
     for each in known:
-        if rest.any() and each.about(difference.case):
-            explained = rest & each.of(difference)
+        if remaining.any() and each.about(difference.case):
+            explained = remaining & each.of(difference)
             if explained.any():
                 reasons.append(each)
-                rest &= ~explained
-    return rest, reasons
+                remaining &= ~explained
+    return remaining, reasons
 
 
 # -- texts
@@ -392,10 +392,10 @@ def elements(difference: Difference, where: Array, other: str, most: int = 6) ->
     """
     yield f"{int(where.sum())} of {where.size} elements of result {difference.output} differ"
     for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
-        place = tuple(map(int, index))
-        values = [repr(a[place].item()) for a in difference.case.arguments if a.shape == where.shape]
-        here, there = (shown(array[place]) for array in (difference.ours, difference.theirs))
-        yield f"  at {list(place)}: hloom {here}, {other} {there}" + f"; of {', '.join(values)}" * bool(
+        position = tuple(map(int, index))
+        values = [repr(a[position].item()) for a in difference.case.arguments if a.shape == where.shape]
+        here, there = (shown(array[position]) for array in (difference.ours, difference.theirs))
+        yield f"  at {list(position)}: hloom {here}, {other} {there}" + f"; of {', '.join(values)}" * bool(
             values
         )
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from hloom.analysis.combiners import grouping
 from hloom.debug.bisection import bisect, bisect_dumps
 from hloom.debug.optimization import selected
 from hloom.debug.reduction import reduce
@@ -36,7 +37,10 @@ from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
 from hloom.fuzzing.generators.draw import Array
 from hloom.ir.module import HloModule
+from hloom.ir.traits import Roundoff
 from hloom.ir.value import Value
+from hloom.operations.combiners import Grouping
+from hloom.operations.conversion import Convert
 from hloom.passes.pipeline import Pipeline
 
 REDUCTION_SECONDS: Final = 90.0
@@ -67,8 +71,8 @@ class FindingCause:
     @property
     def key(self) -> str:
         """A text that is equal for findings of the same cause."""
-        known = self.finding.known
-        named = known.name if known is not None else " ".join(sorted(opcodes(self.finding.case)))
+        explanation = self.finding.explanation
+        named = explanation.name if explanation is not None else " ".join(sorted(opcodes(self.finding.case)))
         return f"{signature(self.finding)} in {self.where or 'an unknown pass'}: {named}"
 
 
@@ -113,8 +117,8 @@ def observed(subject: Subject, case: Case) -> Finding | None:
     campaign.check([case])
     if campaign.report.findings:
         return campaign.report.findings[0]
-    for difference, known in campaign.report.explained:
-        return Finding(case, FindingKind.VALUES, known.reason, difference, known)
+    for difference, explanation in campaign.report.explained:
+        return Finding(case, FindingKind.VALUES, explanation.reason, difference, explanation)
     return None
 
 
@@ -123,15 +127,15 @@ def reduced(finding: Finding, subject: Subject) -> Finding:
     case = finding.case
     if case.replicas > 1 or case.dynamic:  # the reduction knows programs of one device and fixed sizes
         return finding
-    wanted, end = signature(finding), time.monotonic() + REDUCTION_SECONDS
-    smallest = finding
+    fault, end = signature(finding), time.monotonic() + REDUCTION_SECONDS
+    smallest, order = finding, _order(case.module)
 
     def shows(module: HloModule, arguments: Sequence[Value]) -> bool:
         nonlocal smallest
-        if time.monotonic() > end:
+        if time.monotonic() > end or _order(module) < order:
             return False
         candidate = observed(subject, as_case(module, [np.asarray(a) for a in arguments], case))
-        if candidate is None or signature(candidate) != wanted or candidate.known != finding.known:
+        if candidate is None or signature(candidate) != fault or candidate.explanation != finding.explanation:
             return False
         smallest = candidate
         return True
@@ -143,6 +147,15 @@ def reduced(finding: Finding, subject: Subject) -> Finding:
     return _labelled(smallest, subject)
 
 
+def _order(module: HloModule) -> Grouping:
+    """Return the orders in which all combiners of a program may combine elements.
+
+    With fewer of them than before, the result of a reduction would be a matter of the implementation.
+    """
+    combining = [i for i in module.instructions() if i.operation.roundoff is Roundoff.COMBINED]
+    return min((grouping(c) for i in combining for c in i.called_computations), default=Grouping.FREE)
+
+
 def _labelled(finding: Finding, subject: Subject) -> Finding:
     """Return the finding with the name of its operation, if the reduced program computes only one.
 
@@ -151,10 +164,10 @@ def _labelled(finding: Finding, subject: Subject) -> Finding:
     computing = [
         i for i in finding.case.module.entry.instructions if i.opcode not in _STRUCTURE and i.shape.is_array
     ]
-    if len(computing) != 1 or finding.known is not None:
+    if len(computing) != 1 or finding.explanation is not None:
         return finding
     kinds = [o.shape.element_type.name for o in computing[0].operands[:1] if o.shape.is_array]
-    kinds += [computing[0].shape.element_type.name] * (computing[0].opcode == "convert")
+    kinds += [computing[0].shape.element_type.name] * isinstance(computing[0].operation, Convert)
     case = replace(finding.case, operation=" ".join([computing[0].opcode, *kinds]))
     return observed(subject, case) or finding
 

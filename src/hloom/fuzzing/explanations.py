@@ -265,10 +265,10 @@ def rounded_at_every_step(difference: Difference) -> Array:
     case = difference.case
     module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
     (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
-    given = [exact(a) for a in case.arguments]
+    operands = [exact(a) for a in case.arguments]
     value: Any = Evaluator().run(module.entry, case.arguments)
     operation: Any = instruction.operation
-    bounds = operation.errors_in(eps(difference.ours.dtype), given, tuple(value))
+    bounds = operation.errors_in(eps(difference.ours.dtype), operands, tuple(value))
     distance = np.abs(wide(difference.ours) - wide(difference.theirs))
     for output, bound in zip(value, bounds, strict=True):
         if output.shape == difference.ours.shape and same_bits(output, difference.ours).all():
@@ -281,10 +281,10 @@ def rounded_at_every_step(difference: Difference) -> Array:
 
 def among_the_arguments(difference: Difference) -> Array:
     """Select elements for which XLA's value is an element of an argument of the same type."""
-    given = [a.reshape(-1) for a in difference.case.arguments if a.dtype == difference.theirs.dtype]
+    same_type = [a.reshape(-1) for a in difference.case.arguments if a.dtype == difference.theirs.dtype]
     flat = difference.theirs.reshape(-1)[:, None]
-    found = [same_bits(flat, a[None, :].repeat(flat.size, 0)).any(axis=1) for a in given if a.size]
-    return np.logical_or.reduce(found, initial=False).reshape(difference.theirs.shape) if found else (
+    equal = [same_bits(flat, a[None, :].repeat(flat.size, 0)).any(axis=1) for a in same_type if a.size]
+    return np.logical_or.reduce(equal, initial=False).reshape(difference.theirs.shape) if equal else (
         np.zeros_like(difference.where)
     )  # fmt: skip
 
@@ -341,9 +341,9 @@ def without_sign(difference: Difference) -> Array:
     """
     (argument,) = difference.case.arguments
     size, theirs = np.abs(wide(argument)), wide(difference.theirs)
-    found = (theirs >= size / 2) & (theirs <= size * 2) | (size > 2.0**127) | (size < 2.0**-126)
+    magnitude = (theirs >= size / 2) & (theirs <= size * 2) | (size > 2.0**127) | (size < 2.0**-126)
     spoiled = (theirs / 2.0**128 >= size / 2) & (theirs / 2.0**128 <= size * 2)
-    return found | spoiled & difference.case.folded
+    return magnitude | spoiled & difference.case.folded
 
 
 def with_nan(difference: Difference) -> Array:
@@ -362,15 +362,15 @@ def of_one_update(difference: Difference) -> Array:
     """Select elements of a scatter in which XLA combines the operand with one update or with none."""
     opcode, theirs = difference.case.operation.split()[1], difference.theirs
     operation: Any = REGISTRY[opcode]() if opcode in REGISTRY else None
-    given = [a for a in difference.case.arguments if a.dtype == theirs.dtype]
-    found = np.zeros(theirs.shape, bool)
-    for operand in (a for a in given if a.shape == theirs.shape):
-        found |= same_bits(operand, theirs)
-        for update in np.concatenate([a.reshape(-1) for a in given]):
+    same_type = [a for a in difference.case.arguments if a.dtype == theirs.dtype]
+    combinations = np.zeros(theirs.shape, bool)
+    for operand in (a for a in same_type if a.shape == theirs.shape):
+        combinations |= same_bits(operand, theirs)
+        for update in np.concatenate([a.reshape(-1) for a in same_type]):
             with np.errstate(all="ignore"):
                 combined = operation.compute(operand, update) if operation is not None else update
-                found |= same_bits(np.asarray(combined).astype(theirs.dtype), theirs)
-    return found
+                combinations |= same_bits(np.asarray(combined).astype(theirs.dtype), theirs)
+    return combinations
 
 
 def no_larger_than_computed(difference: Difference) -> Array:
@@ -423,14 +423,14 @@ def not_a_number(difference: Difference) -> Array:
 
 def infinity_for_no_number(difference: Difference) -> Array:
     """Select complex elements in which XLA has infinite parts where hloom has NaN, and other parts agree."""
-    found = np.ones(difference.where.shape, bool)
+    explained = np.ones(difference.where.shape, bool)
     for ours, theirs in (
         (difference.ours.real, difference.theirs.real),
         (difference.ours.imag, difference.theirs.imag),
     ):
         fused = np.isnan(ours) & np.isinf(theirs)
-        found &= fused | within(ours, theirs, np.max(difference.bound, initial=0.0))
-    return found
+        explained &= fused | within(ours, theirs, np.max(difference.bound, initial=0.0))
+    return explained
 
 
 def zero_or_not_finite(difference: Difference) -> Array:
@@ -478,8 +478,8 @@ def no_number_in_f32(difference: Difference) -> Array:
     for name in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):
         text = text.replace(name, "f32")
     with np.errstate(all="ignore"):
-        given = [wide(a).astype(np.float32) for a in case.arguments]
-    found: Any = Evaluator().run(HloModule.from_text(text).entry, given)
-    values = parts_of(found) if isinstance(found, tuple) else (found,)
+        arguments = [wide(a).astype(np.float32) for a in case.arguments]
+    results: Any = Evaluator().run(HloModule.from_text(text).entry, arguments)
+    values = parts_of(results) if isinstance(results, tuple) else (results,)
     of_shape = [np.isnan(wide(v)) for v in values if v.shape == difference.ours.shape]
     return np.logical_or.reduce(of_shape) & (difference.ours == 0)

@@ -97,8 +97,8 @@ class KnownDifference:
 
     def of(self, difference: Difference) -> Array:
         """Return a mask of the elements that it explains."""
-        found = self.explains(difference)
-        return found if self.limit is None else found & self.limit(difference)
+        explained = self.explains(difference)
+        return explained if self.limit is None else explained & self.limit(difference)
 
     def about(self, case: Case) -> bool:
         """Return whether the operation of a case may show it."""
@@ -139,7 +139,13 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "roundings of narrow sums",
-        ("reduce* add f8*", "reduce* add f4*", "scatter add f8*", "scatter add f4*"),
+        (
+            "reduce* add f8*",
+            "reduce* add f4*",
+            "reduce-window add *f16",
+            "scatter add f8*",
+            "scatter add f4*",
+        ),
         "XLA:CPU rounds every partial sum to the narrow type; hloom rounds the result.",
         within_the_roundings_of_a_sum,
     ),

@@ -77,7 +77,11 @@ def title(cause: FindingCause, backend: str) -> str:
     """Return a title of one line for the page of a cause."""
     finding = cause.finding
     name = {"xla": "XLA:CPU", "cpu": "hloom's native code", "passes": "hloom's passes"}.get(backend, backend)
-    about = finding.known.name if finding.known is not None else ", ".join(sorted(opcodes(finding.case)))
+    about = (
+        finding.explanation.name
+        if finding.explanation is not None
+        else ", ".join(sorted(opcodes(finding.case)))
+    )
     where = f" ({cause.where})" if cause.where else ""
     return f"{name}{where}: {signature(finding)}: {about}"
 
@@ -86,8 +90,8 @@ def page(cause: FindingCause, backend: str) -> str:
     """Return the page of a cause, in Markdown."""
     finding, case = cause.finding, cause.finding.case
     lines = [f"# {title(cause, backend)}", "", finding.what.rstrip(), ""]
-    if finding.known is not None:
-        lines += [finding.known.reason, ""]
+    if finding.explanation is not None:
+        lines += [finding.explanation.reason, ""]
     lines += ["## Program", "", "```", program([case]).rstrip(), "```", ""]
     if case.arguments and not case.folded:
         lines += ["## Arguments", "", "```", *(f"p{n} = {shown(a)}" for n, a in enumerate(case.arguments))]

@@ -29,7 +29,14 @@ from hloom.fuzzing.causes import FindingCause, cause_of, signature
 from hloom.fuzzing.coverage import Coverage
 from hloom.fuzzing.generators import shardings
 from hloom.fuzzing.generators.case import Case, program
-from hloom.fuzzing.generators.families import FAMILY_NAMES, MODULES, PROGRAMS, draw_case, round_robin
+from hloom.fuzzing.generators.families import (
+    CLIENT_FAMILIES,
+    FAMILY_NAMES,
+    MODULES,
+    PROGRAMS,
+    draw_case,
+    round_robin,
+)
 
 GROUP: Final = 96
 """Number of cases after which the state is written."""
@@ -42,7 +49,7 @@ class Recorded:
     Attributes:
         title: the title of the page.
         where: the pass that introduces the fault; empty if unknown.
-        known: the name of the known difference; empty if there is none.
+        explanation: the name of the known difference; empty if there is none.
         instructions: the number of instructions of the reduced program.
         count: the number of findings with this cause.
         first: the name of the first case with this cause.
@@ -50,7 +57,7 @@ class Recorded:
 
     title: str
     where: str
-    known: str
+    explanation: str
     instructions: int
     count: int
     first: str
@@ -157,9 +164,9 @@ class Session:
     def step(self, count: int) -> None:
         """Draw and compare the next `count` cases, and record their findings."""
         state = self.state
-        families = (MODULES,) if self.sharded else FAMILY_NAMES
-        numbers = round_robin(families, count, state.next)
         fusions = self.subject.backend != "xla"
+        families = (MODULES,) if self.sharded else FAMILY_NAMES if fusions else CLIENT_FAMILIES
+        numbers = round_robin(families, count, state.next)
         cases = [draw_case(family, number, state.seed, fusions=fusions) for family, number in numbers]
         if self.sharded:
             cases = [shardings.sharded(case, state.seed) for case in cases]
@@ -171,11 +178,13 @@ class Session:
         state.next += count
         report = campaign.report
         state.cases.update(report.cases)
-        for difference, known in report.explained:
-            if not known.defect:
-                state.set_aside[known.name] += 1
+        for difference, explanation in report.explained:
+            if not explanation.defect:
+                state.set_aside[explanation.name] += 1
             else:
-                self.record(Finding(difference.case, FindingKind.VALUES, known.reason, difference, known))
+                self.record(
+                    Finding(difference.case, FindingKind.VALUES, explanation.reason, difference, explanation)
+                )
         for finding in report.findings:
             self.record(finding)
         self.progress(f"{sum(state.cases.values())} cases, {len(state.causes)} causes")
@@ -183,15 +192,15 @@ class Session:
     def record(self, finding: Finding) -> None:
         """Find the cause of a finding and count it; write a page for a new cause."""
         state = self.state
-        name = finding.known.name if finding.known is not None else finding.case.operation
+        name = finding.explanation.name if finding.explanation is not None else finding.case.operation
         brief = f"{signature(finding)}: {name}"
         key = state.signatures.get(brief)
         if key is None:
             self.progress(f"reducing {finding.case}")
             cause = cause_of(finding, self.subject)
-            known = cause.finding.known
-            if known is not None and not known.defect:
-                state.set_aside[known.name] += 1
+            explanation = cause.finding.explanation
+            if explanation is not None and not explanation.defect:
+                state.set_aside[explanation.name] += 1
                 return
             key = cause.key
             if finding.case.family not in PROGRAMS:
@@ -208,7 +217,7 @@ class Session:
         self.state.causes[cause.key] = Recorded(
             title,
             cause.where,
-            finding.known.name if finding.known is not None else "",
+            finding.explanation.name if finding.explanation is not None else "",
             pages.instructions(finding.case),
             1,
             finding.case.name,

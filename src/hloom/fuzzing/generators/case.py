@@ -153,22 +153,26 @@ class CaseFamily:
         draw: the function that draws a case.
         weight: the number of cases per round over all families.
         corners: whether it can draw programs on which XLA is known to fail.
+        client: whether StableHLO has the programs, which is what XLA's client takes.
     """
 
     draw: Generator
     weight: int
     corners: bool
+    client: bool
 
 
 FAMILIES: Final[dict[str, CaseFamily]] = {}
 """The generators of single operations and of expressions, by name."""
 
 
-def family(name: str, *, weight: int = 1, corners: bool = False) -> Callable[[Generator], Generator]:
+def family(
+    name: str, *, weight: int = 1, corners: bool = False, client: bool = True
+) -> Callable[[Generator], Generator]:
     """Return a decorator that registers a function as the generator of a family."""
 
     def register(generator: Generator) -> Generator:
-        FAMILIES[name] = CaseFamily(generator, weight, corners)
+        FAMILIES[name] = CaseFamily(generator, weight, corners, client)
         return generator
 
     return register
@@ -188,12 +192,12 @@ def program(cases: Sequence[Case]) -> str:
     for number, case in enumerate(cases):
         prefix = f"%c{number}_" if len(cases) > 1 else "%"
         computations += [text.replace("@", prefix) for text in case.computations]
-        for own, shape in enumerate(case.parameters):
+        for index, shape in enumerate(case.parameters):
             if case.folded:
-                literal = constant_text(case.arguments[own], shape)
-                lines.append(f"  {prefix}p{own} = {shape} constant({literal})")
+                literal = constant_text(case.arguments[index], shape)
+                lines.append(f"  {prefix}p{index} = {shape} constant({literal})")
             else:
-                lines.append(f"  {prefix}p{own} = {shape} parameter({count})")
+                lines.append(f"  {prefix}p{index} = {shape} parameter({count})")
                 count += 1
         lines += [f"  {line}".replace("@", prefix) for line in case.lines]
         roots += [root.replace("@", prefix) for root in case.roots]

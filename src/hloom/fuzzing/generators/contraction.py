@@ -27,11 +27,9 @@ def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool)
 def dot(draw: Draw) -> Case:
     """Draw a dot with any dimension numbers. XLA has no dots of two-bit integers."""
     body = CaseBody(draw)
-    element_type = (
-        draw.one([t for t in EVERY if t not in ("s2", "u2") or not draw.restricted])
-        if draw.chance(0.6)
-        else draw.one(["f32", "f64", "bf16", "s8", "s32", "c64"])
-    )
+    every = [t for t in EVERY if t not in ("s2", "u2") or not draw.restricted]
+    usual = ["f32", "f64", "bf16", "s8", "s32", "c64", *draw.types]
+    element_type = draw.element_type(every if draw.chance(0.6) else usual)
     batch = [draw.size(3) for _ in range(draw.integer(0, 2))]
     inner = [draw.size(5) for _ in range(draw.integer(0, 2))]
     if inner and draw.chance(0.1):
@@ -41,21 +39,21 @@ def dot(draw: Draw) -> Case:
     exact = draw.chance(0.5)
     free: list[int] = []
     for side in ("lhs", "rhs"):
-        own = [draw.size(4) for _ in range(draw.integer(0, 2))]
-        sizes = [*batch, *inner, *own]
-        place = draw.permutation(len(sizes))
+        free_sizes = [draw.size(4) for _ in range(draw.integer(0, 2))]
+        sizes = [*batch, *inner, *free_sizes]
+        order = draw.permutation(len(sizes))
         laid = [0] * len(sizes)
-        for size, at in zip(sizes, place, strict=True):
+        for size, at in zip(sizes, order, strict=True):
             laid[at] = size
-        free += [laid[at] for at in sorted(place[len(batch) + len(inner) :])]
+        free += [laid[at] for at in sorted(order[len(batch) + len(inner) :])]
         sides.append(body.parameter(operand_values(draw, element_type, laid, exact)))
         if batch:
-            numbers.append(f"{side}_batch_dims={braces(place[: len(batch)])}")
-        numbers.append(f"{side}_contracting_dims={braces(place[len(batch) : len(batch) + len(inner)])}")
+            numbers.append(f"{side}_batch_dims={braces(order[: len(batch)])}")
+        numbers.append(f"{side}_contracting_dims={braces(order[len(batch) : len(batch) + len(inner)])}")
     result = draw.one(WIDER[element_type]) if element_type in WIDER and draw.chance(0.4) else element_type
-    stated = shape_of(result, [*batch, *free]) + " " if result != element_type else ""
-    root = body.let(f"{stated}dot({', '.join(sides)}), {', '.join(numbers)}")
-    label = f"dot {element_type}" + (f" to {result}" if stated else "")
+    result_shape = shape_of(result, [*batch, *free]) + " " if result != element_type else ""
+    root = body.let(f"{result_shape}dot({', '.join(sides)}), {', '.join(numbers)}")
+    label = f"dot {element_type}" + (f" to {result}" if result_shape else "")
     return body.case(label, root)
 
 
@@ -129,7 +127,7 @@ def convolution(draw: Draw) -> Case:
     batch = draw.integer(1, 2)
     base = [draw.integer(1, 6 if rank < 3 else 4) for _ in range(rank)]
     window = [draw.integer(1, 3) for _ in range(rank)]
-    element_type = draw.one(CONVOLVED)
+    element_type = draw.element_type(CONVOLVED)
     result = draw.one(WIDER[element_type]) if element_type in WIDER and draw.chance(0.4) else element_type
     attributes, positions = spatial_window(
         draw, base, window, crop=element_type != "f16" or not draw.restricted
@@ -147,11 +145,13 @@ def convolution(draw: Draw) -> Case:
         attributes += f", feature_group_count={feature_groups}"
     if batch_groups > 1:
         attributes += f", batch_group_count={batch_groups}"
-    stated = shape_of(result, laid_out([batch, out_features, *positions], out_order)) + " "
-    root = body.let(f"{stated if result != element_type else ''}convolution({lhs}, {rhs}), {attributes}")
+    result_shape = shape_of(result, laid_out([batch, out_features, *positions], out_order)) + " "
+    root = body.let(
+        f"{result_shape if result != element_type else ''}convolution({lhs}, {rhs}), {attributes}"
+    )
     label = f"convolution {element_type}" + (f" to {result}" if result != element_type else "")
     return body.case(label, root)
 
 
-CONVOLVED = ("f32", "f32", "f64", "bf16", "f16", "s8", "s32", "u8", "c64", "c128", "f8e4m3fn")
+CONVOLVED = ("f32", "f32", "f64", "bf16", "f16", "s8", "s32", "u8", "u64", "c64", "c128", "f8e4m3fn")
 """Element types of convolutions."""

@@ -112,8 +112,8 @@ def calls(draw: Draw) -> Case:
             root = body.let(f"get-tuple-element({picked}), index={draw.integer(0, 1)}")
         case "barrier":
             both = body.let(f"tuple({x}, {y})")
-            held = body.let(f"({shape}, {shape}) opt-barrier({both})")
-            root = body.let(f"get-tuple-element({held}), index={draw.integer(0, 1)}")
+            barrier = body.let(f"({shape}, {shape}) opt-barrier({both})")
+            root = body.let(f"get-tuple-element({barrier}), index={draw.integer(0, 1)}")
         case _:
             token = body.let("token[] after-all()")
             joined = body.let(f"token[] after-all({token})")
@@ -167,9 +167,9 @@ def summed_up(body: CaseBody, value: str, element_type: str, sizes: list[int], a
 
 
 def joined(body: CaseBody, value: str, element_type: str, sizes: list[int], axis: int) -> str:
-    more = body.parameter(body.draw.small_values(element_type, sizes))
+    suffix = body.parameter(body.draw.small_values(element_type, sizes))
     other = next((d for d in range(len(sizes)) if d != axis), axis)
-    operands = [value, more] if other == axis else [value, value]
+    operands = [value, suffix] if other == axis else [value, value]
     return body.let(f"concatenate({', '.join(operands)}), dimensions={{{other}}}")
 
 

@@ -29,13 +29,13 @@ def bitcast_convert(draw: Draw) -> Case:
     """
     body = CaseBody(draw)
     types = [t for t in EVERY if t != "pred" and t not in COMPLEX]
-    source = ElementType.parse(draw.one(types))
+    source = ElementType.parse(draw.element_type(types))
     fitting = [
         t
         for t in types
         if ElementType.parse(t).bits % source.bits * (source.bits % ElementType.parse(t).bits) == 0
     ]
-    target = ElementType.parse(draw.one(fitting))
+    target = ElementType.parse(draw.element_type(fitting))
     sizes = list(draw.sizes(high=3))
     result = list(sizes)
     if target.bits < source.bits:
@@ -51,7 +51,7 @@ def bitcast_convert(draw: Draw) -> Case:
 def reduce_precision(draw: Draw) -> Case:
     """Draw a `reduce-precision` to a format with fewer or more exponent and mantissa bits."""
     body = CaseBody(draw)
-    element_type = draw.one(WIDE_FLOATS)
+    element_type = draw.element_type(WIDE_FLOATS)
     exponent_bits, mantissa_bits = draw.integer(1, 12), draw.integer(0, 25)
     sizes = draw.sizes()
     operand = body.parameter(draw.any_values(element_type, sizes))

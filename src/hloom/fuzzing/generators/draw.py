@@ -38,10 +38,13 @@ class Draw:
     Args:
         key: the objects that determine the choices: seed, family, number.
         restricted: whether programs on which XLA is known to fail are avoided.
+        types: the element types to which operands are limited, where a generator can have them; empty for
+            all.
     """
 
-    def __init__(self, *key: object, restricted: bool = True) -> None:
+    def __init__(self, *key: object, restricted: bool = True, types: Sequence[str] = ()) -> None:
         self.restricted = restricted
+        self.types = types
         self._choose = random.Random(":".join(map(str, key)))
         self.numbers = np.random.default_rng(self._choose.getrandbits(64))
 
@@ -68,6 +71,10 @@ class Draw:
 
     # -- shapes
 
+    def element_type(self, options: Sequence[str]) -> str:
+        """Return one of the options, among those to which the draw is limited if it can have any of them."""
+        return self.one([t for t in options if t in self.types] or options)
+
     def size(self, largest: int) -> int:
         """Return the size of a dimension, at most `largest`: sometimes 0, often 1."""
         if self.chance(0.03):
@@ -77,9 +84,9 @@ class Draw:
     def sizes(self, low: int = 0, high: int = 4, largest: int = 6, most: int = 300) -> tuple[int, ...]:
         """Return dimensions, of a rank from `low` to `high`, of an array of at most `most` elements."""
         while True:
-            found = tuple(self.size(largest) for _ in range(self.integer(low, high)))
-            if math.prod(found) <= most:
-                return found
+            dimensions = tuple(self.size(largest) for _ in range(self.integer(low, high)))
+            if math.prod(dimensions) <= most:
+                return dimensions
 
     def shape(self, element_type: str, sizes: Sequence[int]) -> str:
         """Return the text of an array shape; one in three has a random layout."""
@@ -105,8 +112,8 @@ class Draw:
         ]
         if kind.is_floating:
             sources.append(self.ordinary_values(element_type, sizes))
-        chosen = np.choose(self.numbers.integers(0, len(sources), sizes), sources)
-        return np.asarray(chosen).astype(kind.numpy_dtype)
+        mixed = np.choose(self.numbers.integers(0, len(sources), sizes), sources)
+        return np.asarray(mixed).astype(kind.numpy_dtype)
 
     def small_values(self, element_type: str, sizes: Sequence[int], largest: int = 4) -> Array:
         """Return whole numbers of magnitude up to `largest`, whose sums and products are exact."""

@@ -41,7 +41,7 @@ def _choice(draw: Draw, table: Mapping[str, tuple[str, ...]]) -> tuple[str, str]
 def compare(draw: Draw) -> Case:
     """Draw a comparison, by the type's default order or by total order."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     directions = ["EQ", "NE"] if element_type in COMPLEX else ["EQ", "NE", "LT", "LE", "GT", "GE"]
     attributes = f"direction={draw.one(directions)}"
     if element_type in FLOATS and draw.chance(0.4):
@@ -63,12 +63,12 @@ def choose(draw: Draw) -> Case:
     body = CaseBody(draw)
     sizes = draw.sizes()
     if draw.chance(0.5):
-        element_type = draw.one(EVERY)
+        element_type = draw.element_type(EVERY)
         predicate = body.parameter(draw.any_values("pred", () if draw.chance(0.3) else sizes))
         on_true, on_false = (body.parameter(draw.any_values(element_type, sizes)) for _ in range(2))
         root = body.let(f"select({predicate}, {on_true}, {on_false})")
         return body.case(f"select {element_type}", root)
-    element_type = draw.one(REAL)
+    element_type = draw.element_type(REAL)
     bounds = () if draw.chance(0.4) else sizes
     low = body.parameter(draw.any_values(element_type, bounds))
     operand = body.parameter(draw.any_values(element_type, sizes))

@@ -22,6 +22,8 @@ CORNERS = "corners"
 """The family of programs at which XLA is known to fail."""
 FAMILY_NAMES = (*sorted(FAMILIES), MODULES, CORNERS)
 """All families: of single operations and expressions, of whole modules, and the corners."""
+CLIENT_FAMILIES = tuple(name for name in FAMILY_NAMES if name not in FAMILIES or FAMILIES[name].client)
+"""The families whose programs XLA's client takes."""
 PROGRAMS = ("expressions", MODULES)
 """Families whose cases have several operations."""
 FOLDED = 0.12
@@ -35,15 +37,17 @@ def round_robin(families: Sequence[str], count: int, first: int = 0) -> list[tup
     """Return the family and number of `count` cases after the first `first` ones, in turn by weight."""
     round_ = [family for family in families for _ in range(_WEIGHTS[family])]
     numbers: Counter[str] = Counter()
-    chosen: list[tuple[str, int]] = []
+    keys: list[tuple[str, int]] = []
     for i in range(first + count):
         family = round_[i % len(round_)]
-        chosen.append((family, numbers[family]))
+        keys.append((family, numbers[family]))
         numbers[family] += 1
-    return chosen[first:]
+    return keys[first:]
 
 
-def draw_case(family: str, number: int, seed: int, *, fusions: bool = True) -> Case:
+def draw_case(
+    family: str, number: int, seed: int, *, fusions: bool = True, types: Sequence[str] = ()
+) -> Case:
     """Draw case `number` of a family.
 
     Args:
@@ -51,10 +55,11 @@ def draw_case(family: str, number: int, seed: int, *, fusions: bool = True) -> C
         number: the number of the case in the family.
         seed: the seed of all cases.
         fusions: whether modules contain fusions.
+        types: the element types of operands, for families that can have them; empty for all types.
     """
     if family == MODULES:
         return draw_module(number, seed, fusions=fusions)
-    draw = Draw(seed, family, number, restricted=family != CORNERS)
+    draw = Draw(seed, family, number, restricted=family != CORNERS, types=types)
     name = draw.one([n for n in sorted(FAMILIES) if FAMILIES[n].corners]) if family == CORNERS else family
     with np.errstate(all="ignore"):
         case = FAMILIES[name].draw(draw)

@@ -56,26 +56,29 @@ def plan(draw: Draw, low: int = 0, windows_last: bool = False) -> Plan:
     batch = [draw.size(3) for _ in range(draw.integer(0, 2))]
     places = draw.subset(range(len(batch) + len(batching)), len(batching))
     batch_sizes: list[int] = []
-    rest = iter(batch)
-    for place in range(len(batch) + len(batching)):
-        batch_sizes.append(sizes[batching[places.index(place)]] if place in places else next(rest))
+    sizes_left = iter(batch)
+    for dimension in range(len(batch) + len(batching)):
+        batch_sizes.append(
+            sizes[batching[places.index(dimension)]] if dimension in places else next(sizes_left)
+        )
     vector = draw.integer(0, len(batch_sizes))
     scalars = len(index_map) == 1 and draw.chance(0.3)
     indices = batch_sizes if scalars else [*batch_sizes[:vector], len(index_map), *batch_sizes[vector:]]
     index_vector_dim = len(indices) if scalars else vector
-    indices_batching = [place + (place >= index_vector_dim) for place in places]
+    indices_batching = [dimension + (dimension >= index_vector_dim) for dimension in places]
     window: list[int] = []
     for d, size in enumerate(sizes):
         least = 0 if draw.chance(0.05) else min(1, size)
         window.append(min(1, size) if d in batching else draw.integer(least, size))
     dropped = [d for d in others if window[d] == 1 and draw.chance(0.6)]
-    kept = [window[d] for d in range(rank) if d not in (*dropped, *batching)]
-    offset_dims = sorted(draw.subset(range(len(batch_sizes) + len(kept)), len(kept)))
+    offset_sizes = [window[d] for d in range(rank) if d not in (*dropped, *batching)]
+    offset_dims = sorted(draw.subset(range(len(batch_sizes) + len(offset_sizes)), len(offset_sizes)))
     if windows_last:
-        offset_dims = list(range(len(batch_sizes), len(batch_sizes) + len(kept)))
-    offsets, batches = iter(kept), iter(batch_sizes)
+        offset_dims = list(range(len(batch_sizes), len(batch_sizes) + len(offset_sizes)))
+    offsets, batches = iter(offset_sizes), iter(batch_sizes)
     result = [
-        next(offsets) if i in offset_dims else next(batches) for i in range(len(batch_sizes) + len(kept))
+        next(offsets) if i in offset_dims else next(batches)
+        for i in range(len(batch_sizes) + len(offset_sizes))
     ]
     return Plan(
         sizes, tuple(window), tuple(sorted(dropped)), tuple(sorted(batching)),
@@ -97,7 +100,7 @@ def gather(draw: Draw) -> Case:
     """Draw a gather."""
     body, p = CaseBody(draw), plan(draw)
     index_type = draw.one(INDEX_TYPES)
-    operand = body.parameter(draw.values(draw.one(EVERY), p.sizes))
+    operand = body.parameter(draw.values(draw.element_type(EVERY), p.sizes))
     indices = body.parameter(index_values(draw, index_type, p.indices))
     attributes = f"offset_dims={braces(p.offset_dims)}, collapsed_slice_dims={braces(p.dropped)}"
     attributes += f", start_index_map={braces(p.index_map)}"
@@ -119,7 +122,7 @@ def scatter(draw: Draw) -> Case:
     Where updates replace each other their order matters: hloom applies them in the order of the updates
     array, XLA window by window. So in these cases window dimensions are last, where both orders are the same.
     """
-    index_type, element_type = draw.one(INDEX_TYPES), draw.one(EVERY)
+    index_type, element_type = draw.one(INDEX_TYPES), draw.element_type(EVERY)
     opcode = draw.one([*arithmetic(element_type), REPLACE])
     replaces = opcode == REPLACE
     body, p = CaseBody(draw), plan(draw, low=int(draw.restricted), windows_last=replaces)

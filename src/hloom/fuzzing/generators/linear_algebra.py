@@ -32,8 +32,8 @@ def cholesky(draw: Draw) -> Case:
     mask = body.parameter(np.broadcast_to(~other, matrix.shape))
     zero = body.parameter(np.zeros((), matrix.dtype))
     zeros = body.let(f"{shape_of(element_type, matrix.shape)} broadcast({zero}), dimensions={{}}")
-    kept = body.let(f"select({mask}, {root}, {zeros})")
-    return body.case(f"cholesky {element_type}", kept)
+    triangle = body.let(f"select({mask}, {root}, {zeros})")
+    return body.case(f"cholesky {element_type}", triangle)
 
 
 @family("triangular-solve")
@@ -46,13 +46,13 @@ def triangular_solve(draw: Draw) -> Case:
     element_type = draw.one(MATRIX_TYPES)
     n, columns = draw.integer(0, 5), draw.integer(0, 4)
     batch = draw.sizes(high=2, largest=3)
-    left, lower, unit = (draw.chance(0.5) for _ in range(3))
+    on_left, lower, unit = (draw.chance(0.5) for _ in range(3))
     transpose = draw.one(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
     a = draw.ordinary_values(element_type, (*batch, n, n))
     a = (a / a.dtype.type(4) + (2 * np.eye(n)).astype(a.dtype)).astype(a.dtype)
-    b = draw.ordinary_values(element_type, (*batch, n, columns) if left else (*batch, columns, n))
+    b = draw.ordinary_values(element_type, (*batch, n, columns) if on_left else (*batch, columns, n))
     operands = f"{body.parameter(a)}, {body.parameter(b)}"
-    flags = {"left_side": left, "lower": lower, "unit_diagonal": unit}
+    flags = {"left_side": on_left, "lower": lower, "unit_diagonal": unit}
     attributes = ", ".join(f"{name}={str(flag).lower()}" for name, flag in flags.items())
     root = body.let(f"triangular-solve({operands}), {attributes}, transpose_a={transpose}")
     return body.case(f"triangular-solve {element_type}", root)

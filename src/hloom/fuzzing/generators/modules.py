@@ -48,8 +48,8 @@ def draw_module(number: int, seed: int, *, fusions: bool = True) -> Case:
     entry.lines = writer.ordered(entry.lines)
     used = set(re.findall(r"@\w+", " ".join(line.split(" = ", 1)[1] for line in entry.lines)))
     idle = [v for v in entry.values if v.name not in used][-12:]
-    chosen = [*idle, *(entry.some() for _ in range(draw.integer(0, 2)))]
-    results = tuple({v.name: v for v in chosen}.values())
+    candidates = [*idle, *(entry.some() for _ in range(draw.integer(0, 2)))]
+    results = tuple({v.name: v for v in candidates}.values())
     return Case(
         f"modules/{number}", "module", tuple(shapes), tuple(arguments), tuple(entry.lines),
         tuple(v.name for v in results), tuple(writer.computations),
@@ -78,9 +78,9 @@ def inside(s: ModuleScope, values: list[ArrayValue], first: int = 0) -> tuple[Mo
     """
     scope = ModuleScope(s.writer, s.depth + 1)
     state = f"({', '.join(v.shape for v in values)})"
-    whole = scope.line(state, "parameter(0)")
+    parameter = scope.line(state, "parameter(0)")
     for n, v in enumerate(values):
-        name = scope.line(v.shape, f"get-tuple-element({whole}), index={n}")
+        name = scope.line(v.shape, f"get-tuple-element({parameter}), index={n}")
         if n >= first:
             scope.values.append(ArrayValue(name, v.element_type, v.sizes))
     return scope, state
@@ -88,8 +88,10 @@ def inside(s: ModuleScope, values: list[ArrayValue], first: int = 0) -> tuple[Mo
 
 def some_exact(s: ModuleScope, most: int) -> list[ArrayValue]:
     """Return from one to `most` exact values, perhaps with repetitions."""
-    found = [v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None]
-    return found or [s.like(ArrayValue("", "s32", (3,)))]
+    exact_values = [
+        v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None
+    ]
+    return exact_values or [s.like(ArrayValue("", "s32", (3,)))]
 
 
 def returned(s: ModuleScope, wanted: list[ArrayValue]) -> str:
@@ -131,28 +133,28 @@ def loop(s: ModuleScope) -> None:
     take_steps(body, s.draw.integer(1, 8))
     if s.draw.chance(0.5):
         updating(body)
-    more = body.line(f"{counter}[]", f"add({number}, {body.constant(counter, 1)})")
+    next_number = body.line(f"{counter}[]", f"add({number}, {body.constant(counter, 1)})")
     result = returned(body, values[1:])
     outputs = body.lines.pop().split("tuple(")[1]
-    root = body.line(state, f"tuple({more}, {outputs}")
+    root = body.line(state, f"tuple({next_number}, {outputs}")
     assert result
     step = body.finish(root)
 
     start = s.line(state, f"tuple({', '.join(v.name for v in values)})")
-    made = s.line(state, f"while({start}), condition={ending}, body={step}")
-    taken(s, made, values)
+    final = s.line(state, f"while({start}), condition={ending}, body={step}")
+    taken(s, final, values)
 
 
 def _condition(s: ModuleScope, values: list[ArrayValue], state: str) -> str:
     """Add a loop condition, counter below a limit and perhaps a predicate of the state; return its name."""
     condition = ModuleScope(s.writer, s.depth + 1)
-    whole = condition.line(state, "parameter(0)")
-    number = condition.line(f"{values[0].element_type}[]", f"get-tuple-element({whole}), index=0")
+    parameter = condition.line(state, "parameter(0)")
+    number = condition.line(f"{values[0].element_type}[]", f"get-tuple-element({parameter}), index=0")
     limit = condition.constant(values[0].element_type, s.draw.one([0, 1, 2, 3, 5, 9]))
     test = condition.line("pred[]", f"compare({number}, {limit}), direction=LT")
     flags = [n for n, v in enumerate(values) if n and v.element_type == "pred" and not v.sizes]
     if flags and s.draw.chance(0.5):
-        flag = condition.line("pred[]", f"get-tuple-element({whole}), index={flags[0]}")
+        flag = condition.line("pred[]", f"get-tuple-element({parameter}), index={flags[0]}")
         test = condition.line("pred[]", f"and({test}, {flag})")
     return condition.finish(test)
 
@@ -168,19 +170,19 @@ def branch(s: ModuleScope) -> None:
     names: list[str] = []
     operands: list[str] = []
     for _ in range(count):
-        given = values if s.draw.chance(0.7) else some_exact(s, 2)
-        scope, state = inside(s, given)
+        operand_values = values if s.draw.chance(0.7) else some_exact(s, 2)
+        scope, state = inside(s, operand_values)
         take_steps(scope, s.draw.integer(0, 4))
         names.append(scope.finish(returned(scope, results)))
-        operands.append(s.line(state, f"tuple({', '.join(v.name for v in given)})"))
+        operands.append(s.line(state, f"tuple({', '.join(v.name for v in operand_values)})"))
     if flag is not None and count == 2:
         which = f"true_computation={names[0]}, false_computation={names[1]}"
         choice = flag.name
     else:
         which = f"branch_computations={{{', '.join(names)}}}"
         choice = number.name if number is not None else s.constant("s32", s.draw.integer(-1, 3))
-    made = s.line(shape, f"conditional({choice}, {', '.join(operands)}), {which}")
-    taken(s, made, results)
+    outcome = s.line(shape, f"conditional({choice}, {', '.join(operands)}), {which}")
+    taken(s, outcome, results)
 
 
 def call(s: ModuleScope) -> None:
@@ -191,8 +193,8 @@ def call(s: ModuleScope) -> None:
     name = scope.finish(returned(scope, results))
     shape = f"({', '.join(v.shape for v in results)})"
     for _ in range(s.draw.integer(1, 2)):
-        given = [s.like(v) for v in values]
-        operand = s.line(state, f"tuple({', '.join(v.name for v in given)})")
+        operand_values = [s.like(v) for v in values]
+        operand = s.line(state, f"tuple({', '.join(v.name for v in operand_values)})")
         taken(s, s.line(shape, f"call({operand}), to_apply={name}"), results)
 
 
@@ -215,6 +217,6 @@ def hold(s: ModuleScope) -> None:
     shape = f"({', '.join(v.shape for v in values)})"
     inner = s.line(shape, f"tuple({', '.join(v.name for v in values)})")
     outer = s.line(f"({shape}, {values[0].shape})", f"tuple({inner}, {values[0].name})")
-    held = s.line(f"({shape}, {values[0].shape})", f"opt-barrier({outer})")
-    again = s.line(shape, f"get-tuple-element({held}), index=0")
+    barrier = s.line(f"({shape}, {values[0].shape})", f"opt-barrier({outer})")
+    again = s.line(shape, f"get-tuple-element({barrier}), index=0")
     taken(s, again, values)

@@ -27,13 +27,13 @@ def plain_shape(array: Array) -> str:
 def broadcast(draw: Draw) -> Case:
     """Draw a broadcast: operand dimensions in any order, and new dimensions anywhere."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     sizes = draw.sizes(high=3)
     added = draw.integer(0, 2)
     order = draw.subset(range(len(sizes) + added), len(sizes))
     result = [draw.size(4) for _ in range(len(sizes) + added)]
-    for place, size in zip(order, sizes, strict=True):
-        result[place] = size
+    for dimension, size in zip(order, sizes, strict=True):
+        result[dimension] = size
     operand = body.parameter(draw.any_values(element_type, sizes))
     root = body.let(f"{draw.shape(element_type, result)} broadcast({operand}), dimensions={braces(order)}")
     return body.case("broadcast", root)
@@ -54,7 +54,7 @@ def factors(draw: Draw, count: int) -> list[int]:
 def reshape(draw: Draw) -> Case:
     """Draw a reshape to other dimensions."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     sizes = draw.sizes()
     count = math.prod(sizes)
     result = factors(draw, count) if count else draw.subset([0, *(draw.size(4) for _ in range(2))], 3)
@@ -67,7 +67,7 @@ def transpose(draw: Draw) -> Case:
     """Draw a transpose by any permutation."""
     body = CaseBody(draw)
     sizes = draw.sizes(high=5, largest=4)
-    operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
+    operand = body.parameter(draw.any_values(draw.element_type(EVERY), sizes))
     return body.case(
         "transpose", body.let(f"transpose({operand}), dimensions={braces(draw.permutation(len(sizes)))}")
     )
@@ -78,7 +78,7 @@ def reverse(draw: Draw) -> Case:
     """Draw a reverse of any dimensions."""
     body = CaseBody(draw)
     sizes = draw.sizes()
-    operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
+    operand = body.parameter(draw.any_values(draw.element_type(EVERY), sizes))
     return body.case(
         "reverse", body.let(f"reverse({operand}), dimensions={braces(draw.subset(range(len(sizes))))}")
     )
@@ -96,7 +96,7 @@ def slice_(draw: Draw) -> Case:
         stride = draw.integer(1, 3)
         ranges.append(f"[{start}:{limit}:{stride}]")
         result.append(-((start - limit) // stride))
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     operand = body.parameter(draw.any_values(element_type, sizes))
     root = body.let(f"{draw.shape(element_type, result)} slice({operand}), slice={{{', '.join(ranges)}}}")
     return body.case("slice", root)
@@ -106,15 +106,15 @@ def slice_(draw: Draw) -> Case:
 def pad(draw: Draw) -> Case:
     """Draw a pad with edges that add or crop, and interior padding."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     sizes = draw.sizes(low=1)
     paddings: list[str] = []
     for size in sizes:
         interior = draw.integer(0, 2) if draw.chance(0.4) else 0
-        whole = size + max(size - 1, 0) * interior
-        low = draw.integer(-min(whole, 3), 3)
-        high = draw.integer(-min(whole + min(low, 0), 3), 3)
-        paddings.append(f"{low}_{max(high, -(whole + low))}_{interior}")
+        dilated = size + max(size - 1, 0) * interior
+        low = draw.integer(-min(dilated, 3), 3)
+        high = draw.integer(-min(dilated + min(low, 0), 3), 3)
+        paddings.append(f"{low}_{max(high, -(dilated + low))}_{interior}")
     operand = body.parameter(draw.any_values(element_type, sizes))
     value = body.parameter(draw.any_values(element_type, ()))
     return body.case("pad", body.let(f"pad({operand}, {value}), padding={'x'.join(paddings)}"))
@@ -128,13 +128,13 @@ def concatenate(draw: Draw) -> Case:
     """
     body = CaseBody(draw)
     narrow = ("s2", "s4", "u2", "u4", "f4e2m1fn") if draw.restricted else ()
-    element_type = draw.one([t for t in EVERY if t not in narrow])
+    element_type = draw.element_type([t for t in EVERY if t not in narrow])
     sizes = draw.sizes(low=1)
     axis = draw.integer(0, len(sizes) - 1)
     operands: list[str] = []
     for _ in range(draw.integer(1, 5)):
-        own = (*sizes[:axis], draw.size(5), *sizes[axis + 1 :])
-        operands.append(body.parameter(draw.any_values(element_type, own)))
+        operand_sizes = (*sizes[:axis], draw.size(5), *sizes[axis + 1 :])
+        operands.append(body.parameter(draw.any_values(element_type, operand_sizes)))
     return body.case("concatenate", body.let(f"concatenate({', '.join(operands)}), dimensions={{{axis}}}"))
 
 
@@ -142,7 +142,7 @@ def concatenate(draw: Draw) -> Case:
 def iota(draw: Draw) -> Case:
     """Draw an iota of any numeric type, also of types that cannot represent the numbers."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY[1:])
+    element_type = draw.element_type(EVERY[1:])
     sizes = list(draw.sizes(low=1, high=3))
     axis = draw.integer(0, len(sizes) - 1)
     if draw.chance(0.2):
@@ -156,7 +156,7 @@ def iota(draw: Draw) -> Case:
 def copy(draw: Draw) -> Case:
     """Draw a copy of an array to another layout."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     sizes = draw.sizes(low=2)
     operand = body.parameter(draw.any_values(element_type, sizes))
     layout = braces(draw.permutation(len(sizes)))
@@ -193,7 +193,7 @@ def dynamic_slice(draw: Draw) -> Case:
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, int(draw.restricted))
     window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     operand = body.parameter(draw.values(element_type, sizes))
     starts = [body.parameter(start_index(draw, index_type, size)) for size in sizes]
     names = ", ".join([operand, *starts])
@@ -207,7 +207,7 @@ def dynamic_slice(draw: Draw) -> Case:
 def dynamic_update_slice(draw: Draw) -> Case:
     """Draw a dynamic update slice with start indices of all types, in bounds and out."""
     body = CaseBody(draw)
-    element_type = draw.one(EVERY)
+    element_type = draw.element_type(EVERY)
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, 0)
     window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]

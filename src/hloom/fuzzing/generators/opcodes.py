@@ -52,6 +52,22 @@ def types_of(opcode: str) -> tuple[str, ...]:
 
 
 @cache
+def beyond_stablehlo() -> tuple[tuple[str, str], ...]:
+    """Return the pairs of an elementwise opcode and an element type that StableHLO lacks."""
+    return tuple(
+        (opcode, kind.name)
+        for opcode, types in _REFUSED.items()
+        for kind in _operation(opcode).accepts
+        if kind.name in types
+    )
+
+
+def operand_count(opcode: str) -> int:
+    """Return the number of operands of an elementwise operation."""
+    return len(_operation(opcode).operand_names)
+
+
+@cache
 def is_exact(opcode: str, element_type: str) -> bool:
     """Return whether an operation has only one correct result, bit for bit."""
     kind, cls = ElementType.parse(element_type), _operation(opcode)

@@ -22,7 +22,8 @@ _finfo: Any = ml_dtypes.finfo
 
 def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
     """Draw a reduction's opcode, element type and initial value, and whether values are combined exactly."""
-    element_type = draw.one(("f32", "s32", "bf16", "u8") if draw.chance(0.4) else EVERY)
+    usual = ("f32", "s32", "bf16", "u8", *draw.types)
+    element_type = draw.element_type(usual if draw.chance(0.4) else EVERY)
     opcode = draw.one(reducers(element_type))
     init = neutral(opcode, element_type)  # others count as often as the implementation likes, or not at all
     exact = not rounds(opcode, element_type) or draw.chance(0.5)
@@ -191,7 +192,7 @@ def select_and_scatter(draw: Draw) -> Case:
     XLA visits a window in the order of a layout that it chooses, so most cases have no equal elements.
     """
     body = CaseBody(draw)
-    element_type = draw.one(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
+    element_type = draw.element_type(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, high=3))
     window = [draw.integer(1, min(size, 3)) for size in sizes]
     stride = [draw.integer(1, 3) for _ in sizes]
@@ -225,7 +226,7 @@ def select_and_scatter(draw: Draw) -> Case:
 def map_(draw: Draw) -> Case:
     """Draw a map: a computation of scalars, applied to the elements of whole arrays."""
     body = CaseBody(draw)
-    element_type = draw.one([*INTEGERS, "f32", "f64", "f16"])
+    element_type = draw.element_type([*INTEGERS, "f32", "f64", "f16"])
     scalar = f"{element_type}[]"
     function = body.computation(
         [scalar, scalar],

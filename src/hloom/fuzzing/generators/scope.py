@@ -171,12 +171,12 @@ class ModuleScope:
 
         Add one if necessary.
         """
-        known = self.writer.shared.get((element_type, opcode))
-        if known is not None and self.draw.chance(0.6):
-            return known
-        made = self.function([f"{element_type}[]"] * 2, f"r = {opcode}(a, b)")
-        self.writer.shared[element_type, opcode] = made
-        return made
+        existing = self.writer.shared.get((element_type, opcode))
+        if existing is not None and self.draw.chance(0.6):
+            return existing
+        added = self.function([f"{element_type}[]"] * 2, f"r = {opcode}(a, b)")
+        self.writer.shared[element_type, opcode] = added
+        return added
 
     def finish(self, root: str) -> str:
         """End a nested computation with the given root, and return the computation's name."""
@@ -199,9 +199,9 @@ class ModuleScope:
 
     def some(self) -> ArrayValue:
         """Return any value."""
-        found = self.any()
-        assert found is not None
-        return found
+        value = self.any()
+        assert value is not None
+        return value
 
     def like(self, value: ArrayValue) -> ArrayValue:
         """Return an exact value of the same type and dimensions as another; add one if necessary."""
@@ -209,9 +209,9 @@ class ModuleScope:
         def fits(v: ArrayValue) -> bool:
             return (v.element_type, v.sizes, v.exact) == (value.element_type, value.sizes, True)
 
-        found = self.any(fits)
-        if found is not None and self.draw.chance(0.8):
-            return found
+        existing = self.any(fits)
+        if existing is not None and self.draw.chance(0.8):
+            return existing
         other = self.any(lambda v: v.sizes == value.sizes and v.exact and v.element_type != "c64")
         if other is not None and value.element_type not in ("c64", "pred") and self.draw.chance(0.6):
             return self.add(f"convert({other.name})", value.element_type, value.sizes)
@@ -227,9 +227,9 @@ class ModuleScope:
         elif value.element_type == "c64":
             number = f"({number}, {self.draw.integer(-2, 2)})"
         name = self.full(value.element_type, value.sizes, str(number))
-        made = ArrayValue(name, value.element_type, value.sizes)
-        self.values.append(made)
-        return made
+        filled = ArrayValue(name, value.element_type, value.sizes)
+        self.values.append(filled)
+        return filled
 
     # -- values of small size
 
@@ -241,10 +241,10 @@ class ModuleScope:
         element_type, sizes = value.element_type, value.sizes
         finite = self.line(shape_of("pred", sizes), f"is-finite({value.name})")
         one = self.full(element_type, sizes, 1)
-        held = self.line(value.shape, f"select({finite}, {value.name}, {one})")
+        finite_value = self.line(value.shape, f"select({finite}, {value.name}, {one})")
         low, high = self.constant(element_type, -4), self.constant(element_type, 4)
-        whole = self.line(value.shape, f"round-nearest-even({held})")
-        near = self.line(value.shape, f"clamp({low}, {whole}, {high})")
+        rounded = self.line(value.shape, f"round-nearest-even({finite_value})")
+        near = self.line(value.shape, f"clamp({low}, {rounded}, {high})")
         return self.settled(near, element_type, sizes)
 
     def settled(self, name: str, element_type: str, sizes: Sequence[int]) -> ArrayValue:
@@ -261,11 +261,13 @@ class ModuleScope:
 
         It counts as inexact; an exact one is limited first.
         """
-        found = self.any(lambda v: v.is_float and fits(v))
-        if found is None or not found.exact:
-            return found
-        made = self.tamed(found)
-        return ArrayValue(made.name, made.element_type, made.sizes, 4.0, roundoff(made.element_type))
+        value = self.any(lambda v: v.is_float and fits(v))
+        if value is None or not value.exact:
+            return value
+        limited = self.tamed(value)
+        return ArrayValue(
+            limited.name, limited.element_type, limited.sizes, 4.0, roundoff(limited.element_type)
+        )
 
     def bounded(self, value: ArrayValue) -> ArrayValue:
         """Return the value if its magnitude is at most 16.
@@ -281,12 +283,12 @@ class ModuleScope:
         """Return random dimensions, of a rank from `low` to `high`, for a new array."""
         draw = self.draw
         while True:
-            found = tuple(
+            dimensions = tuple(
                 0 if draw.chance(0.01) else draw.one(self.writer.sizes)
                 for _ in range(draw.integer(low, high))
             )
-            if math.prod(found) <= self.writer.most:
-                return found
+            if math.prod(dimensions) <= self.writer.most:
+                return dimensions
 
     def argument(self, element_type: str, sizes: Sequence[int]) -> Array:
         """Return random values for an argument of the module."""

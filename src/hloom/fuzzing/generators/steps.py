@@ -151,8 +151,8 @@ def broadcasting(s: ModuleScope) -> None:
         return
     rank = len(x.sizes) + s.draw.integer(1, 2)
     places = sorted(s.draw.subset(range(rank), len(x.sizes)))
-    own = dict(zip(places, x.sizes, strict=True))
-    sizes = [own.get(d, s.draw.one((1, 2, 3, *s.writer.sizes))) for d in range(rank)]
+    operand_sizes = dict(zip(places, x.sizes, strict=True))
+    sizes = [operand_sizes.get(d, s.draw.one((1, 2, 3, *s.writer.sizes))) for d in range(rank)]
     if math.prod(sizes) <= s.writer.most:
         s.add(f"broadcast({x.name}), dimensions={braces(places)}", x.element_type, sizes, [x])
 
@@ -275,8 +275,8 @@ def scattering(s: ModuleScope) -> None:
     rows = s.any(lambda v: v.element_type in ("s32", "s64", "u8") and len(v.sizes) == 1 and v.exact)
     if rows is None or rows.count * x.count > s.writer.most * 4:
         rows = s.add("iota(), iota_dimension=0", "s32", [s.draw.integer(1, 5)])
-    wanted = ArrayValue("", x.element_type, (*rows.sizes, *x.sizes[1:]))
-    updates = s.like(wanted)
+    update_form = ArrayValue("", x.element_type, (*rows.sizes, *x.sizes[1:]))
+    updates = s.like(update_form)
     opcode = s.draw.one([*_combiners(x), LAST])
     if opcode == Add.opcode and x.is_float:
         x, updates = s.tamed(x), s.tamed(updates)
@@ -316,11 +316,11 @@ def reducing(s: ModuleScope) -> None:
     init = s.constant(x.element_type, _neutral(opcode, x.element_type))
     function = s.binary(x.element_type, opcode)
     attributes = f"dimensions={braces(dimensions)}, to_apply={function}"
-    made = s.add(f"reduce({x.name}, {init}), {attributes}", x.element_type, sizes, [x], limit, error)
-    if not made.exact and not math.isfinite(made.limit):
-        s.values.remove(made)  # of nothing
-    elif not made.exact:
-        s.bounded(made)
+    result = s.add(f"reduce({x.name}, {init}), {attributes}", x.element_type, sizes, [x], limit, error)
+    if not result.exact and not math.isfinite(result.limit):
+        s.values.remove(result)  # of nothing
+    elif not result.exact:
+        s.bounded(result)
 
 
 def _neutral(opcode: str, element_type: str) -> str:
@@ -397,17 +397,17 @@ def product(s: ModuleScope) -> None:
     y = s.any(lambda v: (v.element_type, v.exact) == form and bool(extents & set(v.sizes)))
     assert y is not None
     pairs = [(i, j) for i, a in enumerate(x.sizes) for j, b in enumerate(y.sizes) if a == b]
-    left, right = s.draw.one(pairs)
-    batches = [(i, j) for i, j in pairs if i != left and j != right]
+    lhs_dimension, rhs_dimension = s.draw.one(pairs)
+    batches = [(i, j) for i, j in pairs if i != lhs_dimension and j != rhs_dimension]
     batch = [s.draw.one(batches)] if batches and s.draw.chance(0.5) else []
     if x.is_float and x.exact:
         x, y = s.tamed(x), s.tamed(y)
-    used = [[left, *(i for i, _ in batch)], [right, *(j for _, j in batch)]]
+    used = [[lhs_dimension, *(i for i, _ in batch)], [rhs_dimension, *(j for _, j in batch)]]
     free = [[n for d, n in enumerate(v.sizes) if d not in u] for v, u in ((x, used[0]), (y, used[1]))]
     sizes = [*(x.sizes[i] for i, _ in batch), *free[0], *free[1]]
     if math.prod(sizes) > s.writer.most:
         return
-    numbers = f"lhs_contracting_dims={{{left}}}, rhs_contracting_dims={{{right}}}"
+    numbers = f"lhs_contracting_dims={{{lhs_dimension}}}, rhs_contracting_dims={{{rhs_dimension}}}"
     if batch:
         numbers += f", lhs_batch_dims={{{batch[0][0]}}}, rhs_batch_dims={{{batch[0][1]}}}"
     target = x.element_type
@@ -415,10 +415,10 @@ def product(s: ModuleScope) -> None:
         target = {"s8": "s32", "u8": "u32"}.get(target, "f32")
     expression = f"dot({x.name}, {y.name}), {numbers}"
     if x.exact:
-        made = s.line(shape_of(target, tuple(sizes)), expression)
-        s.settled(made, target, sizes)
+        dot = s.line(shape_of(target, tuple(sizes)), expression)
+        s.settled(dot, target, sizes)
         return
-    terms = max(1, x.sizes[left])
+    terms = max(1, x.sizes[lhs_dimension])
     limit = x.limit * y.limit * terms
     error = (x.limit * y.error + y.limit * x.error) * terms + roundoff(target) * limit
     if math.isfinite(limit):
@@ -475,16 +475,16 @@ def function(s: ModuleScope) -> None:
     if x is None or not math.isfinite(x.limit):
         return
     opcode = s.draw.one(BOUNDED).opcode
-    made = s.add(
+    value = s.add(
         f"{opcode}({x.name})", x.element_type, x.sizes, [x], 1.0, 1.2 * x.error + roundoff(x.element_type)
     )
     if s.draw.chance(0.5):
         one = s.full(x.element_type, x.sizes, 1)
-        size = s.line(x.shape, f"abs({made.name})")
+        size = s.line(x.shape, f"abs({value.name})")
         larger = s.line(x.shape, f"add({size}, {one})")
         opcode = s.draw.one(FLATTER).opcode
-        error = made.error + 2 * roundoff(x.element_type)
-        s.add(f"{opcode}({larger})", x.element_type, x.sizes, [made], 2.0, error)
+        error = value.error + 2 * roundoff(x.element_type)
+        s.add(f"{opcode}({larger})", x.element_type, x.sizes, [value], 2.0, error)
 
 
 def smooth_arithmetic(s: ModuleScope) -> None:
@@ -507,14 +507,14 @@ def normalization(s: ModuleScope) -> None:
     if x is None or not math.isfinite(x.limit):
         return
     kind, axis = x.element_type, s.draw.integer(0, len(x.sizes) - 1)
-    kept = tuple(n for d, n in enumerate(x.sizes) if d != axis)
+    remaining = tuple(n for d, n in enumerate(x.sizes) if d != axis)
     places = braces([d for d in range(len(x.sizes)) if d != axis])
     count = x.sizes[axis]
     softmax = s.draw.chance(0.5)
     if softmax:
         least = s.constant(kind, "-inf")
         top = s.line(
-            shape_of(kind, kept),
+            shape_of(kind, remaining),
             f"reduce({x.name}, {least}), dimensions={{{axis}}}, to_apply={s.binary(kind, 'maximum')}",
         )
         spread = s.line(x.shape, f"broadcast({top}), dimensions={places}")
@@ -524,7 +524,7 @@ def normalization(s: ModuleScope) -> None:
         terms = s.line(x.shape, f"multiply({x.name}, {x.name})")
     zero = s.constant(kind, 0)
     total = s.line(
-        shape_of(kind, kept),
+        shape_of(kind, remaining),
         f"reduce({terms}, {zero}), dimensions={{{axis}}}, to_apply={s.binary(kind, 'add')}",
     )
     spread = s.line(x.shape, f"broadcast({total}), dimensions={places}")
