@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -146,3 +148,46 @@ def test_target_machines_are_made_once_for_the_threads_that_use_them(monkeypatch
     assert made == [X86_64, AARCH64, X86_64]
     generate_all([adder(f"f{n}") for n in range(9)], X86_64, 3)
     assert len(made) <= 5
+
+
+DESCENDING = """
+define void @f(ptr %p) {
+  %array = alloca [16 x double], align 64
+  %x0 = load <4 x double>, ptr %p, align 8
+  %end = getelementptr i8, ptr %array, i64 96
+  store <4 x double> %x0, ptr %end, align 8
+  %x1 = fadd <4 x double> %x0, %x0
+  %third = getelementptr i8, ptr %array, i64 64
+  store <4 x double> %x1, ptr %third, align 8
+  %x2 = fadd <4 x double> %x1, %x1
+  %second = getelementptr i8, ptr %array, i64 32
+  store <4 x double> %x2, ptr %second, align 8
+  %x3 = fadd <4 x double> %x2, %x2
+  store <4 x double> %x3, ptr %array, align 8
+  %all = load <16 x double>, ptr %array, align 64
+  store <16 x double> %all, ptr %p, align 8
+  ret void
+}
+"""
+
+
+def test_vectors_stored_in_descending_order_do_not_end_the_process() -> None:
+    """SROA of LLVM 22.1 makes invalid IR of it (llvm/llvm-project#189680)."""
+    code = subprocess.run(
+        [sys.executable, "-c", COMPILE_SIMPLIFIED],
+        input=DESCENDING,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (code.returncode, code.stdout) == (0, "3\n"), code.stderr
+
+
+COMPILE_SIMPLIFIED = """
+import sys
+from hloom.codegen.target import Target
+from hloom.cpu.jit.llvm import generate
+target = Target.named("x86_64-linux-gnu", "x86-64-v3")
+text = generate(sys.stdin.read(), target, assembly=True, simplified=["f"]).decode()
+print(text.count("vaddpd"))
+"""

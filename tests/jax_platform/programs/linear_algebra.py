@@ -256,3 +256,19 @@ def empty_and_single_matrices() -> Any:
         jax.jit(jnp.linalg.inv)(empty),
         jax.jit(jnp.linalg.eigvalsh)(np.array([[4.0]], np.float32)),
     )
+
+
+@program
+def kalman_filter() -> Any:
+    """A loop over small matrices, whose inverse is solved for from the last row to the first."""
+    observed, transition = numbers(30, 4, seed=9), 0.9 * np.eye(4, dtype=np.float32)
+
+    def step(state: Any, z: Any) -> Any:
+        x, p = transition @ state[0], transition @ state[1] @ transition.T + 0.1 * jnp.eye(4)
+        gain = p @ jnp.linalg.inv(p + jnp.eye(4))
+        return (x + gain @ (z - x), p - gain @ p), x
+
+    start = jnp.zeros(4), jnp.eye(4)
+    (_, p), estimates = jax.jit(lambda z: lax.scan(step, start, z))(observed)
+    # each step halves the errors of those before it
+    return like(estimates, transition, 1, 2 * float(np.linalg.norm(observed))), like(p, transition, 1, 2.0)

@@ -235,21 +235,18 @@ def generate(
         context = lib.ContextCreate()
         module = None
         try:
-            with phase("LLVM", "parse and verify"):
-                module = _parsed(lib, context, text)
-            if linked and lib.LinkModules(module, _parsed(lib, context, linked), byref(error)):
-                raise CompilerError(_message(error), rule="cpu.llvm-link")
-            for name in internal:
-                lib.SetLinkage(lib.GetNamedFunction(module, name.encode()), _INTERNAL)
-            with phase("LLVM", "parse and verify"):
-                if lib.VerifyModule(module, byref(error)):
-                    raise CompilerError(_message(error), rule="cpu.llvm-verify")
+            module = _verified(lib, context, text, linked, internal)
             if promoted:
                 with phase("LLVM", "optimize"):
                     _promote(lib, machine, module)
             if simplified:
                 with phase("LLVM", "optimize"):
-                    _simplify(lib, machine, module, simplified)
+                    is_valid = _simplify(lib, machine, module, simplified)
+                if not is_valid:
+                    lib.DisposeModule(module)
+                    module = None
+                    module = _verified(lib, context, text, linked, internal)
+                    _inline(lib, machine, module)
             with phase("LLVM", "generate code"):
                 buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
             if not buffer:
@@ -261,6 +258,25 @@ def generate(
             if module:
                 lib.DisposeModule(module)
             lib.ContextDispose(context)
+
+
+def _verified(lib: _Library, context: Handle, text: str, linked: str, internal: Sequence[str]) -> Handle:
+    """Return the module of a text, linked with a second one; raises CompilerError."""
+    error = c_char_p()
+    with phase("LLVM", "parse and verify"):
+        module = _parsed(lib, context, text)
+    try:
+        if linked and lib.LinkModules(module, _parsed(lib, context, linked), byref(error)):
+            raise CompilerError(_message(error), rule="cpu.llvm-link")
+        for name in internal:
+            lib.SetLinkage(lib.GetNamedFunction(module, name.encode()), _INTERNAL)
+        with phase("LLVM", "parse and verify"):
+            if lib.VerifyModule(module, byref(error)):
+                raise CompilerError(_message(error), rule="cpu.llvm-verify")
+    except CompilerError:
+        lib.DisposeModule(module)
+        raise
+    return module
 
 
 def _parsed(lib: _Library, context: Handle, text: str) -> Handle:
@@ -329,16 +345,29 @@ def _promote(lib: _Library, machine: Handle, module: Handle) -> None:
         _run_passes(lib, builder, module, ("AlwaysInliner", "SROA", "InstCombine", "SimplifyCFG"))
 
 
-def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequence[str]) -> None:
+def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequence[str]) -> bool:
     """Inline called functions, and simplify the result: registers instead of stack memory, invariant code out
     of loops. Neither order nor rounding of floating-point operations changes.
+
+    Returns whether the module is valid: up to LLVM 22.1, SROA joins vectors that are stored to one array in
+    another order than that of their addresses before some of them are defined (llvm/llvm-project#189680). The
+    code generator would end the process.
     """
     with _pass_builder(lib, machine) as builder:
-        _run_passes(lib, builder, module, ("AlwaysInliner",))
+        _run_passes(lib, builder, module, ("AlwaysInliner", "SROA"))
+        if lib.VerifyModule(module, byref(c_char_p())):
+            return False
         for name in functions:
             simplify = lib.buildFunctionSimplificationPipeline(builder, 2)
             lib.RunNewFunctionPassManager(simplify, lib.GetNamedFunction(module, name.encode()), builder)
             lib.DisposeNewFunctionPassManger(simplify)
+    return not lib.VerifyModule(module, byref(c_char_p()))
+
+
+def _inline(lib: _Library, machine: Handle, module: Handle) -> None:
+    """Inline called functions, and simplify the result but for memory."""
+    with _pass_builder(lib, machine) as builder:
+        _run_passes(lib, builder, module, ("AlwaysInliner", "InstCombine", "SimplifyCFG"))
 
 
 def _message(error: c_char_p) -> str:

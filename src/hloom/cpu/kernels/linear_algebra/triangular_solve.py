@@ -192,5 +192,7 @@ class _Solver:
                 totals[k] = minus_product(self.e, totals[k], self.coefficient(rows[k], rows[j]), totals[j])
             if not self.operation.unit_diagonal:
                 totals[k] = quotient(self.e, totals[k], self.coefficient(rows[k], rows[k]))
-            self.found(rows[k], totals[k])
             solved.append(k)
+        # in ascending order, in which LLVM can keep a small array in registers
+        for row, total in zip(rows, totals, strict=True):
+            self.found(row, total)
