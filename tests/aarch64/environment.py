@@ -1,7 +1,8 @@
 """An aarch64 Python in ``.aarch64/``, without root's rights: Debian's packages, wheels, and qemu to run them.
 
 ``.aarch64/python`` is a shell script that starts this Python under qemu-user, also as ``sys.executable`` of
-its own child processes. ``QEMU_CPU`` chooses the processor.
+its own child processes. It finds ``.aarch64/bin/cc`` and ``g++`` first, GCC under qemu-user. ``QEMU_CPU``
+chooses the processor.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ VERSION: Final = "3.13"
 """Python of Debian 13, whose qemu is the first that describes an aarch64 processor in /proc/cpuinfo."""
 DEBIAN: Final = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {mirror} trixie main"
 MIRROR: Final = "http://deb.debian.org/debian"
-PACKAGES: Final = (f"python{VERSION}", "libstdc++6", "qemu-user:amd64")
+PACKAGES: Final = (f"python{VERSION}", "libstdc++6", "g++", "libc6-dev", "qemu-user:amd64")
 TOOLS: Final = ("hypothesis", "mpmath", "pytest", "pytest-xdist")
 GLIBC_TAGS: Final = ("manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28", "manylinux_2_34")
 PROCESSOR: Final = "neoverse-n1"
 LAUNCHER: Final = """#!/bin/sh
-folder=$(dirname "$(readlink -f "$0")")
+folder={folder}
 export QEMU_LD_PREFIX="$folder/root" QEMU_CPU="${{QEMU_CPU:-{processor}}}"
-exec "$folder/qemu-aarch64" "$folder/root/usr/bin/python{version}" "$@"
+{settings}exec "$folder/qemu-aarch64" "$folder/root/usr/bin/{program}" {options}"$@"
 """
+PREFER_COMPILERS: Final = 'export PATH="$folder/bin:$PATH"\n'
+COMPILERS: Final = {"cc": "aarch64-linux-gnu-gcc", "g++": "aarch64-linux-gnu-g++"}
+COMPILER_OPTIONS: Final = '-wrapper "$folder/qemu-aarch64" -B "$folder/bin/" --sysroot="$folder/root" '
+"""GCC starts the compiler proper and the assembler under qemu; the linker, which it starts otherwise, is a
+launcher in ``bin``."""
 
 
 def prepare() -> Path:
@@ -45,11 +51,16 @@ def prepare() -> Path:
     if stamp.exists() and all(stamp.stat().st_mtime > source.stat().st_mtime for source in sources):
         return PYTHON
     _extract_packages(_download_packages())
-    PYTHON.write_text(LAUNCHER.format(processor=PROCESSOR, version=VERSION))
-    PYTHON.chmod(0o755)
+    _write_launcher(PYTHON, f"python{VERSION}", settings=PREFER_COMPILERS)
+    _write_compilers()
     _install_wheels()
     stamp.touch()
     return PYTHON
+
+
+def started(program: Path) -> list[Path]:
+    """Return the command that starts a compiled program: under qemu if this Python is."""
+    return [FOLDER / "qemu-aarch64", program] if Path(sys.executable) == PYTHON else [program]
 
 
 def _download_packages() -> list[Path]:
@@ -88,8 +99,26 @@ def _extract_packages(packages: Sequence[Path]) -> None:
             extract = ["tar", "-x", "-C", FOLDER, "--strip-components=3", "./usr/bin/qemu-aarch64"]
             subprocess.run(extract, stdin=archive.stdout, check=True)
             archive.wait()
-        elif package.name.endswith("_arm64.deb"):
+        elif package.name.endswith("_arm64.deb") or package.name.startswith("linux-libc-dev_"):
             subprocess.run(["dpkg-deb", "-x", package, SYSTEM], check=True)
+
+
+def _write_launcher(path: Path, program: str, *, settings: str = "", options: str = "") -> None:
+    """Write a shell script that starts a program of the system under qemu."""
+    fields = {"folder": FOLDER, "processor": PROCESSOR, "program": program}
+    path.write_text(LAUNCHER.format(**fields, settings=settings, options=options))
+    path.chmod(0o755)
+
+
+def _write_compilers() -> None:
+    """Write the launchers of GCC and its linker; link its assembler, which is found beside them."""
+    folder = FOLDER / "bin"
+    folder.mkdir(exist_ok=True)
+    for name, program in COMPILERS.items():
+        _write_launcher(folder / name, program, options=COMPILER_OPTIONS)
+    _write_launcher(folder / "ld", "aarch64-linux-gnu-ld.bfd")
+    (folder / "as").unlink(missing_ok=True)
+    (folder / "as").symlink_to(SYSTEM / "usr" / "bin" / "aarch64-linux-gnu-as")
 
 
 def _install_wheels() -> None:

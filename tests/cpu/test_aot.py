@@ -23,6 +23,7 @@ from hloom.tools.cli import main
 from hloom.tools.commands.aot import CompiledObject, compile_ahead
 from hloom.tools.console.arguments import leaves_of
 from tests import agreement
+from tests.aarch64.environment import started
 from tests.evaluation import parse
 from tests.reducers import with_reducers
 
@@ -178,7 +179,7 @@ class Linked:
         """Return the leaves of the result."""
         for number, array in enumerate(leaves(tuple(arguments))):
             (self.folder / f"in{number}").write_bytes(np.ascontiguousarray(array).tobytes())
-        made = subprocess.run([self.folder / "main"], cwd=self.folder, capture_output=True, check=True)
+        made = subprocess.run(started(self.folder / "main"), cwd=self.folder, capture_output=True, check=True)
         found, at = list[np.ndarray[Any, Any]](), 0
         for _, shape in self.module.entry.root.shape.leaves():
             if shape.is_array:
