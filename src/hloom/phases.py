@@ -133,7 +133,9 @@ class CompileProfile:
     def begin(self, stage: str, name: str, before: int | None) -> Phase:
         """Begin a phase; `end` ends it."""
         with self._lock:
-            phase = self._phases.setdefault((stage, name), Phase(stage, name, before=before))
+            phase = self._phases.get((stage, name))
+            if phase is None:
+                phase = self._phases[stage, name] = Phase(stage, name, before=before)
             self.current, phase.done, phase.total = phase, 0, 0
         return phase
 
@@ -178,27 +180,38 @@ def recording() -> Generator[CompileProfile]:
         _profile.reset(token)
 
 
-@contextmanager
-def phase(stage: str, name: str, instructions: Callable[[], int] | None = None) -> Generator[None]:
-    """Record the work of the block as a phase; ``instructions`` counts those of the rewritten module."""
-    profile = _profile.get()
-    if profile is None:
-        yield
-        return
-    outer = _running.get()
-    begun = profile.begin(stage, name, instructions() if instructions is not None else None)
-    running = _Running(begun, threading.get_ident())
-    token = _running.set(running)
-    start = time.thread_time()
-    try:
-        yield
-    finally:
-        seconds = time.thread_time() - start
-        _running.reset(token)
+class phase:
+    """Record the work of a ``with`` block; ``instructions`` counts the rewritten module's instructions."""
+
+    __slots__ = ("instructions", "name", "outer", "profile", "running", "stage", "start")
+
+    def __init__(self, stage: str, name: str, instructions: Callable[[], int] | None = None) -> None:
+        self.stage, self.name, self.instructions = stage, name, instructions
+
+    def __enter__(self) -> None:
+        self.profile = _profile.get()
+        if self.profile is None:
+            return
+        self.outer = _running.get()
+        begun = self.profile.begin(self.stage, self.name, self.counted())
+        self.running = _Running(begun, threading.get_ident())
+        _running.set(self.running)
+        self.start = time.thread_time()
+
+    def __exit__(self, *failure: object) -> None:
+        if self.profile is None:
+            return
+        seconds = time.thread_time() - self.start
+        outer, running = self.outer, self.running
+        _running.set(outer)
         if outer is not None and outer.thread == running.thread:
             outer.inner += seconds
-        after = instructions() if instructions is not None else None
-        profile.end(begun, seconds - running.inner, after, None if outer is None else outer.phase)
+        around = None if outer is None else outer.phase
+        self.profile.end(running.phase, seconds - running.inner, self.counted(), around)
+
+    def counted(self) -> int | None:
+        """Return the number of instructions at this moment; None for phases that do not rewrite a module."""
+        return None if self.instructions is None else self.instructions()
 
 
 def advance(done: int, total: int) -> None:

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, TypeAlias, Unpack
+from typing import ClassVar, Unpack
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Operation
 from hloom.passes.fuel import consume, exhausted
 from hloom.passes.pipeline import Declaration, Pass
 from hloom.passes.writing import Writer
-
-Classes: TypeAlias = type[Operation] | tuple[type[Operation], ...]
 
 
 class OpExpander(Pass):
     """A pass that replaces instructions one by one.
 
     Class arguments:
-        of: the operations that it may expand.
         mandatory: expand without asking for fuel, since what remains cannot be compiled.
     """
 
-    of: ClassVar[Classes]
     mandatory: ClassVar[bool]
 
-    def __init_subclass__(
-        cls, *, of: Classes = Operation, mandatory: bool = False, **declaration: Unpack[Declaration]
-    ) -> None:
-        cls.of, cls.mandatory = of, mandatory
+    def __init_subclass__(cls, *, mandatory: bool = False, **declaration: Unpack[Declaration]) -> None:
+        cls.mandatory = mandatory
         super().__init_subclass__(**declaration)
 
     @abstractmethod

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypedDict, Unpack, dataclass_transform
+from typing import ClassVar, Final, TypeAlias, TypedDict, Unpack, dataclass_transform
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
 from hloom.phases import phase
+
+Classes: TypeAlias = type[Operation] | tuple[type[Operation], ...]
 
 PASSES: Final[dict[str, type[Pass]]] = {}
 """The passes whose modules are imported, by name; `hloom.passes.registry` imports all of them."""
@@ -23,6 +26,7 @@ class Declaration(TypedDict, total=False):
         needs, establishes, breaks: the facts (`hloom.passes.facts`) that it relies on, makes true or makes
             false.
         settles: whether it is idempotent.
+        of: the operations it rewrites; a pipeline skips it for modules without any.
     """
 
     name: str
@@ -30,6 +34,7 @@ class Declaration(TypedDict, total=False):
     establishes: Iterable[str]
     breaks: Iterable[str]
     settles: bool
+    of: Classes
 
 
 @dataclass_transform(frozen_default=True)
@@ -46,10 +51,12 @@ class Pass(ABC):
     establishes: ClassVar[frozenset[str]] = frozenset()
     breaks: ClassVar[frozenset[str]] = frozenset()
     settles: ClassVar[bool] = False
+    of: ClassVar[Classes] = Operation
 
     def __init_subclass__(cls, **declaration: Unpack[Declaration]) -> None:
         super().__init_subclass__()
         dataclass(frozen=True)(cls)
+        cls.of = declaration.get("of", cls.of)
         name = declaration.get("name")
         if name is None:
             return
@@ -101,6 +108,7 @@ class Pipeline(Pass):
         module itself and is not idempotent.
         """
         changes = 0
+        present: set[type[Operation]] = set()
         done = [-1] * len(self.passes)
         for _ in range(self.rounds if self.until_stable else 1):
             before = changes
@@ -108,6 +116,9 @@ class Pipeline(Pass):
                 if done[number] == changes:
                     continue
                 done[number] = changes
+                present = present or {type(i.operation) for i in module.instructions()}
+                if not any(issubclass(operation, item.of) for operation in present):
+                    continue
                 if isinstance(item, Pipeline):
                     changed = item.run(module, observe)
                 else:
@@ -116,6 +127,7 @@ class Pipeline(Pass):
                 if not changed:
                     continue
                 changes += 1
+                present = set()
                 if item.settles:
                     done[number] = changes
                 if observe is not None and not isinstance(item, Pipeline):

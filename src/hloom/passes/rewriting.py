@@ -199,7 +199,7 @@ class RulePass(Pass):
 
     def __init_subclass__(cls, *, name: str, families: Sequence[RuleFamily]) -> None:
         cls.table = RuleTable(*families)
-        super().__init_subclass__(name=name, settles=True)
+        super().__init_subclass__(name=name, settles=True, of=tuple(cls.table.by_class))
 
     def run(self, module: HloModule) -> bool:
         """Rewrite every computation."""

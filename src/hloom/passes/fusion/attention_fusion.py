@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fused_body import FusedBody
@@ -14,7 +15,7 @@ from hloom.passes.layout.product_views import dot_of
 from hloom.passes.pipeline import Pass
 
 
-class AttentionFusion(Pass, name="attention-fusion"):
+class AttentionFusion(Pass, name="attention-fusion", of=Dot):
     """``dot(f(dot(q, k)), v)`` → one fusion, if f is a row fusion that nothing else uses.
 
     Attributes:

@@ -13,7 +13,7 @@ from hloom.passes.pipeline import Pass
 from hloom.plan.evaluations import evaluated_elements
 
 
-class FusionLimiter(Pass, name="fusion-limiter"):
+class FusionLimiter(Pass, name="fusion-limiter", of=Fusion):
     """``y = fusion(x)`` that evaluates too many elements → its instructions, each with a kernel of its own.
 
     The passes that create fusions bound them. This is the guard behind them: a kernel's code, and the time

@@ -20,7 +20,7 @@ from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.pipeline import Pass
 
 
-class ScatterFusion(Pass, name="scatter-fusion"):
+class ScatterFusion(Pass, name="scatter-fusion", of=Scatter):
     """``scatter(x, f(i), g(u))`` → a ``fusion`` with the scatter as its root.
 
     Attributes:

@@ -25,7 +25,7 @@ from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
 
-class TreeReductionRewriter(Pass, name="tree-reduction-rewriter"):
+class TreeReductionRewriter(Pass, name="tree-reduction-rewriter", of=Reduce):
     """``reduce(x)`` along the leading dimensions → ``reduce(reshape(reduce(reshape(x))))``.
 
     Attributes:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.operations.convolution import Convolution
 from hloom.passes.layout.dot_decomposer import dot_in, every_dot
 from hloom.passes.pipeline import Pass
 from hloom.passes.rewriting import Rewrite, RuleTable, discard
 from hloom.passes.rules import convolution
 
 
-class ConvolutionCanonicalization(Pass, name="convolution-canonicalization", settles=True):
+class ConvolutionCanonicalization(Pass, name="convolution-canonicalization", of=Convolution, settles=True):
     """Apply the rules of `hloom.passes.rules.convolution` to a fixed point.
 
     Attributes:

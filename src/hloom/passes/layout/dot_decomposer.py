@@ -27,7 +27,7 @@ def every_dot(dot: HloInstruction) -> bool:
     return True
 
 
-class DotDecomposer(Pass, name="dot_decomposer", settles=True):
+class DotDecomposer(Pass, name="dot_decomposer", of=Dot, settles=True):
     """Apply the rules of `hloom.passes.rules.contraction` if they do not degrade a matrix product.
 
     Attributes:

@@ -44,7 +44,7 @@ def is_factor_view(i: HloInstruction) -> bool:
     return real and holds(wide, narrow)
 
 
-class ProductViews(Pass, name="product-views"):
+class ProductViews(Pass, name="product-views", of=Dot):
     """Copies before and after dots → parts of the dots' fusions.
 
     Attributes:

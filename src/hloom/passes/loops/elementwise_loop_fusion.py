@@ -11,6 +11,7 @@ from hloom.analysis.trip_count import TripCount, condition_is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import ElementCost, Family
+from hloom.operations.control_flow import While
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Pad
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
@@ -34,7 +35,7 @@ def _reads_elsewhere(i: HloInstruction) -> bool:
     )
 
 
-class ElementwiseLoopFusion(Pass, name="elementwise-loop-fusion", needs={FLAT}):
+class ElementwiseLoopFusion(Pass, name="elementwise-loop-fusion", of=While, needs={FLAT}):
     """A while with a known trip count and an elementwise body → a ``fusion`` that contains the while.
 
     Attributes:

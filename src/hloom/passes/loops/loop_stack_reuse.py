@@ -37,7 +37,7 @@ from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
-class LoopStackReuse(Pass, name="loop-stack-reuse", needs={FLAT}):
+class LoopStackReuse(Pass, name="loop-stack-reuse", of=While, needs={FLAT}):
     """``y = update(y, update(slice(x, i), u, at), i)`` in a loop → ``y = update(y, u, i, at)``. Bitwise."""
 
     def run(self, module: HloModule) -> bool:

@@ -18,7 +18,7 @@ from hloom.analysis.loops import TupleLoop, element_number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.control_flow import Conditional
+from hloom.operations.control_flow import Conditional, While
 from hloom.operations.dynamic_slicing import DynamicUpdateSlice
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.facts import FLAT
@@ -35,7 +35,7 @@ _MOST: Final = 8
 """Maximum number of updates that are made again."""
 
 
-class PreviousValueUpdates(Pass, name="previous-value-updates", needs={FLAT}):
+class PreviousValueUpdates(Pass, name="previous-value-updates", of=While, needs={FLAT}):
     """``a, b = update(a, u, at), a`` → ``b`` is updated as ``a`` was in the iteration before. Bitwise."""
 
     def run(self, module: HloModule) -> bool:

@@ -11,6 +11,7 @@ from hloom.analysis.loops import TupleLoop
 from hloom.analysis.stacks import Stacks
 from hloom.analysis.trip_count import trip_count
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import While
 from hloom.operations.custom_call import ALLOCATION, CustomCall
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
@@ -19,7 +20,7 @@ from hloom.passes.pipeline import Pass
 from hloom.passes.writing import Writer
 
 
-class StackAllocation(Pass, name="stack-allocation", needs={FLAT}, settles=True):
+class StackAllocation(Pass, name="stack-allocation", of=While, needs={FLAT}, settles=True):
     """``while (...) { a[t] = x }`` from ``a = broadcast(0)`` → from an ``AllocateBuffer``.
 
     Attributes:

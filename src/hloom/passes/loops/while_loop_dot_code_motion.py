@@ -24,6 +24,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.contraction import Dot
+from hloom.operations.control_flow import While
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.movement import Transpose
 from hloom.operations.structure import GetTupleElement
@@ -38,7 +39,7 @@ from hloom.passes.writing import Inserter, Writer
 from hloom.shape.shape import Shape
 
 
-class WhileLoopDotCodeMotion(Pass, name="while-loop-dot-code-motion", needs={FLAT}):
+class WhileLoopDotCodeMotion(Pass, name="while-loop-dot-code-motion", of=While, needs={FLAT}):
     """``while (...) { y = dot(x[t], w) }`` → ``z = dot(x, w); while (...) { y = z[t] }``, and sums of dots.
 
     Attributes:

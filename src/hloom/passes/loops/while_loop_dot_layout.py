@@ -11,6 +11,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
+from hloom.operations.control_flow import While
 from hloom.operations.movement import Transpose
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
@@ -21,7 +22,7 @@ from hloom.passes.rules.contraction import batch_of, inner_of, renumbered
 from hloom.passes.writing import Writer
 
 
-class WhileLoopDotLayout(Pass, name="while-loop-dot-layout", needs={FLAT}, settles=True):
+class WhileLoopDotLayout(Pass, name="while-loop-dot-layout", of=While, needs={FLAT}, settles=True):
     """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where it reads better.
 
     Attributes:

@@ -8,6 +8,7 @@ from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.purity import is_free, is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
 from hloom.passes.fuel import consume
@@ -17,7 +18,9 @@ from hloom.passes.simplify.dead_code import remove_dead
 from hloom.shape.shape import Shape
 
 
-class WhileLoopInvariantCodeMotion(Pass, name="while-loop-invariant-code-motion", needs={FLAT}, settles=True):
+class WhileLoopInvariantCodeMotion(
+    Pass, name="while-loop-invariant-code-motion", of=While, needs={FLAT}, settles=True
+):
     """``while (...) { y = f(x); ... }`` with a loop-invariant x → ``y = f(x); while (...) { ... }``.
 
     Attributes:

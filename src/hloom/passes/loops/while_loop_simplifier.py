@@ -21,7 +21,7 @@ from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 
 
-class WhileLoopSimplifier(Pass, name="simplify-while-loops", needs={FLAT}):
+class WhileLoopSimplifier(Pass, name="simplify-while-loops", of=While, needs={FLAT}):
     """A while → one without constant, invariant, duplicate or dead state elements; or its body."""
 
     def run(self, module: HloModule) -> bool:

@@ -10,7 +10,7 @@ from hloom.passes.loops.while_loops import loop_of
 from hloom.passes.pipeline import Pass
 
 
-class WhileLoopTripCountAnnotator(Pass, name="while-loop-trip-count-annotator", needs={FLAT}):
+class WhileLoopTripCountAnnotator(Pass, name="while-loop-trip-count-annotator", of=While, needs={FLAT}):
     """A counting loop → the same loop with a `TripCount` annotation.
 
     The ``known_trip_count`` in the ``backend_config`` of the input is ignored because other tools may have

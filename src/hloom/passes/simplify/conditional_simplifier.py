@@ -19,7 +19,7 @@ from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
-class ConditionalSimplifier(Pass, name="simplify-conditional", needs={FLAT}):
+class ConditionalSimplifier(Pass, name="simplify-conditional", of=Conditional, needs={FLAT}):
     """A conditional with a known branch → that branch; with small branches → selects; unused results → none.
 
     Attributes:

@@ -14,7 +14,13 @@ from hloom.passes.simplify.integer_ranges import IntegerRanges
 from hloom.passes.writing import Writer
 
 
-class IntegerRangeSimplifier(Pass, name="integer-range-simplifier", needs={FLAT}, settles=True):
+class IntegerRangeSimplifier(
+    Pass,
+    name="integer-range-simplifier",
+    of=(Clamp, Compare, Maximum, Minimum, Remainder),
+    needs={FLAT},
+    settles=True,
+):
     """``i < n`` → true, ``maximum(i, 0)`` → ``i``, ``i % n`` → ``i`` where the range of i proves it."""
 
     def run(self, module: HloModule) -> bool:
