@@ -44,8 +44,8 @@ class Placeholders:
     def issue(self, pending: Pending, size: int) -> bytes:
         """Return an id for a pending value, to be stored in the ``size`` bytes of its result.
 
-        If all ids are in use, reuses the one that was resolved longest ago; raises EvaluationError if there
-        is none.
+        If no id is free, reuses the one that was resolved longest ago. Raises EvaluationError if none of the
+        ids was resolved.
         """
         length = min(size, MOST_BYTES)
         ids = self._ids.setdefault(length, _Ids())

@@ -109,10 +109,12 @@ class Participant:
         self.address = self._record.address
 
     def wait(self, generation: int) -> None:
-        """Wait until all participants have arrived; raises Stopped if they cannot.
+        """Wait until all participants have arrived, or until a step of an exchange is complete.
 
-        ``generation`` is the rendezvous generation at arrival. A negative one is a code: operands that
-        differ, which raises HloError, or a slow step of an exchange.
+        ``generation`` is the rendezvous generation at arrival. Native code passes a negative number for the
+        two other cases: the number of a step of the exchange between processes, or operands whose types or
+        sizes differ between participants, for which HloError is raised. Raises Stopped if a participant
+        cannot arrive any more.
         """
         if generation == _OTHER_FORM:
             raise self.mismatch()

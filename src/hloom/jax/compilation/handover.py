@@ -48,13 +48,16 @@ def split_callbacks(data: bytes) -> tuple[bytes, Sequence[Any]]:
 
 
 def identity_of(artifact: bytes) -> bytes:
-    """Return the identity in a module's mark; without a mark, the digest of the module's bytes."""
+    """Return the identity of a program: the digest in the mark of its module, or else that of the bytes.
+
+    The mark's digest leaves out source locations.
+    """
     match = _IDENTITY_MARK.search(artifact)
     return match[1] if match is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
 def identity_in(data: bytes) -> bytes | None:
-    """Return the identity, if a mark stands in place of a serialized executable; None for other bytes."""
+    """Return the identity of a program if the bytes are its mark alone; None for a serialized executable."""
     match = _IDENTITY_MARK.fullmatch(data)
     return None if match is None else match[1]
 

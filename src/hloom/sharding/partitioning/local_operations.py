@@ -78,9 +78,9 @@ class LocalOperation:
         return [(factor, tiling) for factor, tiling in self.sharded if factor.kind == kind]
 
     def fetch(self, factor: Factor, tiling: Tiling, fill: Callable[[int], HloInstruction]) -> list[Fetch]:
-        """Replace the operands that a sharded factor indexes by their halos; return these.
+        """Extend the operands' tiles, along the dimensions that a sharded factor indexes, by their halos.
 
-        ``fill`` maps an operand number to the scalar for elements out of bounds.
+        Returns the halos. ``fill`` maps an operand number to the scalar for elements out of bounds.
         """
         fetched = fetches(self.i, self.shapes, self.result, factor, tiling) or []
         for fetch in fetched:

@@ -72,10 +72,11 @@ def without_manual_axes(have: Tiling, manual: Tiling) -> Tiling:
 
 
 def tiling_inside(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
-    """Return the tiling inside of a manual region under which devices hold the tiles of a tiling outside.
+    """Return the tiling of an array inside of a manual region that leaves every element on its device.
 
-    ``inside`` and ``outside`` are the shapes. Manual axes are major: the ratio of the extents outside and
-    inside is the number of their tiles.
+    ``tiling`` and ``outside`` are the tiling and the shape of the array outside of the region, ``inside`` is
+    its shape inside. Manual axes are major: the ratio of the extents outside and inside is the number of
+    their tiles.
     """
     tiles = tuple(
         count * m // n if n and count * m % n == 0 else 1

@@ -55,7 +55,10 @@ class AllGatherStep:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastStep:
-    """Collective-broadcasts of the first ``tiles`` tiles of each group: an all-gather without empty tiles."""
+    """All-gather by collective-broadcasts, one for each of the first ``tiles`` tiles of a group.
+
+    The other tiles of a group are padding.
+    """
 
     dimension: int
     groups: DeviceGroups

@@ -249,7 +249,14 @@ def _changed(module: HloModule, group: _AnnotationGroup, tiling: Tiling) -> HloM
 def _annotate(
     i: HloInstruction, original: HloInstruction, numbers: Sequence[int], sharding: Sharding
 ) -> None:
-    """Annotate the leaves with the given numbers with a sharding; ``original`` has the current sharding."""
+    """Set the sharding of some leaves of an instruction.
+
+    Args:
+        i: the instruction, in a copy of the program.
+        original: the same instruction in the program; the other leaves keep its sharding.
+        numbers: the numbers of the leaves.
+        sharding: the new sharding.
+    """
     if i.frontend_attributes and _ATTRIBUTE in i.frontend_attributes:
         i.frontend_attributes = {k: v for k, v in i.frontend_attributes.items() if k != _ATTRIBUTE}
     if not i.shape.is_tuple:

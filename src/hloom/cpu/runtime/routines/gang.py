@@ -214,7 +214,8 @@ def answer(f: Function, gang: Fields, fiber: Fields) -> Value:
 def take_turns(f: Function, gang: Fields) -> Value:
     """Resume the fibers in turns until all have finished; return the status.
 
-    Counts consecutive long runs, in which the CPU time of host calls is not included.
+    Updates the number of consecutive long runs. A run is long if its CPU time per resumption, without host
+    calls, exceeds a limit.
     """
     begin = thread_nanoseconds(f)
     gang["resumptions"], gang["host_nanoseconds"] = 0, 0
