@@ -14,6 +14,11 @@ IDENTICAL, REALS, REFUTED = Relation.IDENTICAL, Relation.EQUAL_OVER_REALS, Relat
 REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+min { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] minimum(a, b) }
+later { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER }
+before { a = s32[] parameter(0) b = s32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+ROOT r = pred[] compare(a, b), direction=LT }
 """
 
 PAIRS: dict[str, tuple[Relation, str, str]] = {
@@ -99,6 +104,131 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         ROOT r = f32[5,4] transpose(d), dimensions={1,0}""",
         """a = f32[4,3] parameter(0) b = f32[3,5] parameter(1)
         ROOT d = f32[5,4] dot(b, a), lhs_contracting_dims={0}, rhs_contracting_dims={1}""",
+    ),
+    "a running maximum by blocks": (
+        IDENTICAL,
+        """a = f32[6] parameter(0) z = f32[] constant(-inf)
+        ROOT r = f32[6] reduce-window(a, z), window={size=6 pad=5_0}, to_apply=max""",
+        """a = f32[6] parameter(0) z = f32[] constant(-inf) b = f32[2,3] reshape(a)
+        c = f32[2,3] reduce-window(b, z), window={size=1x3 pad=0_0x2_0}, to_apply=max
+        l = f32[1,1] slice(c), slice={[0:1], [2:3]} m = f32[] reshape(l)
+        n = f32[3] broadcast(m), dimensions={}
+        s = f32[1,3] slice(c), slice={[0:1], [0:3]} u = f32[3] reshape(s)
+        t = f32[1,3] slice(c), slice={[1:2], [0:3]} v = f32[3] reshape(t)
+        o = f32[3] maximum(n, v) ROOT r = f32[6] concatenate(u, o), dimensions={0}""",
+    ),
+    "a running maximum by blocks, one block too short": (
+        REFUTED,
+        """a = f32[6] parameter(0) z = f32[] constant(-inf)
+        ROOT r = f32[6] reduce-window(a, z), window={size=6 pad=5_0}, to_apply=max""",
+        """a = f32[6] parameter(0) z = f32[] constant(-inf)
+        ROOT r = f32[6] reduce-window(a, z), window={size=5 pad=4_0}, to_apply=max""",
+    ),
+    "a maximum of maxima and minima": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) z = f32[] constant(-inf) y = f32[] constant(inf)
+        l = f32[] reduce(a, y), dimensions={0}, to_apply=min
+        m = f32[] reduce(a, z), dimensions={0}, to_apply=max
+        b = f32[1] reshape(l) c = f32[1] reshape(m) d = f32[2] concatenate(b, c), dimensions={0}
+        ROOT r = f32[] reduce(d, z), dimensions={0}, to_apply=max""",
+        """a = f32[4] parameter(0) z = f32[] constant(-inf) y = f32[] constant(inf)
+        l = f32[] reduce(a, y), dimensions={0}, to_apply=min
+        m = f32[] reduce(a, z), dimensions={0}, to_apply=max
+        ROOT r = f32[] maximum(l, m)""",
+    ),
+    "comparisons of predicates": (
+        IDENTICAL,
+        """a = pred[9] parameter(0) b = pred[9] parameter(1) c = pred[9] compare(a, b), direction=EQ
+        d = pred[9] compare(a, b), direction=NE e = pred[9] compare(a, b), direction=LT
+        f = pred[9] compare(a, b), direction=LE g = pred[9] compare(a, b), direction=GT
+        h = pred[9] compare(a, b), direction=GE
+        ROOT t = (pred[9], pred[9], pred[9], pred[9], pred[9], pred[9]) tuple(c, d, e, f, g, h)""",
+        """a = pred[9] parameter(0) b = pred[9] parameter(1) d = pred[9] xor(a, b) c = pred[9] not(d)
+        n = pred[9] not(a) m = pred[9] not(b) e = pred[9] and(n, b) f = pred[9] or(n, b)
+        g = pred[9] and(a, m) h = pred[9] or(a, m)
+        ROOT t = (pred[9], pred[9], pred[9], pred[9], pred[9], pred[9]) tuple(c, d, e, f, g, h)""",
+    ),
+    "a total order by bits": (
+        IDENTICAL,
+        """a = bf16[4] parameter(0) b = bf16[4] parameter(1)
+        ROOT r = pred[4] compare(a, b), direction=LT, type=TOTALORDER""",
+        """a = bf16[4] parameter(0) b = bf16[4] parameter(1) c = f32[4] convert(a) d = f32[4] convert(b) """
+        + "".join(
+            f"""{n} = s32[4] bitcast-convert({x}) {n}z = s32[] constant(0) {n}m = s32[] constant(2147483647)
+            {n}y = s32[4] broadcast({n}z), dimensions={{}} {n}l = s32[4] broadcast({n}m), dimensions={{}}
+            {n}c = pred[4] compare({n}, {n}y), direction=LT {n}x = s32[4] xor({n}l, {n})
+            {n}s = s32[4] select({n}c, {n}x, {n}) """
+            for n, x in (("p", "c"), ("q", "d"))
+        )
+        + "ROOT r = pred[4] compare(ps, qs), direction=LT",
+    ),
+    "a partial order for a total one": (
+        REFUTED,
+        """a = f32[64] parameter(0) b = f32[64] parameter(1)
+        ROOT r = pred[64] compare(a, b), direction=LT, type=TOTALORDER""",
+        "a = f32[64] parameter(0) b = f32[64] parameter(1) ROOT r = pred[64] compare(a, b), direction=LT",
+    ),
+    "bits by a bitcast": (
+        IDENTICAL,
+        "a = f32[2,3] parameter(0) ROOT b = s32[2,3] bitcast-convert(a)",
+        "a = f32[2,3] parameter(0) b = s32[6] bitcast(a) ROOT r = s32[2,3] reshape(b)",
+    ),
+    "the first elements of a sort": (
+        IDENTICAL,
+        "a = f32[2,6] parameter(0) ROOT t = (f32[2,2], s32[2,2]) topk(a), k=2, largest=true",
+        """a = f32[2,6] parameter(0) i = s32[2,6] iota(), iota_dimension=1
+        s = (f32[2,6], s32[2,6]) sort(a, i), dimensions={1}, is_stable=true, to_apply=later
+        v = f32[2,6] get-tuple-element(s), index=0 n = s32[2,6] get-tuple-element(s), index=1
+        b = f32[2,2] slice(v), slice={[0:2], [0:2]} c = s32[2,2] slice(n), slice={[0:2], [0:2]}
+        ROOT t = (f32[2,2], s32[2,2]) tuple(b, c)""",
+    ),
+    "the smallest elements for the largest": (
+        REFUTED,
+        "a = f32[2,6] parameter(0) ROOT t = (f32[2,2], s32[2,2]) topk(a), k=2, largest=true",
+        "a = f32[2,6] parameter(0) ROOT t = (f32[2,2], s32[2,2]) topk(a), k=2, largest=false",
+    ),
+    "a sort that does not keep the order of equals": (
+        Relation.OPEN,
+        """a = s32[6] parameter(0) i = s32[6] iota(), iota_dimension=0
+        ROOT s = (s32[6], s32[6]) sort(a, i), dimensions={0}, is_stable=true, to_apply=before""",
+        """a = s32[6] parameter(0) i = s32[6] iota(), iota_dimension=0
+        ROOT s = (s32[6], s32[6]) sort(a, i), dimensions={0}, to_apply=before""",
+    ),
+    "powers of two of unsigned integers": (
+        IDENTICAL,
+        """a = u32[4] parameter(0) c = u32[] constant(8) b = u32[4] broadcast(c), dimensions={}
+        q = u32[4] divide(a, b) r = u32[4] remainder(a, b) ROOT t = (u32[4], u32[4]) tuple(q, r)""",
+        """a = u32[4] parameter(0) c = u32[] constant(3) b = u32[4] broadcast(c), dimensions={}
+        d = u32[] constant(7) e = u32[4] broadcast(d), dimensions={} q = u32[4] shift-right-logical(a, b)
+        r = u32[4] and(e, a) ROOT t = (u32[4], u32[4]) tuple(q, r)""",
+    ),
+    "powers of two of signed integers": (
+        REFUTED,
+        """a = s32[64] parameter(0) c = s32[] constant(8) b = s32[64] broadcast(c), dimensions={}
+        ROOT q = s32[64] divide(a, b)""",
+        """a = s32[64] parameter(0) c = s32[] constant(3) b = s32[64] broadcast(c), dimensions={}
+        ROOT q = s32[64] shift-right-arithmetic(a, b)""",
+    ),
+    "a product with a rounded reciprocal": (
+        REALS,
+        """a = f32[5000] parameter(0) c = f32[] constant(1.73205081) b = f32[5000] broadcast(c), dimensions={}
+        ROOT r = f32[5000] divide(a, b)""",
+        """a = f32[5000] parameter(0) c = f32[] constant(0.57735026) b = f32[5000] broadcast(c), dimensions={}
+        ROOT r = f32[5000] multiply(a, b)""",
+    ),
+    "results that different laws prove": (
+        REALS,
+        """a = f32[4] parameter(0) n = f32[4] negate(a) m = f32[4] multiply(a, n) h = bf16[4] convert(m)
+        s = f32[4] add(a, a) ROOT t = (bf16[4], f32[4]) tuple(h, s)""",
+        """a = f32[4] parameter(0) n = f32[4] negate(a) m = f32[4] multiply(n, a) h = bf16[4] convert(m)
+        c = f32[] constant(2) b = f32[4] broadcast(c), dimensions={} s = f32[4] multiply(a, b)
+        ROOT t = (bf16[4], f32[4]) tuple(h, s)""",
+    ),
+    "one wrong result of two": (
+        REFUTED,
+        """a = f32[4] parameter(0) b = f32[4] sine(a) c = f32[4] cosine(a)
+        ROOT t = (f32[4], f32[4]) tuple(b, c)""",
+        "a = f32[4] parameter(0) b = f32[4] sine(a) ROOT t = (f32[4], f32[4]) tuple(b, b)",
     ),
     "a convolution of size one": (
         REALS,

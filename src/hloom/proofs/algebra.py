@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
 from hloom.ir.value import Array
 from hloom.operations.arithmetic import (
     Add,
@@ -26,7 +27,9 @@ from hloom.operations.arithmetic import (
     Multiply,
     Or,
     Power,
+    Remainder,
     ShiftLeft,
+    ShiftRightLogical,
     Subtract,
     Xor,
 )
@@ -46,12 +49,16 @@ from hloom.proofs import field
 from hloom.proofs.degrees import LARGEST_POWER
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
-from hloom.shape.element_type import F32, F64, ElementType
+from hloom.shape.element_type import F32, F64, S32, S64, ElementType
 from hloom.shape.float_format import float_format
 
 _LARGEST_DENOMINATOR: Final = 4096
 _MOST_FRACTIONS: Final = 4096
 """Maximum number of elements of a constant that is searched for fractions."""
+
+
+_SIGNED: Final = {F32: S32, F64: S64}
+"""The integers of the same width; the bits of narrower floats are ordered as f32's."""
 
 
 Extreme: TypeAlias = Maximum | Minimum | And | Or
@@ -112,6 +119,14 @@ class Algebra:
             return Prints(field.mix(salt_of("round", after.name), x.residues))
         return Prints(field.mix(salt_of("convert", before.name, after.name), x.residues))
 
+    def reinterpreted(self, x: Prints, before: ElementType, after: ElementType) -> Prints:
+        """Return the fingerprints of elements whose bits are read as another type of the same width."""
+        return Prints(self._bits(x.residues, before, after))
+
+    @staticmethod
+    def _bits(residues: Residues, before: ElementType, after: ElementType) -> Residues:
+        return field.mix(salt_of("bits", before.name, after.name), residues)
+
     def elementwise(self, i: HloInstruction, operands: list[Prints]) -> Prints:
         """Return the results of an elementwise operation."""
         if isinstance(i.operation, Copy):
@@ -159,15 +174,19 @@ class Algebra:
         kind = i.shape.element_type
         if kind.is_complex:
             return Prints(np.asarray(self._function(i, kind, [x.residues for x in operands])))
+        return self._joined(operation, kind, operands)
+
+    def _joined(self, operation: type[Extreme], kind: ElementType, operands: list[Prints]) -> Prints:
         neutral = self.neutral(operation, kind)
         shape = np.broadcast_shapes(*(x.shape for x in operands))
         x, y = (each.moved(lambda array: np.broadcast_to(array, shape)) for each in operands)
         joined = Bag.of(operation.opcode, x, neutral).joined(Bag.of(operation.opcode, y, neutral))
         same = x.residues == y.residues
-        result = joined.prints(neutral)
+        result = joined.prints(operation.opcode, neutral)
         if not same.any():
             return result
-        return Prints(np.asarray(np.where(same, x.residues, result.residues)))
+        residues = np.asarray(np.where(same, x.residues, result.residues))
+        return Prints(residues, bag=Bag.single(x).where(same, joined))
 
     def neutral(self, operation: type[Extreme], kind: ElementType) -> Residues | None:
         """Return the fingerprint of the neutral element of an operation on a type; None if it has none."""
@@ -187,26 +206,29 @@ class Algebra:
                 a, b = (field.subtract(field.ONE, each) for each in residues)
                 return field.subtract(field.ONE, field.multiply(a, b))
             case Xor():
-                a, b = residues
-                twice = field.multiply(field.number(2), field.multiply(a, b))
-                return field.subtract(field.add(a, b), twice)
+                return _comparison_of_predicates("NE", *residues)
             case Compare():
-                return self._comparison(i.operation, source, *residues)
+                return self.comparison(i.operation, source, *residues)
             case _:
                 return None
 
-    def _comparison(self, operation: Compare, source: ElementType, a: Residues, b: Residues) -> Residues:
+    def comparison(self, operation: Compare, source: ElementType, a: Residues, b: Residues) -> Residues:
         """Return the results of a comparison: a function of its operands for "equal" and one for "less".
 
         Other directions are these functions of exchanged operands, or 1 minus them.
         """
         direction = operation.direction
-        order = operation.comparison_type or source.name
-        rounds = source.is_floating or source.is_complex
-        exact = not rounds or order == "TOTALORDER"  # without NaN, which equals and precedes nothing
+        if source.is_floating and operation.comparison_type == "TOTALORDER":
+            a, b = (self._in_total_order(x, source) for x in (a, b))
+            source = _SIGNED[F64 if source == F64 else F32]
+        if source.is_predicate:
+            return _comparison_of_predicates(direction, a, b)
+        exact = not (
+            source.is_floating or source.is_complex
+        )  # without NaN, which equals and precedes nothing
 
         def relation(word: str, a: Residues, b: Residues) -> Residues:
-            return field.mix(salt_of(word, order, source.name), a, b)
+            return field.mix(salt_of(word, source.name), a, b)
 
         if direction in ("EQ", "NE"):
             equal = relation("equal", np.minimum(a, b), np.maximum(a, b))
@@ -218,6 +240,19 @@ class Algebra:
             return relation("less", a, b)
         # In a total order, a <= b is the opposite of b < a.
         return field.subtract(field.ONE, relation("less", b, a)) if exact else relation("at most", a, b)
+
+    def _in_total_order(self, x: Residues, kind: ElementType) -> Residues:
+        """Return integers in the total order of floats: their bits, below the sign inverted if negative."""
+        kind = F64 if kind == F64 else F32
+        signed = _SIGNED[kind]
+        bits = self._bits(x, kind, signed)
+        zero, largest = (field.of_integers(n) for n in (0, signed.limits[1]))
+        is_negative = field.mix(salt_of("less", signed.name), bits, np.broadcast_to(zero, bits.shape))
+        inverted = self._commutative(Xor(), signed, signed, bits, largest)
+        return field.add(
+            field.multiply(is_negative, inverted),
+            field.multiply(field.subtract(field.ONE, is_negative), bits),
+        )
 
     def _ring(self, i: HloInstruction, kind: ElementType, operands: list[Prints]) -> Residues | None:
         """Return the results of an operation that the field has, or None for other operations.
@@ -237,8 +272,28 @@ class Algebra:
                 return field.negate(residues[0])
             case ShiftLeft():
                 return _shifted(operands, kind)
+            case ShiftRightLogical() if kind.is_unsigned:
+                return self._quotient(operands, kind)
+            case Remainder() if kind.is_unsigned:
+                return self._low_bits(operands, kind)
             case _:
                 return self._fraction(i, operands) if kind.is_floating and self.reals else None
+
+    def _quotient(self, operands: list[Prints], kind: ElementType) -> Residues | None:
+        """Return x >> n of unsigned integers as the function x / 2^n, for known n."""
+        powers = _powers_of_two(operands[1], kind)
+        if powers is None:
+            return None
+        return field.mix(
+            salt_of(repr(Divide()), kind.name, kind.name), *np.broadcast_arrays(operands[0].residues, powers)
+        )
+
+    def _low_bits(self, operands: list[Prints], kind: ElementType) -> Residues | None:
+        """Return x % 2^n of unsigned integers as x & (2^n - 1), for known powers."""
+        divisor = operands[1].value
+        if divisor is None or (divisor == 0).any() or (divisor & (divisor - 1)).any():
+            return None
+        return self._joined(And, kind, [operands[0], self.known(divisor - 1)]).residues
 
     def _fraction(self, i: HloInstruction, operands: list[Prints]) -> Residues | None:
         x = operands[0].residues
@@ -249,7 +304,7 @@ class Algebra:
 
         match i.operation:
             case Divide():
-                return field.multiply(x, self.inverse(operands[1]))
+                return field.multiply(x, self._reciprocal(operands[1]))
             case Power():
                 return self._power(operands)
             case SquareRoot():
@@ -270,6 +325,21 @@ class Algebra:
             case _:
                 return None
 
+    def _reciprocal(self, divisor: Prints) -> Residues:
+        """Return the fingerprints of 1 / x; of a known x, the same for all elements, of 1 / x rounded.
+
+        By this constant compilers multiply in place of dividing by x.
+        """
+        values: Array = np.asarray(divisor.value).reshape(-1)[:1]
+        if divisor.value is None or values.dtype not in (np.float32, np.float64) or not values.size:
+            return self.inverse(divisor)
+        with np.errstate(all="ignore"):
+            rounded = np.reciprocal(values)
+        is_normal = np.isfinite(rounded) & (np.abs(rounded) >= np.finfo(values.dtype).tiny)
+        if not is_normal.all() or (divisor.value != values).any():
+            return self.inverse(divisor)
+        return self.known(rounded[0]).residues
+
     def _power(self, operands: list[Prints]) -> Residues | None:
         """Return x to the power of a known integer, the same for all elements, if it is small; else None."""
         base, exponents = operands[0], operands[1].value
@@ -284,12 +354,33 @@ class Algebra:
 
     def _function(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues:
         """Return the results of an unknown function of the operands, which commutes if the operation does."""
-        salt = salt_of(repr(i.operation), source.name, i.shape.element_type.name)
+        kind = i.shape.element_type
         if i.operation.commutative and len(residues) == 2:
-            a, b = residues
-            return field.mix(salt, np.minimum(a, b), np.maximum(a, b))
+            return self._commutative(i.operation, source, kind, *residues)
+        salt = salt_of(repr(i.operation), source.name, kind.name)
         shape = np.broadcast_shapes(*(x.shape for x in residues))
         return field.mix(salt, *(np.broadcast_to(x, shape) for x in residues))
+
+    @staticmethod
+    def _commutative(
+        operation: Operation, source: ElementType, kind: ElementType, a: Residues, b: Residues
+    ) -> Residues:
+        """Return the results of an unknown function of two exchangeable operands."""
+        salt = salt_of(repr(operation), source.name, kind.name)
+        return field.mix(salt, np.minimum(a, b), np.maximum(a, b))
+
+
+def _comparison_of_predicates(direction: str, a: Residues, b: Residues) -> Residues:
+    """Return the results of a comparison of predicates as polynomials of 0 and 1."""
+    if direction in ("GT", "GE"):
+        a, b = b, a
+    product = field.multiply(a, b)
+    if direction in ("LT", "GT"):
+        return field.subtract(b, product)
+    if direction in ("LE", "GE"):
+        return field.subtract(field.ONE, field.subtract(a, product))
+    differ = field.subtract(field.add(a, b), field.add(product, product))
+    return differ if direction == "NE" else field.subtract(field.ONE, differ)
 
 
 def contains(wide: ElementType, narrow: ElementType) -> bool:
@@ -329,8 +420,13 @@ def _either(where: Array, yes: Prints, no: Prints) -> Prints:
 
 def _shifted(operands: list[Prints], kind: ElementType) -> Residues | None:
     """Return x << n as x * 2^n for known n."""
-    count = operands[1].value
+    powers = _powers_of_two(operands[1], kind)
+    return None if powers is None else field.multiply(operands[0].residues, powers)
+
+
+def _powers_of_two(exponents: Prints, kind: ElementType) -> Residues | None:
+    """Return 2^n for known n in [0, the type's width); else None."""
+    count = exponents.value
     if count is None or (np.asarray(count).astype(np.int64) < 0).any() or (count >= kind.bits).any():
         return None
-    powers = field.of_integers(field.ONE << np.asarray(count).astype(np.uint64))
-    return field.multiply(operands[0].residues, powers)
+    return field.of_integers(field.ONE << np.asarray(count).astype(np.uint64))

@@ -25,7 +25,7 @@ from hloom.operations.arithmetic import (
     Subtract,
     Xor,
 )
-from hloom.operations.comparison import Clamp, Select
+from hloom.operations.comparison import Clamp, Compare, Select
 from hloom.operations.contraction import Dot
 from hloom.operations.conversion import Convert, Copy
 from hloom.operations.convolution import Convolution
@@ -96,7 +96,8 @@ def degree_of(
         case _ if operation.family is Family.MOVEMENT:
             return largest(degrees)
         case _ if kind.is_predicate:
-            logical = isinstance(operation, And | Or | Xor | Not | Multiply | Add)
+            compares = isinstance(operation, Compare) and i.operands[0].shape.element_type.is_predicate
+            logical = compares or isinstance(operation, And | Or | Xor | Not | Multiply | Add)
             return product(degrees) if logical else _reduced(i, degrees)
         case _ if not forms_ring or (kind.is_floating and kind not in (F32, F64)):
             return RANDOM

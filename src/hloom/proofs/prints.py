@@ -20,16 +20,16 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """The multiset of operands of an associative and commutative operation, for each element of an array.
+    """For each element of an array the multiset of operands of the operation that computed it.
 
     Attributes:
-        opcode: the operation.
+        code: the operation, associative and commutative; 0 for elements with one operand, themselves.
         count: the number of operands.
         sum: the sum of the operands' residues: with one operand, its residue.
-        scrambled: the sum of a random function of each operand.
+        scrambled: the sum of a random function of each operand, which the operation chooses.
     """
 
-    opcode: str
+    code: Residues
     count: Residues
     sum: Residues
     scrambled: Residues
@@ -38,40 +38,58 @@ class Bag:
     def of(opcode: str, x: Prints, neutral: Residues | None) -> Bag:
         """Return the operands of an operation that computed an array.
 
-        If another operation computed it, its elements are the operands, except those equal to `neutral`, the
+        Elements that another operation computed are the operands, except those equal to `neutral`, the
         fingerprint of the operation's neutral element (None if there is none).
         """
-        if x.bag is not None and x.bag.opcode == opcode:
-            return x.bag
+        code = np.full(x.shape, field.salt_of(opcode), np.uint64)
         count = np.ones_like(x.residues) if neutral is None else (x.residues != neutral).astype(np.uint64)
         scrambled = field.mix(field.salt_of("operand", opcode), x.residues)
-        return Bag(opcode, count, x.residues * count, scrambled * count)
+        single = Bag(code, count, x.residues * count, scrambled * count)
+        return single if x.bag is None else x.bag.where(x.bag.code == code, single)
+
+    @staticmethod
+    def single(x: Prints) -> Bag:
+        """Return the operands of the elements of an array that such operations computed."""
+        if x.bag is not None:
+            return x.bag
+        none = np.zeros_like(x.residues)
+        return Bag(none, none, none, none)
+
+    def where(self, condition: Any, other: Bag) -> Bag:
+        """Return these operands where a condition holds, elsewhere those of another bag."""
+        return Bag(*(np.where(condition, mine, others) for mine, others in zip(self.parts, other.parts)))
+
+    @property
+    def parts(self) -> tuple[Residues, Residues, Residues, Residues]:
+        """The arrays of this bag."""
+        return self.code, self.count, self.sum, self.scrambled
 
     def joined(self, other: Bag) -> Bag:
         """Return the union, with multiplicity, of the operands of two arrays, element by element."""
         add = field.add
         return Bag(
-            self.opcode,
+            self.code,
             self.count + other.count,
             add(self.sum, other.sum),
             add(self.scrambled, other.scrambled),
         )
 
-    def total(self) -> Bag:
+    def total(self, opcode: str) -> Bag:
         """Return the union, with multiplicity, of the operands of all elements along axis 0."""
         count = np.asarray(self.count.sum(axis=0, dtype=np.uint64))
-        return Bag(self.opcode, count, field.total(self.sum), field.total(self.scrambled))
+        code = np.full(count.shape, field.salt_of(opcode), np.uint64)
+        return Bag(code, count, field.total(self.sum), field.total(self.scrambled))
 
-    def prints(self, neutral: Residues | None) -> Prints:
+    def prints(self, opcode: str, neutral: Residues | None) -> Prints:
         """Return the fingerprints of the results: the neutral element where there are no operands."""
-        several = field.mix(field.salt_of(self.opcode), self.scrambled)
+        several = field.mix(field.salt_of(opcode), self.scrambled)
         none = np.uint64(0) if neutral is None else neutral
         residues = np.where(self.count == 1, self.sum, np.where(self.count == 0, none, several))
         return Prints(np.asarray(residues), bag=self)
 
     def moved(self, move: Callable[[Residues], Residues]) -> Bag:
         """Return the operands of the elements that a function of arrays picks, repeats or rearranges."""
-        return Bag(self.opcode, move(self.count), move(self.sum), move(self.scrambled))
+        return Bag(*(np.asarray(move(part)) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)

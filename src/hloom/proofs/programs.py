@@ -22,25 +22,27 @@ from hloom.ir.operation import Operation, Run
 from hloom.ir.traits import Family
 from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.asynchronous import CopyDone, CopyStart
+from hloom.operations.comparison import Compare
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Conditional, While
-from hloom.operations.conversion import Bitcast
+from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.convolution import Convolution
 from hloom.operations.custom_call import CustomCall
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.reduction import Map, Reduce
-from hloom.operations.sorting import Sort
+from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetDimensionSize, GetTupleElement, Parameter, SetDimensionSize
 from hloom.operations.window_reduction import ReduceWindow
+from hloom.passes.expand.topk_custom_calls import is_top_k
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, gather, scatter
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
-from hloom.proofs.prints import Prints
+from hloom.proofs.prints import Bag, Prints
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
-from hloom.shape.element_type import S64
+from hloom.shape.element_type import S32, S64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -178,10 +180,14 @@ class FingerprintEvaluator(Evaluator):
                 )
             case Sort():
                 return self._sort(i, operation, prints)
+            case TopK(largest=largest):
+                return self._top_k(i, prints[0], largest=largest)
+            case CustomCall() if is_top_k(i):
+                return self._top_k(i, prints[0], largest=True)
             case Scatter() if i.shape.is_array:
                 return self._scatter(i, operation, prints)
-            case Bitcast() if i.shape.element_type == i.operands[0].shape.element_type:
-                return _moved(prints, (0,), lambda positions: _bitcast(i, positions[0]))
+            case Bitcast() | BitcastConvert() if _keeps_width(i):
+                return self._bitcast(i, prints)
             case _ if operation.family is Family.MOVEMENT:
                 return self._movement(i, prints)
             case _:
@@ -214,6 +220,14 @@ class FingerprintEvaluator(Evaluator):
 
         return _moved(operands, sources, evaluate)
 
+    def _bitcast(self, i: HloInstruction, operands: Sequence[Prints]) -> Prints:
+        """Return the result of a bitcast or bitcast-convert between types of the same width."""
+        before, after = i.operands[0].shape.element_type, i.shape.element_type
+        moved = operands[0]
+        if isinstance(i.operation, Bitcast):
+            moved = _moved(operands, (0,), lambda positions: _bitcast(i, positions[0]))
+        return moved if before == after else self.algebra.reinterpreted(moved, before, after)
+
     def _addressed(self, i: HloInstruction, operands: Sequence[Prints]) -> Any:
         """Return the result of a slice, gather or update at positions that depend on arguments."""
         match i.operation:
@@ -235,26 +249,27 @@ class FingerprintEvaluator(Evaluator):
         return scatter(operation, salt, not ring, *operands)
 
     def _sort(self, i: HloInstruction, operation: Sort, operands: Sequence[Prints]) -> Any:
-        """Return the result of a sort: random functions of the positions and of the unsorted lines."""
+        """Return the result of a sort."""
         (axis,) = operation.dimensions
-        lines = [np.moveaxis(x.residues, axis, 0) for x in operands]
-        types = [o.shape.element_type.name for o in i.operands]
-        salt = salt_of("sort", self.signature(i.called_computations[0]), len(lines[0]), *types)
-        state = field.mix(salt, *(field.sequence(salt, line) for line in lines))
-        steps = np.arange(len(lines[0]), dtype=np.uint64).reshape(-1, *[1] * (lines[0].ndim - 1))
-        shape = lines[0].shape
-        return _single(
-            [
-                Prints(
-                    np.moveaxis(
-                        field.mix(salt_of(n), np.broadcast_to(state, shape), np.broadcast_to(steps, shape)),
-                        0,
-                        axis,
-                    )
-                )
-                for n in range(len(lines))
-            ]
-        )
+        types = [o.shape.element_type for o in i.operands]
+        comparator = self.signature(i.called_computations[0])
+        return _single(_sorted(comparator, operation.is_stable, axis, operands, types))
+
+    def _top_k(self, i: HloInstruction, x: Prints, *, largest: bool) -> Any:
+        """Return the first elements of a stable sort of an array, in total order, and of their numbers."""
+        kind, axis = i.operands[0].shape.element_type, len(x.shape) - 1
+        if i.called_computations:
+            comparator = self.signature(i.called_computations[0])
+        else:
+            order = Compare(
+                direction="GT" if largest else "LT", comparison_type="TOTALORDER" if kind.is_floating else ""
+            )
+            arguments = [unknown(Shape(kind), f"argument {n}").residues for n in range(2)]
+            comparator = hash_of(Prints(self.algebra.comparison(order, kind, *arguments)))
+        numbers = np.broadcast_to(np.arange(x.shape[-1], dtype=np.uint64), x.shape)
+        results = _sorted(comparator, True, axis, [x, Prints(numbers)], [kind, S32])
+        k = i.shape.tuple_shapes[0].dimensions[-1]
+        return tuple([each.moved(lambda array: array[..., :k]) for each in results])
 
     # -- combinations
 
@@ -381,8 +396,13 @@ def _moved(
     if all(v is not None for v in values):
         value = np.concatenate([np.zeros(1, values[0].dtype), *(v.reshape(-1) for v in values)])[picked]
     formats = {operands[n].format for n in sources}
+    bag = None
+    if any(operands[n].bag is not None for n in sources):
+        bags = [Bag.single(operands[n]).parts for n in sources]
+        none = np.zeros(1, np.uint64)
+        bag = Bag(*(np.concatenate([none, *(p.reshape(-1) for p in part)])[picked] for part in zip(*bags)))
     return Prints(
-        np.concatenate(residues)[picked], value, format=formats.pop() if len(formats) == 1 else None
+        np.concatenate(residues)[picked], value, bag, format=formats.pop() if len(formats) == 1 else None
     )
 
 
@@ -391,6 +411,25 @@ def _bitcast(i: HloInstruction, positions: Any) -> Any:
         Shape(S64, shape.dimensions, layout=shape.layout) for shape in (i.operands[0].shape, i.shape)
     )
     return Literal.from_bytes(after, Literal(positions, before).to_bytes()).array
+
+
+def _sorted(
+    comparator: int, is_stable: bool, axis: int, operands: Sequence[Prints], types: Sequence[ElementType]
+) -> list[Prints]:
+    """Return the results of a sort: random functions of the positions and of the unsorted lines."""
+    lines = [np.moveaxis(x.residues, axis, 0) for x in operands]
+    salt = salt_of("sort", comparator, is_stable, len(lines[0]), *(kind.name for kind in types))
+    shape = lines[0].shape
+    state = field.mix(salt, *(field.sequence(salt, line) for line in lines))
+    steps = np.arange(shape[0], dtype=np.uint64).reshape(-1, *[1] * (len(shape) - 1))
+    state, steps = (np.broadcast_to(each, shape) for each in (state, steps))
+    return [Prints(np.moveaxis(field.mix(salt_of(n), state, steps), 0, axis)) for n in range(len(lines))]
+
+
+def _keeps_width(i: HloInstruction) -> bool:
+    """Return whether an instruction reads elements as elements of the same width, neither of them a pred."""
+    before, after = (shape.element_type for shape in (i.operands[0].shape, i.shape))
+    return before == after or (before.bits == after.bits and not (before.is_predicate or after.is_predicate))
 
 
 def _hands_on(o: HloInstruction, n: int) -> bool:

@@ -77,9 +77,9 @@ def combined(
     if kind.is_complex:
         return None
     neutral = algebra.neutral(cast("type[Extreme]", operation), kind)
-    bag = Bag.of(operation.opcode, terms, neutral).total()
+    bag = Bag.of(operation.opcode, terms, neutral).total(operation.opcode)
     first = initial.moved(lambda array: np.broadcast_to(array, bag.count.shape))
-    return bag.joined(Bag.of(operation.opcode, first, neutral)).prints(neutral)
+    return bag.joined(Bag.of(operation.opcode, first, neutral)).prints(operation.opcode, neutral)
 
 
 def in_order(salt: int, terms: Sequence[Prints], initial: Sequence[Prints], count: int) -> list[Prints]:
@@ -162,13 +162,13 @@ class Grid(Addressing[Mask]):
             number = number + coefficient * np.asarray(variable.value)
         return number
 
-    def read(self, x: Prints, read: Read[Mask], outside: Residues) -> Residues:
-        """Return the operand's elements at an index, and `outside` where the read's condition is false."""
-        places = [
+    def read(self, array: Residues, read: Read[Mask], outside: Residues) -> Residues:
+        """Return an array's elements at an index, and `outside` where the read's condition is false."""
+        positions = [
             np.clip(self.numbers(index), 0, size - 1)
-            for index, size in zip(read.indices, x.shape, strict=True)
+            for index, size in zip(read.indices, array.shape, strict=True)
         ]
-        picked = x.residues[tuple(places)] if places else x.residues
+        picked = array[tuple(positions)] if positions else array
         if read.condition is not None:
             picked = np.where(read.condition, picked, outside)
         return np.broadcast_to(picked, self.dimensions)
@@ -201,11 +201,18 @@ def accumulate(
     by_instruction = dict(zip(i.operands, operands, strict=True))
     initial = [by_instruction[o] for o in plan.initial]
     half = len(initial)
-    rows: list[list[Residues]] = [[] for _ in range(half)]
-    for position in _positions(plan):
-        for n, read in enumerate(plan.terms(position)):
-            rows[n].append(grid.read(by_instruction[read.instruction], read, initial[n].residues))
-    terms = [Prints(np.stack(row) if row else np.zeros((0, *grid.dimensions), np.uint64)) for row in rows]
+    reads = list(zip(*(plan.terms(position) for position in _positions(plan)))) or [()] * half
+
+    def windows(n: int, array: Residues, outside: Residues) -> Residues:
+        rows = [grid.read(array, read, outside) for read in reads[n]]
+        return np.stack(rows) if rows else np.zeros((0, *grid.dimensions), np.uint64)
+
+    terms: list[Prints] = []
+    for n, (x, first) in enumerate(zip(operands[:half], initial, strict=True)):
+        arrays = windows(n, x.residues, first.residues)
+        parts = zip(Bag.single(x).parts, Bag.single(first).parts) if x.bag is not None else ()
+        bag = Bag(*(windows(n, a, b) for a, b in parts)) if x.bag is not None else None
+        terms.append(Prints(arrays, bag=bag))
     operation = combining(computation)
     if operation is not None:
         result = combined(algebra, operation, i.shape.element_type, terms[0], initial[0])
@@ -244,7 +251,9 @@ def convolution(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -
 
     def terms(side: int, chunk: Sequence[Indices]) -> Residues:
         grid, plan = grids[side], plans[side]
-        reads = [grid.read(sides[side], plan.terms(position)[side], field.number(0)) for position in chunk]
+        reads = [
+            grid.read(sides[side].residues, plan.terms(position)[side], field.number(0)) for position in chunk
+        ]
         return np.stack(reads) if reads else np.zeros((0, *grid.dimensions), np.uint64)
 
     exact = algebra.forms_ring(kind)

@@ -7,8 +7,9 @@ numbers; arguments for which the results differ. If none of them decides, the re
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from hloom.analysis.origin import place
@@ -23,7 +24,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
-from hloom.proofs.field import BITS
+from hloom.proofs.field import BITS, salt_of
 from hloom.proofs.programs import FingerprintEvaluator, device_count, hash_of
 from hloom.proofs.sums import TooLarge
 from hloom.text.fingerprint import fingerprint
@@ -108,6 +109,8 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
     _require_form(before.module, after.module)
     if before.text == after.text:
         return Verdict(Relation.IDENTICAL, certain=True)
+    arrays = sum(leaf.is_array for _, leaf in before.module.entry.root.shape.leaves())
+    proof = _Proof(arrays + 1)
     reason, culprit, is_large = "", None, False
     for algebra in ALGEBRAS:
         if not (algebra.has_fractions or is_large):
@@ -118,16 +121,17 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
                 reason = a if isinstance(a, str) else str(b)
                 continue
             bits = min(a.error_bits, b.error_bits)
-            if a.result == b.result and bits >= LEAST_BITS:
-                relation = Relation.EQUAL_OVER_REALS if algebra.reals else Relation.IDENTICAL
-                return Verdict(relation, error_bits=bits)
-            if a.result == b.result:
+            equal = {n for n, (x, y) in enumerate(zip(a.results, b.results, strict=True)) if x == y}
+            if bits >= LEAST_BITS:
+                proof.add(equal, Relation.EQUAL_OVER_REALS if algebra.reals else Relation.IDENTICAL, bits)
+            elif equal & proof.open:
                 reason = "fingerprints are equal, but of so large a degree that they prove nothing"
                 is_large = True
-            else:
-                culprit = b.first_new(a) or culprit
+            if not proof.open:
+                return Verdict(proof.relation, error_bits=proof.error_bits)
+            culprit = b.first_new(a) or culprit
     text, origin = (print_instruction(culprit).strip(), place(culprit)) if culprit else ("", "")
-    refuted = refute(before.module, after.module, samples=samples, seed=seed)
+    refuted = refute(before.module, after.module, samples=samples, seed=seed, judged=proof.open)
     if refuted is not None:
         inputs, arguments, comparisons = refuted
         return Verdict(
@@ -142,6 +146,32 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
     return Verdict(Relation.OPEN, reason=reason, instruction=text, origin=origin)
 
 
+class _Proof:
+    """The results of a program that are proved.
+
+    Attributes:
+        open: the numbers of the results that are not; the last number stands for the effects.
+        relation: the weakest relation of those that are.
+        error_bits: one of the proofs is wrong with a probability below 2**-error_bits.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.open = set(range(count))
+        self.relation = Relation.IDENTICAL
+        self._bits: list[int] = []
+
+    def add(self, equal: Set[int], relation: Relation, bits: int) -> None:
+        """Record that some results are related, wrongly with a probability below 2**-bits."""
+        if equal & self.open:
+            self.open -= equal
+            self.relation = relation
+            self._bits.append(bits)
+
+    @property
+    def error_bits(self) -> int:
+        return min(self._bits) - (len(self._bits) - 1).bit_length()
+
+
 def refute(
     before: HloModule,
     after: HloModule,
@@ -150,6 +180,7 @@ def refute(
     seed: int = 0,
     edges: bool = True,
     tolerance: Tolerance | None = None,
+    judged: Set[int] | None = None,
 ) -> tuple[str, list[Any], list[Comparison]] | None:
     """Return arguments for which the results of two programs differ by more than is allowed, or None.
 
@@ -161,6 +192,7 @@ def refute(
         seed: the seed of the first set of arguments.
         edges: whether every second set of arguments has edge values.
         tolerance: the allowed difference; None: what the rounding errors of the reference program allow.
+        judged: the numbers of the arrays of the result that may not differ; None: all.
 
     Returns:
         How the arguments were drawn, the arguments, and the comparisons of the results.
@@ -176,10 +208,10 @@ def refute(
         except EvaluationError:
             continue
         got = run_on("evaluator", after, drawn)
-        if all(c.agrees for c in compare(tuple(got), tuple(expected), 0.0)):
+        if all(c.agrees for c in _compared(got, expected, [0.0] * devices, judged)):
             continue
         bounds = (tolerance or Tolerance()).bounds_of_devices(before, drawn, expected)
-        comparisons = [c for triple in zip(got, expected, bounds, strict=True) for c in compare(*triple)]
+        comparisons = _compared(got, expected, bounds, judged)
         if any(c.wrong for c in comparisons):
             inputs = f"{'edge values' if has_edges else 'random'} {number}"
             return inputs, drawn[0] if devices == 1 else drawn, comparisons
@@ -191,16 +223,19 @@ class Fingerprinted:
 
     Attributes:
         module: the program, which must not change.
-        text: a text that is equal for programs that differ only in names, calls and fusions.
         has_loop: whether the program has a while loop.
     """
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self._inlined = inlined(module)
-        self.text = fingerprint(self._inlined)
         self.has_loop = any(isinstance(i.operation, While) for i in self._inlined.instructions())
         self._fingerprints: dict[tuple[Algebra, bool], _Fingerprint | str] = {}
+
+    @cached_property
+    def text(self) -> str:
+        """A text that is equal for programs that differ only in names, calls and fusions."""
+        return fingerprint(self._inlined)
 
     def fingerprint(self, algebra: Algebra, runs_loops: bool) -> _Fingerprint | str:
         """Return the fingerprints by the laws of an algebra, or a text that says why there are none."""
@@ -216,12 +251,18 @@ class Fingerprinted:
 
 
 class _Fingerprint:
-    """The fingerprints of a program's results, effects and instructions."""
+    """The fingerprints of a program's results and instructions.
+
+    Attributes:
+        results: the hash of each array of the result, and that of the effects.
+        instructions: the hash of each array that the entry computation has computed.
+        error_bits: equal hashes of different programs have a probability below 2**-error_bits.
+    """
 
     def __init__(self, module: HloModule, algebra: Algebra, runs_loops: bool) -> None:
         evaluator = FingerprintEvaluator(algebra, runs_loops=runs_loops)
         self.module = module
-        self.result = hash_of(evaluator.results(module)), evaluator.effects
+        self.results = [*_hashes(evaluator.results(module)), salt_of(evaluator.effects)]
         self.instructions = evaluator.prints
         # A collision of random functions, or a common root: each with a probability below 2 degree / PRIME.
         self.error_bits = BITS - 1 - (evaluator.degree + evaluator.evaluations).bit_length()
@@ -235,6 +276,25 @@ class _Fingerprint:
             if self.instructions[i] not in computed:
                 return i
         return None
+
+
+def _hashes(value: Any) -> list[int]:
+    """Return the hash of each array of a value."""
+    if isinstance(value, tuple):
+        return [h for part in value for h in _hashes(part)]  # pyright: ignore[reportUnknownVariableType]
+    return [] if value is None else [hash_of(value)]
+
+
+def _compared(
+    got: Sequence[Any], expected: Sequence[Any], bounds: Sequence[Any], judged: Set[int] | None
+) -> list[Comparison]:
+    """Return the comparisons of the judged arrays of every device's result; of all arrays for None."""
+    return [
+        c
+        for triple in zip(got, expected, bounds, strict=True)
+        for n, c in enumerate(compare(*triple))
+        if judged is None or n in judged
+    ]
 
 
 def _require_form(before: HloModule, after: HloModule) -> None:

@@ -18,7 +18,7 @@ class TopkCustomCalls(OpExpander, name="topk-custom-calls", of=CustomCall):
     """``custom-call(x), custom_call_target="TopK"`` → ``topk(x)``. Bitwise, but for the order of equals."""
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
-        if not _is_top_k(i):
+        if not is_top_k(i):
             return None
         k = i.shape.tuple_shapes[0].dimensions[-1]
         return w.op(TopK(k=k, largest=is_descending(i)), *i.operands)
@@ -34,7 +34,8 @@ def is_descending(instruction: HloInstruction) -> bool:
     return bool(Evaluator().call(comparator, values))
 
 
-def _is_top_k(instruction: HloInstruction) -> bool:
+def is_top_k(instruction: HloInstruction) -> bool:
+    """Return whether an instruction calls XLA's TopK, and nothing is registered under this name."""
     operation, shape = instruction.operation, instruction.shape
     if not isinstance(operation, CustomCall) or operation.custom_call_target != "TopK":
         return False
