@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from hloom import HloModule, compile
 from tests import agreement
 from tests.native_runs import agree, arguments, compiled
 from tests.reducers import with_reducers
@@ -128,3 +131,35 @@ ENTRY main {{
     x = rng.integers(-50, 50, (24, 24)).astype(np.float32)
     y = 2.0 ** rng.integers(-2, 3, (24, 24)).astype(np.float32)
     agree(text, x, y, np.int32(3), rounded=True)
+
+
+SHARED = """
+HloModule shared
+ENTRY main {
+  x = f32[37,192] parameter(0)
+  zero = f32[] constant(0)
+  sum = f32[37] reduce(x, zero), dimensions={1}, to_apply=add_f32
+  size = f32[] constant(192)
+  sizes = f32[37] broadcast(size), dimensions={}
+  mean = f32[37] divide(sum, sizes)
+  means = f32[37,192] broadcast(mean), dimensions={0}
+  centred = f32[37,192] subtract(x, means)
+  t = f32[37,192] tanh(centred)
+  scaled = f32[37,192] multiply(t, x)
+  weight = f32[37] reduce(scaled, zero), dimensions={1}, to_apply=add_f32
+  weights = f32[37,192] broadcast(weight), dimensions={0}
+  moved = f32[37,192] multiply(t, weights)
+  square = f32[37] reduce(moved, zero), dimensions={1}, to_apply=add_f32
+  squares = f32[37,192] broadcast(square), dimensions={0}
+  ROOT r = f32[37,192] divide(t, squares)
+}
+"""
+
+
+def test_loops_along_a_row_share_costly_values() -> None:
+    """One loop computes tanh, which divides, and others read a copy; the mean is divided once a row."""
+    text = with_reducers(SHARED)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+    code = compile(HloModule.from_text(text)).to_llvm()
+    assert len(re.findall(r"= fdiv <\d+ x float>", code)) == 2
+    assert len(re.findall(r"= fdiv float", code)) == 1

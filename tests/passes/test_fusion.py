@@ -255,3 +255,27 @@ def test_uses_are_replaced_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert InstructionFusion().run(module)
     module.verify()
     assert len(walks) == 1 and walks[0] > 1
+
+
+STENCIL_IN_PLACE = """
+HloModule stencil_in_place
+
+ENTRY main {
+  x = f32[64] parameter(0)
+  one = s32[] constant(1)
+  left = f32[62] slice(x), slice={[0:62]}
+  right = f32[62] slice(x), slice={[2:64]}
+  sum = f32[62] add(left, right)
+  ROOT r = f32[64] dynamic-update-slice(x, sum, one)
+}
+"""
+
+
+def test_a_value_that_reads_the_updated_array_twice_is_one_array() -> None:
+    """The update in place may not read the old array elsewhere: each slice would be an array of its own."""
+    outside, inside = fused(STENCIL_IN_PLACE)
+    assert [i.opcode for i in inside if i.opcode in ("slice", "add")] == ["slice", "slice", "add"]
+    value, update = (i for i in outside if i.opcode == "fusion")
+    assert [o.opcode for o in update.operands] == ["parameter", "fusion"] and value in update.operands
+    _, inside = fused(STENCIL_IN_PLACE.replace("add(left, right)", "add(left, left)"))
+    assert "slice" not in [i.opcode for i in inside]

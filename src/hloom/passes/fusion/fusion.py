@@ -31,7 +31,7 @@ from hloom.operations.structure import Constant, GetTupleElement, Iota, Tuple
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.group import Group
-from hloom.passes.fusion.recomputation import Recomputation
+from hloom.passes.fusion.recomputation import Recomputation, reads_twice
 from hloom.passes.fusion.row_groups import Limits, join_rows
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.pipeline import Pass
@@ -437,8 +437,12 @@ class _Plan:
         if group.hero is not None and group.hero in p.users:
             return False
         root = group.outputs[0]
-        if isinstance(root.operation, DynamicUpdateSlice) and root.operands[0] in (p, *p.operands):
-            return False  # nothing else may read an operand that the kernel updates in place
+        if isinstance(root.operation, DynamicUpdateSlice):
+            array, value = root.operands[:2]
+            if array in (p, *p.operands):
+                return False  # nothing else may read an operand that the kernel updates in place
+            if p is value and reads_twice(value, array, self.fusible):
+                return False
         if isinstance(p.operation, Reduce) and not group.has_columns:
             return False
         if rotates(p) and (group.reduces or group.hero is not None or group.tiles):

@@ -16,6 +16,8 @@ from hloom.plan.evaluations import element_work
 
 LOAD: Final = 1
 """Work of reading one stored element."""
+_MOST_SOURCES: Final = 200
+"""Maximum number of instructions that a search for the readers of an array visits."""
 
 
 class Recomputation:
@@ -63,3 +65,23 @@ def _moves(u: HloInstruction) -> bool:
     return operation.family is Family.MOVEMENT and not (
         operation.aliases_operand or isinstance(operation, Broadcast)
     )
+
+
+def reads_twice(
+    value: HloInstruction, array: HloInstruction, fusible: Callable[[HloInstruction], bool]
+) -> bool:
+    """Return whether two or more instructions that compute an update's value read the updated array.
+
+    In a kernel that updates the array in place, each of them would be an array of its own. A loop that
+    computes the value apart stores one array.
+    """
+    visited, waiting, readers = {value}, [value], 0
+    while waiting and len(visited) < _MOST_SOURCES:
+        i = waiting.pop()
+        readers += array in i.operands
+        if readers > 1:
+            return True
+        sources = {o for o in i.operands if o.shape.rank and o not in visited and fusible(o)}
+        visited |= sources
+        waiting += sources
+    return False

@@ -7,8 +7,9 @@ then the results of the kernel.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -68,7 +69,8 @@ class RowPlan:
     """A row kernel: sizes, loops, reductions in order.
 
     Attributes:
-        local: operands of reductions of which each row reads only elements of its own.
+        scratch: for each reduction, the arrays of whose row its loop keeps a copy, since they are costly and
+            later loops read the same row of them.
         accesses: those of one row.
     """
 
@@ -76,8 +78,9 @@ class RowPlan:
     length: int
     space: Space
     lane: Variable
+    members: frozenset[HloInstruction]
     reductions: list[HloInstruction]
-    local: set[HloInstruction]
+    scratch: dict[HloInstruction, list[HloInstruction]]
     accesses: Accesses
 
 
@@ -104,9 +107,49 @@ def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space
         distances = [linear - first for linear in row_accesses([*parts.inputs, array]).reads.get(array, ())]
         return all(d.minimum() >= 0 and d.maximum() < length for d in distances)
 
-    operands = {r.operands[0] for r in reductions if r.operands[0] not in parts.inputs}
-    local = set(filter(is_local, operands))
-    return RowPlan(tuple(rows), length, space, lane, reductions, local, row_accesses(parts.inputs))
+    shared = _shared(parts, reductions, lambda i: is_whole_row(i, rows, length))
+    room = MOST_SCRATCH // length
+    scratch: dict[HloInstruction, list[HloInstruction]] = {}
+    for reduction, arrays in shared.items():
+        scratch[reduction] = []
+        for array in arrays:
+            size = storage_bytes(array.shape.element_type)
+            if size <= room and is_local(array):
+                room -= size
+                scratch[reduction].append(array)
+    members = frozenset(parts.members)
+    accesses = row_accesses(parts.inputs)
+    return RowPlan(tuple(rows), length, space, lane, members, reductions, scratch, accesses)
+
+
+def _shared(
+    parts: KernelParts, reductions: Sequence[HloInstruction], is_row: Callable[[HloInstruction], bool]
+) -> dict[HloInstruction, list[HloInstruction]]:
+    """Return, for each reduction, the costly arrays that its loop computes and later loops need."""
+    members, known = set(parts.members), set(reductions)
+    starts = [[r.operands[0]] for r in reductions] + [[r for r in parts.roots if is_row(r)]]
+
+    def is_costly(i: HloInstruction) -> bool:
+        return i in members and is_row(i) and i.operation.element_cost >= ElementCost.MODERATE
+
+    def reached(starts: Iterable[HloInstruction], ends: Container[HloInstruction]) -> list[HloInstruction]:
+        """Return the costly arrays that are computed from known ones, not through the ends."""
+        visited: dict[HloInstruction, None] = {}
+        pending = list(starts)
+        while pending:
+            i = pending.pop()
+            if i in members and i not in visited and i not in known:
+                visited[i] = None
+                pending += () if i in ends else i.operands
+        return [i for i in visited if is_costly(i)]
+
+    shared: dict[HloInstruction, list[HloInstruction]] = {}
+    for number, reduction in enumerate(reductions):
+        arrays = reached(starts[number], ())
+        later = set(reached(itertools.chain(*starts[number + 1 :]), arrays))
+        shared[reduction] = [i for i in arrays if i in later]
+        known |= set(shared[reduction])
+    return shared
 
 
 def _row_accesses(
@@ -183,9 +226,9 @@ class RowEmitter:
         """Emit the reductions, then the results."""
         with self.scalars.scope(), self.vectors.scope():
             for reduction in self.plan.reductions:
+                self.know_values_of_rows(reduction.operands)
                 (value,) = self.reduce(reduction)
-                for elements in (self.scalars, self.vectors):
-                    elements.know(reduction, self.kept, value)
+                self.know(reduction, value)
             full_rows: list[tuple[HloInstruction, View]] = []
             for root, target in zip(roots, targets, strict=True):
                 if is_whole_row(root, self.plan.rows, self.plan.length):
@@ -194,29 +237,49 @@ class RowEmitter:
                     index = _place(root, self.kept, self.plan.lane, self.plan.length)
                     self.scalars.store(target, index, self.scalars.element(root, index))
             if full_rows:
+                self.know_values_of_rows([root for root, _ in full_rows])
                 self.sweep(lambda: self.store(full_rows))
 
+    def know(self, instruction: HloInstruction, value: Element) -> None:
+        """Use a value as the row's element of an instruction that has one for each row."""
+        for elements in (self.scalars, self.vectors):
+            elements.know(instruction, self.kept, value)
+
+    def know_values_of_rows(self, roots: Sequence[HloInstruction]) -> None:
+        """Emit what a loop reads of arrays with an element for each row, such as a mean, before the loop."""
+        visited: set[HloInstruction] = set()
+        pending = list(roots)
+        while pending:
+            i = pending.pop()
+            if i in visited or i not in self.plan.members or i in self.vectors.views:
+                continue
+            visited.add(i)
+            if i.shape.dimensions != self.plan.rows:
+                pending += i.operands
+            elif i.shape.rank and i not in self.plan.scratch:
+                self.know(i, self.scalars.element(i, self.kept))
+
     def reduce(self, reduction: HloInstruction) -> list[Element]:
-        """Emit one reduction of the row; keep its operand if it is used again and costly to recompute."""
+        """Emit one reduction of the row."""
         lane = self.plan.lane
         row = Space((lane,), (Index.of(lane),))
         emitter = RowReduction(self.scalars, self.vectors, reduction, self.kept, row)
-        operand = reduction.operands[0]
-        size = storage_bytes(operand.shape.element_type) * self.plan.length
-        again = operand in self.plan.local and (len(operand.users) > 1 or operand.is_root)
-        costly = operand.operation.element_cost >= ElementCost.MODERATE
-        if not (again and costly and size <= MOST_SCRATCH) or operand in self.vectors.views:
-            return emitter.run()
-        view = self.aside(operand, size)
-        sums = emitter.run(observe=lambda source, values: self.vectors.store(view, source, values[0]))
-        self.vectors.views[operand] = view
+        copies = {array: self.aside(array) for array in self.plan.scratch[reduction]}
+
+        def copy(source: Indices, _: list[Element]) -> None:
+            for array, view in copies.items():
+                self.vectors.store(view, source, self.vectors.element(array, source))
+
+        sums = emitter.run(observe=copy)
+        self.vectors.views.update(copies)
         return sums
 
-    def aside(self, operand: HloInstruction, size: int) -> View:
-        """Allocate scratch memory for one row of a value, ``size`` elements."""
-        pointer = self.function.allocate(I8, size + 64)
+    def aside(self, array: HloInstruction) -> View:
+        """Allocate scratch memory for one row of an array."""
+        kind = array.shape.element_type
+        pointer = self.function.allocate(I8, storage_bytes(kind) * self.plan.length + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
-        return View(pointer, operand.shape.element_type, operand.shape.dimensions, strides)
+        return View(pointer, kind, array.shape.dimensions, strides)
 
     def sweep(self, body: Callable[[], None]) -> None:
         """Emit a loop along the row."""
