@@ -31,7 +31,7 @@ ARGUMENTS = 100
 PER_PROGRAM = 4
 """Number of mutants of one program."""
 SECONDS = 20
-"""Seconds after which a mutant counts as endless."""
+"""Seconds of CPU time after which a mutant counts as endless."""
 PASSES = "expansion,simplification"
 """The passes whose results are changed."""
 _SWAPS = (
@@ -312,8 +312,8 @@ def judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
 
     A mutant whose loop does not end is "endless".
     """
-    signal.signal(signal.SIGALRM, _expired)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGVTALRM, _expired)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         return _judged(name, before, kind, mutant)
     except HloError:
@@ -321,7 +321,7 @@ def judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
     except TimeoutError:
         return "endless"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:

@@ -69,6 +69,12 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         s = f32[4] reduce(a, z), dimensions={1}, to_apply=add
         ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=max""",
     ),
+    "a quotient of narrow floats, rounded twice": (
+        Relation.OPEN,
+        "a = f16[64] parameter(0) b = f16[64] parameter(1) ROOT r = f16[64] divide(a, b)",
+        """a = f16[64] parameter(0) b = f16[64] parameter(1) c = f16[] constant(1)
+        o = f16[64] broadcast(c), dimensions={} d = f16[64] divide(o, b) ROOT r = f16[64] multiply(a, d)""",
+    ),
     "a rounding left out": (
         REFUTED,
         "a = f32[4] parameter(0) c = bf16[4] convert(a) ROOT r = f32[4] convert(c)",
@@ -216,6 +222,35 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[5000] parameter(0) c = f32[] constant(0.57735026) b = f32[5000] broadcast(c), dimensions={}
         ROOT r = f32[5000] multiply(a, b)""",
     ),
+    "powers of two of signed integers as shifts of the magnitude": (
+        IDENTICAL,
+        """a = s32[4] parameter(0) c = s32[] constant(8) b = s32[4] broadcast(c), dimensions={}
+        q = s32[4] divide(a, b) r = s32[4] remainder(a, b) ROOT t = (s32[4], s32[4]) tuple(q, r)""",
+        """a = s32[4] parameter(0) c = s32[] constant(3) b = s32[4] broadcast(c), dimensions={}
+        d = s32[] constant(7) e = s32[4] broadcast(d), dimensions={} z = s32[] constant(0)
+        y = s32[4] broadcast(z), dimensions={} l = pred[4] compare(a, y), direction=LT n = s32[4] negate(a)
+        m = s32[4] select(l, n, a) f = s32[4] shift-right-logical(m, b) g = s32[4] negate(f)
+        q = s32[4] select(l, g, f) h = s32[4] and(m, e) i = s32[4] negate(h) r = s32[4] select(l, i, h)
+        ROOT t = (s32[4], s32[4]) tuple(q, r)""",
+    ),
+    "a scatter to known positions": (
+        REALS,
+        """a = f32[5] parameter(0) u = f32[2] parameter(1) i = s32[2,1] constant({{3},{1}})
+        ROOT s = f32[5] scatter(a, i, u), update_window_dims={}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add""",
+        """a = f32[5] parameter(0) u = f32[2] parameter(1) r = f32[2] reverse(u), dimensions={0}
+        z = f32[] constant(0) p = f32[5] pad(r, z), padding=1_1_1 ROOT s = f32[5] add(a, p)""",
+    ),
+    "a scatter to known positions, one twice": (
+        REFUTED,
+        """a = f32[5] parameter(0) u = f32[2] parameter(1) i = s32[2,1] constant({{3},{3}})
+        ROOT s = f32[5] scatter(a, i, u), update_window_dims={}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add""",
+        """a = f32[5] parameter(0) u = f32[2] parameter(1) i = s32[1,1] constant({{3}})
+        v = f32[1] slice(u), slice={[1:2]}
+        ROOT s = f32[5] scatter(a, i, v), update_window_dims={}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add""",
+    ),
     "results that different laws prove": (
         REALS,
         """a = f32[4] parameter(0) n = f32[4] negate(a) m = f32[4] multiply(a, n) h = bf16[4] convert(m)
@@ -350,6 +385,37 @@ ENTRY e {{
 """
 
 
+SEARCH = """HloModule m
+body {{
+  s = ({state}) parameter(0)
+  x = s32[] get-tuple-element(s), index={x}
+  k = s32[] get-tuple-element(s), index={k}
+  {rest}
+  one = s32[] constant(1)
+  {scale} = s32[] or(k, one)
+  y = s32[] add(x, h)
+  ROOT t = ({state}) tuple({next})
+}}
+condition {{
+  s = ({state}) parameter(0)
+  x = s32[] get-tuple-element(s), index={x}
+  limit = s32[] constant({limit})
+  ROOT c = pred[] compare(x, limit), direction=LT
+}}
+ENTRY e {{
+  x = s32[] parameter(0)
+  k = s32[] parameter(1)
+  one = s32[] constant(1)
+  g = s32[] or(k, one)
+  n = s32[] constant(0)
+  t = ({state}) tuple({first})
+  w = ({state}) while(t), condition=condition, body=body
+  ROOT r = s32[] get-tuple-element(w), index={x}
+}}
+"""
+"""A loop whose iterations depend on an argument: x += k | 1, while x is below a limit."""
+
+
 def program(body: str) -> HloModule:
     text = re.sub(r"\s+(?=(?:ROOT )?\w+ = )", "\n", f" {REDUCERS}\nENTRY e {{\n {body}\n}}")
     return HloModule.from_text("HloModule m\n" + text.replace(" }", "\n}"))
@@ -377,6 +443,85 @@ def test_a_loop_equals_its_iterations() -> None:
     assert prove(HloModule.from_text(LOOP.format(trips=2)), program(unrolled)).relation is IDENTICAL
     verdict = prove(HloModule.from_text(LOOP.format(trips=3)), program(unrolled))
     assert verdict.relation is REFUTED
+
+
+def search(**words: object) -> HloModule:
+    plain = {
+        "state": "s32[], s32[]",
+        "x": 0,
+        "k": 1,
+        "rest": "",
+        "scale": "h",
+        "next": "y, k",
+        "first": "x, k",
+    }
+    return HloModule.from_text(SEARCH.format(**{**plain, "limit": 9, **words}))
+
+
+def test_loops_are_equal_whatever_their_state_holds_besides() -> None:
+    """The state in another order, with a counter that nobody reads, with what does not change moved out."""
+    longer = search(
+        state="s32[], s32[], s32[]", x=2, k=0, next="k, m, y", first="k, n, x",
+        rest="j = s32[] get-tuple-element(s), index=1\n m = s32[] add(j, j)",
+    )  # fmt: skip
+    hoisted = search(
+        state="s32[], s32[], s32[]", next="y, k, h", first="x, k, g", scale="unused",
+        rest="h = s32[] get-tuple-element(s), index=2",
+    )  # fmt: skip
+    for other in (longer, hoisted):
+        assert prove(search(), other).relation is IDENTICAL
+
+
+def test_loops_that_differ_are_not_proved() -> None:
+    swapped = search(next="k, y")
+    counted = search(
+        state="s32[], s32[], s32[]", next="y, k, x", first="x, k, g", scale="unused",
+        rest="h = s32[] get-tuple-element(s), index=2",
+    )  # fmt: skip
+    for other in (search(limit=8), search(first="k, x"), swapped, counted):
+        assert not prove(search(), other).relation.is_proof
+
+
+NESTED = """HloModule m
+inner {{
+  s = (s32[], s32[]) parameter(0)
+  x = s32[] get-tuple-element(s), index=0
+  o = s32[] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  h = s32[] or({read}, one)
+  y = s32[] add(x, h)
+  ROOT t = (s32[], s32[]) tuple(y, o)
+}}
+below {{
+  s = (s32[], s32[]) parameter(0)
+  x = s32[] get-tuple-element(s), index=0
+  l = s32[] constant(9)
+  ROOT c = pred[] compare(x, l), direction=LT
+}}
+outer {{
+  s = (s32[], s32[]) parameter(0)
+  x = s32[] get-tuple-element(s), index=0
+  i = s32[] get-tuple-element(s), index=1
+  t = (s32[], s32[]) tuple(i, x)
+  w = (s32[], s32[]) while(t), condition=below, body=inner
+  y = s32[] get-tuple-element(w), index=0
+  z = s32[] add(x, y)
+  ROOT u = (s32[], s32[]) tuple(z, i)
+}}
+ENTRY e {{
+  a = s32[] parameter(0)
+  t = (s32[], s32[]) tuple(a, a)
+  w = (s32[], s32[]) while(t), condition=below, body=outer
+  ROOT r = s32[] get-tuple-element(w), index=0
+}}
+"""
+"""The inner loop starts with the value that the outer one starts with, and reads either of them."""
+
+
+def test_loops_in_loops_do_not_share_unknowns() -> None:
+    own, outer = (HloModule.from_text(NESTED.format(read=name)) for name in ("x", "o"))
+    assert prove(own, own.clone()).relation is IDENTICAL
+    assert not prove(own, outer).relation.is_proof
 
 
 def test_values_drawn_twice_differ() -> None:

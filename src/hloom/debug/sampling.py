@@ -30,6 +30,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.traits import Family, Roundoff
 from hloom.ir.value import Value
+from hloom.operations.conversion import ReducePrecision
 
 PAIRS: Final = 4
 """Pairs of runs with opposite errors."""
@@ -41,31 +42,41 @@ CHAOS: Final = 1 / 8
 """Deviations of this part of an array's numbers, in the root mean square, have no bound: errors saturate."""
 
 
-def sampled(module: HloModule, arguments: Sequence[Sequence[Value]], values: Sequence[Value]) -> list[Bounds]:
+def sampled(
+    module: HloModule,
+    arguments: Sequence[Sequence[Value]],
+    values: Sequence[Value],
+    *,
+    every: bool = False,
+) -> list[Bounds]:
     """Return the error bounds of each device's result, in the structure of the result.
 
     Args:
         module: the program.
         arguments, values: the arguments and the result of each device.
+        every: whether arithmetic errs too that has only one correct result, such as a sum of two numbers.
     """
     pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
-    runs = [_run(module, arguments, *pair) for pair in pairs]
+    runs = [_run(module, arguments, *pair, every) for pair in pairs]
     with np.errstate(all="ignore"):
         return [_bounds(value, [run[n] for run in runs]) for n, value in enumerate(values)]
 
 
-def _run(module: HloModule, arguments: Sequence[Sequence[Value]], seed: int, sign: int) -> list[Any]:
+def _run(
+    module: HloModule, arguments: Sequence[Sequence[Value]], seed: int, sign: int, every: bool
+) -> list[Any]:
     """Run the program with a random rounding error in every operation; return the result of each device.
 
     Args:
         arguments: the arguments of each device.
         seed: seeds the random signs of the errors.
         sign: 1, or -1 to negate all errors of the run with the same seed.
+        every: whether arithmetic errs too that has only one correct result.
     """
     world = World(module.config.replica_count, module.config.num_partitions)
     by_device = dict(zip(world.devices, arguments, strict=True))
     return world.run(
-        lambda device: Perturbed(module, seed, sign, device).run(module.entry, by_device[device])
+        lambda device: Perturbed(module, seed, sign, device, every).run(module.entry, by_device[device])
     )
 
 
@@ -98,20 +109,33 @@ class Perturbed(Evaluator):
         seed: seeds the random signs.
         sign: 1, or -1 to negate all signs.
         device: the device.
+        every: whether arithmetic that has only one correct result errs by one unit in the last place.
     """
 
-    def __init__(self, module: HloModule, seed: int, sign: int, device: VirtualDevice) -> None:
+    def __init__(
+        self, module: HloModule, seed: int, sign: int, device: VirtualDevice, every: bool = False
+    ) -> None:
         super().__init__(device)
         self.analysis = ErrorAnalysis(module)
         self.random = np.random.default_rng(seed)
         self.sign = sign
+        self.every = every
         self.programs = program_computations(module.entry)
 
     def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
         """Return a function that evaluates an instruction and adds the rounding errors to its value."""
         evaluate = super().evaluation(instruction)
-        if is_exact(instruction) or instruction.parent not in self.programs:
+        if instruction.parent not in self.programs:
             return evaluate
+        if is_exact(instruction):
+            if not (self.every and _is_arithmetic(instruction)):
+                return evaluate
+
+            def rounded(run: Any, *operands: Any) -> Any:
+                value = evaluate(run, *operands)
+                return self._moved(value, ulp(wide(value), value.dtype))
+
+            return rounded
 
         def with_errors(run: Any, *operands: Any) -> Any:
             return self.perturbed(instruction, operands, evaluate(run, *operands))
@@ -152,6 +176,18 @@ class Perturbed(Evaluator):
     def _moved(self, value: Array, error: Array) -> Array:
         signs = self.random.choice((-1.0, 1.0), np.shape(value))
         return np.asarray(wide(value) + self.sign * signs * error).astype(value.dtype)
+
+
+def _is_arithmetic(i: HloInstruction) -> bool:
+    """Return whether an instruction computes floats from floats of the same type, and rounds once.
+
+    Conversions, and `reduce-precision`, are asked for by the program: their roundings may not differ.
+    """
+    if not i.shape.is_array or i.operation.roundoff_of(i) is not Roundoff.ONCE:
+        return False
+    kind = i.shape.element_type
+    same = all(o.shape.element_type == kind for o in i.operands)
+    return same and (kind.is_floating or kind.is_complex) and not isinstance(i.operation, ReducePrecision)
 
 
 def _sums_devices(operation: Operation) -> bool:

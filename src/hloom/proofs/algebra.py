@@ -46,7 +46,7 @@ from hloom.operations.transcendental import (
 )
 from hloom.operations.unary import Negate, Not
 from hloom.proofs import field
-from hloom.proofs.degrees import LARGEST_POWER
+from hloom.proofs.degrees import LARGEST_POWER, largest
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
 from hloom.shape.element_type import F32, F64, S32, S64, ElementType
@@ -154,11 +154,10 @@ class Algebra:
             case Select():
                 where, yes, no = operands
                 if where.value is not None:
-                    return _either(where.value, yes, no)
-                yes_part = field.multiply(where.residues, yes.residues)
-                other = field.multiply(field.subtract(field.ONE, where.residues), no.residues)
+                    return either(where.value, yes, no)
                 same = yes.residues == no.residues
-                return Prints(np.asarray(np.where(same, yes.residues, field.add(yes_part, other))))
+                chosen = _selected(where.residues, yes.residues, no.residues)
+                return Prints(np.asarray(np.where(same, yes.residues, chosen)))
             case Clamp():
                 low, x, high = operands
                 return self._extreme(Minimum, i, [self._extreme(Maximum, i, [low, x]), high])
@@ -249,10 +248,7 @@ class Algebra:
         zero, largest = (field.of_integers(n) for n in (0, signed.limits[1]))
         is_negative = field.mix(salt_of("less", signed.name), bits, np.broadcast_to(zero, bits.shape))
         inverted = self._commutative(Xor(), signed, signed, bits, largest)
-        return field.add(
-            field.multiply(is_negative, inverted),
-            field.multiply(field.subtract(field.ONE, is_negative), bits),
-        )
+        return _selected(is_negative, inverted, bits)
 
     def _ring(self, i: HloInstruction, kind: ElementType, operands: list[Prints]) -> Residues | None:
         """Return the results of an operation that the field has, or None for other operations.
@@ -272,28 +268,39 @@ class Algebra:
                 return field.negate(residues[0])
             case ShiftLeft():
                 return _shifted(operands, kind)
-            case ShiftRightLogical() if kind.is_unsigned:
-                return self._quotient(operands, kind)
-            case Remainder() if kind.is_unsigned:
-                return self._low_bits(operands, kind)
+            case ShiftRightLogical():
+                return self._shifted_right(operands, kind)
+            case Divide() | Remainder() if kind.is_integer:
+                return self._of_magnitude(i.operation, operands, kind)
             case _:
                 return self._fraction(i, operands) if kind.is_floating and self.reals else None
 
-    def _quotient(self, operands: list[Prints], kind: ElementType) -> Residues | None:
-        """Return x >> n of unsigned integers as the function x / 2^n, for known n."""
+    def _shifted_right(self, operands: list[Prints], kind: ElementType) -> Residues | None:
+        """Return x >> n as a function of x and 2^n, for known n."""
         powers = _powers_of_two(operands[1], kind)
         if powers is None:
             return None
-        return field.mix(
-            salt_of(repr(Divide()), kind.name, kind.name), *np.broadcast_arrays(operands[0].residues, powers)
-        )
+        x, powers = np.broadcast_arrays(operands[0].residues, powers)
+        return field.mix(salt_of("shifted right", kind.name), x, powers)
 
-    def _low_bits(self, operands: list[Prints], kind: ElementType) -> Residues | None:
-        """Return x % 2^n of unsigned integers as x & (2^n - 1), for known powers."""
-        divisor = operands[1].value
-        if divisor is None or (divisor == 0).any() or (divisor & (divisor - 1)).any():
+    def _of_magnitude(
+        self, operation: Divide | Remainder, operands: list[Prints], kind: ElementType
+    ) -> Residues | None:
+        """Return quotients by known powers of two, shifted magnitudes, or remainders, their low bits."""
+        x, divisor = operands[0].residues, operands[1].value
+        if divisor is None or (divisor <= 0).any() or (divisor & (divisor - 1)).any():
             return None
-        return self._joined(And, kind, [operands[0], self.known(divisor - 1)]).residues
+        is_negative = field.number(0)
+        if kind.is_signed:
+            zero = np.broadcast_to(field.number(0), x.shape)
+            is_negative = field.mix(salt_of("less", kind.name), x, zero)
+        magnitude = _selected(is_negative, field.negate(x), x)
+        if isinstance(operation, Remainder):
+            result = self._joined(And, kind, [Prints(magnitude), self.known(divisor - 1)]).residues
+        else:
+            powers = np.broadcast_to(field.of_integers(divisor), magnitude.shape)
+            result = field.mix(salt_of("shifted right", kind.name), magnitude, powers)
+        return _selected(is_negative, field.negate(result), result)
 
     def _fraction(self, i: HloInstruction, operands: list[Prints]) -> Residues | None:
         x = operands[0].residues
@@ -407,7 +414,7 @@ def _fractions(array: Array, residues: Residues) -> Residues:
     return result
 
 
-def _either(where: Array, yes: Prints, no: Prints) -> Prints:
+def either(where: Array, yes: Prints, no: Prints) -> Prints:
     """Return the elements that known predicates select from two arrays."""
     if where.all() and yes.shape == np.broadcast_shapes(where.shape, yes.shape):
         return yes
@@ -415,7 +422,12 @@ def _either(where: Array, yes: Prints, no: Prints) -> Prints:
         return no
     both_known = yes.value is not None and no.value is not None
     value: Any = np.where(where, yes.value, no.value) if both_known else None
-    return Prints(np.where(where, yes.residues, no.residues), value)
+    return Prints(np.where(where, yes.residues, no.residues), value, degree=largest([yes.degree, no.degree]))
+
+
+def _selected(where: Residues, yes: Residues, no: Residues) -> Residues:
+    """Return the elements that unknown predicates select from two arrays, as polynomials."""
+    return field.add(field.multiply(where, yes), field.multiply(field.subtract(field.ONE, where), no))
 
 
 def _shifted(operands: list[Prints], kind: ElementType) -> Residues | None:

@@ -21,6 +21,7 @@ from hloom.operations.arithmetic import (
     Multiply,
     Or,
     Power,
+    Remainder,
     ShiftLeft,
     Subtract,
     Xor,
@@ -107,6 +108,8 @@ def degree_of(
             return total(degrees)
         case Multiply():
             return product(degrees)
+        case Divide() | Remainder() if kind.is_integer:
+            return Degree(2)
         case Divide():
             numerator, denominator = degrees
             if not (has_fractions or denominator is CONSTANT):

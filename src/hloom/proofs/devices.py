@@ -22,8 +22,9 @@ from hloom.operations.exchanges import AllToAll, CollectivePermute
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.degrees import Degree, largest
 from hloom.proofs.prints import Prints
-from hloom.proofs.programs import FingerprintEvaluator, device_count, is_stateful, mapped
+from hloom.proofs.programs import FingerprintEvaluator, device_count, is_stateful
 from hloom.proofs.sums import TooLarge
+from hloom.proofs.values import mapped
 
 _LARGEST_DEGREE: Final = 1 << 61
 

@@ -26,9 +26,10 @@ from hloom.proofs.algebra import Algebra
 from hloom.proofs.devices import DeviceEvaluator, results_of_devices
 from hloom.proofs.field import BITS
 from hloom.proofs.prints import Prints
-from hloom.proofs.programs import MOST_ELEMENTS, device_count, unknown
+from hloom.proofs.programs import device_count
 from hloom.proofs.relations.tiles import are_tiles
 from hloom.proofs.sums import TooLarge
+from hloom.proofs.values import MOST_ELEMENTS, unknown
 from hloom.proofs.verdict import LEAST_BITS, SAMPLES, Relation, Verdict
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioning.manual_regions import TO_FULL, TO_SHARD

@@ -32,21 +32,22 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.reduction import Map, Reduce
 from hloom.operations.sorting import Sort, TopK
-from hloom.operations.structure import GetDimensionSize, GetTupleElement, Parameter, SetDimensionSize
+from hloom.operations.structure import GetDimensionSize, Parameter, SetDimensionSize
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.expand.topk_custom_calls import is_top_k
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, gather, scatter
-from hloom.proofs.algebra import Algebra
+from hloom.proofs.algebra import Algebra, either
 from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
+from hloom.proofs.loops import last_state
 from hloom.proofs.prints import Bag, Prints
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
+from hloom.proofs.values import MOST_ELEMENTS, hash_of, mapped, unknown
 from hloom.shape.element_type import S32, S64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
-MOST_ELEMENTS: Final = 1 << 25
 MOST_WORK: Final = 1 << 31
 """Maximum number of elements that all instructions together may compute, iterations of loops counted."""
 
@@ -80,6 +81,7 @@ class FingerprintEvaluator(Evaluator):
         self._work = 0
         self._devices = 1
         self._states = 0
+        self._depth = 0
 
     def results(self, module: HloModule) -> Any:
         """Return the fingerprints of a program's result.
@@ -112,7 +114,8 @@ class FingerprintEvaluator(Evaluator):
         self.evaluations += 1
         if not isinstance(value, Prints) or i.operation.family in (Family.CONTROL, Family.STRUCTURE):
             return value
-        if value.value is None:
+        combines = isinstance(i.operation, Map | Scatter)  # by instructions whose degrees are counted
+        if value.value is None and not combines:
             prints = [x for x in operands if isinstance(x, Prints)]
             degrees = [x.degree if x.value is None else CONSTANT for x in prints]
             value = replace(
@@ -245,8 +248,26 @@ class FingerprintEvaluator(Evaluator):
         ring = single is not None and (
             not issubclass(single, Add | Multiply) or self.algebra.forms_ring(kind)
         )
+        updated = self._updated(i, operation, operands)
+        if updated is not None:
+            return updated
         salt = salt_of("scatter", self.signature(computation), kind.name)
         return scatter(operation, salt, not ring, *operands)
+
+    def _updated(self, i: HloInstruction, operation: Scatter, operands: Sequence[Prints]) -> Prints | None:
+        """Return the result of a scatter that updates elements at known positions once; None for others."""
+        old, indices, updates = operands
+        (computation,) = i.called_computations
+        if indices.value is None or not updates.residues.size or not self.mappable(computation):
+            return None
+        run: Any = _Overwriting(i)
+        numbers = np.arange(1, updates.residues.size + 1, dtype=np.int64).reshape(updates.shape)
+        chosen = np.asarray(operation.evaluate(run, np.zeros(old.shape, np.int64), indices.value, numbers))
+        is_updated = chosen > 0
+        if run.rounds > 1 or (run.rounds == 0 and int(is_updated.sum()) < numbers.size):
+            return None
+        new = updates.moved(lambda array: array.reshape(-1)[np.maximum(chosen - 1, 0)])
+        return either(is_updated, cast("Prints", self.call(computation, cast("Any", [old, new]))), old)
 
     def _sort(self, i: HloInstruction, operation: Sort, operands: Sequence[Prints]) -> Any:
         """Return the result of a sort."""
@@ -302,11 +323,12 @@ class FingerprintEvaluator(Evaluator):
                 if not again.value:
                     return state
                 state = run.call(0, state)
-        result = self.function_of(i, [init])
-        root = i.called_computations[0].root
-        if not i.shape.is_tuple or len(root.operands) != len(i.shape.tuple_shapes):
-            return result
-        return tuple([init[n] if _hands_on(o, n) else result[n] for n, o in enumerate(root.operands)])
+        if not i.shape.is_tuple or is_stateful(i) or any(map(_communicates, i.called_computations)):
+            return self.function_of(i, [init])
+        self._depth += 1
+        state = last_state(i, init, self._depth, lambda state: (run.call(0, state), run.call(1, state)))
+        self._depth -= 1
+        return state
 
     def _conditional(self, run: Run, index: Any, *arguments: Any) -> Any:
         if index.value is not None:
@@ -357,7 +379,9 @@ class FingerprintEvaluator(Evaluator):
         """Return the fingerprint of a computation as a function of its parameters."""
         if computation not in self._signatures:
             arguments = [unknown(p.shape, f"argument {n}") for n, p in enumerate(computation.parameters)]
+            depth, self._depth = self._depth, 0
             self._signatures[computation] = hash_of(self.call(computation, arguments))
+            self._depth = depth
         return self._signatures[computation]
 
 
@@ -368,6 +392,23 @@ class _Positions:
         self.instruction = i
         self.shape = Shape(S64, i.shape.dimensions, i.shape.dynamic_dimensions)
         self.dtype = np.dtype(np.int64)
+
+
+class _Overwriting(_Positions):
+    """The context of a scatter on positions whose updates replace elements.
+
+    Attributes:
+        rounds: the number of updates of one element, if more than replaced elements are counted.
+    """
+
+    def __init__(self, i: HloInstruction) -> None:
+        super().__init__(i)
+        self.rounds = 0
+
+    def map(self, index: int, old: Any, new: Any) -> Any:
+        """Return the updates."""
+        self.rounds += 1
+        return new
 
 
 def _moved(
@@ -432,12 +473,12 @@ def _keeps_width(i: HloInstruction) -> bool:
     return before == after or (before.bits == after.bits and not (before.is_predicate or after.is_predicate))
 
 
-def _hands_on(o: HloInstruction, n: int) -> bool:
-    """Return whether element `n` of a loop body's result is the same element of the body's parameter."""
-    return (
-        isinstance(o.operation, GetTupleElement)
-        and o.operation.index == n
-        and o.operands[0].opcode == "parameter"
+def _communicates(computation: HloComputation) -> bool:
+    """Return whether a computation, or one that it calls, exchanges values with other devices."""
+    return any(
+        (i.operation.family is Family.COLLECTIVE and i.operation.communicates)
+        or any(map(_communicates, i.called_computations))
+        for i in computation.instructions
     )
 
 
@@ -457,32 +498,3 @@ def _single(results: list[Prints]) -> Any:
 def device_count(module: HloModule) -> int:
     """Return the number of devices that run a program."""
     return module.config.replica_count * module.config.num_partitions
-
-
-def unknown(shape: Shape, name: str) -> Any:
-    """Return the fingerprints of an unknown value of a shape; equal names give equal fingerprints.
-
-    Raises TooLarge if an array is dynamic or too large.
-    """
-    if shape.is_tuple:
-        return tuple([unknown(each, f"{name}.{n}") for n, each in enumerate(shape.tuple_shapes)])
-    if not shape.is_array:
-        return None
-    if shape.is_dynamic or shape.is_unbounded or shape.element_count > MOST_ELEMENTS:
-        raise TooLarge("sizes are dynamic or too large")
-    positions = np.arange(shape.element_count, dtype=np.uint64).reshape(shape.dimensions)
-    return Prints(np.asarray(field.mix(salt_of("unknown", name), positions)))
-
-
-def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a value, an array or nested tuples of arrays, with a function applied to each array."""
-    if isinstance(value, tuple):
-        return tuple([mapped(part, function) for part in value])  # pyright: ignore[reportUnknownVariableType]
-    return None if value is None else function(value)
-
-
-def hash_of(value: Any) -> int:
-    """Return one hash of all fingerprints of a value, an array or nested tuples of arrays."""
-    if isinstance(value, tuple):
-        return salt_of(*map(hash_of, value))  # pyright: ignore[reportUnknownArgumentType]
-    return int(value.whole(0)) if isinstance(value, Prints) else 0

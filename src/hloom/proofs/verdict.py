@@ -10,14 +10,19 @@ import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import numpy as np
 
 from hloom.analysis.origin import place
 from hloom.debug.agreement import Comparison, compare
 from hloom.debug.backends import run_on
 from hloom.debug.cut import inlined
 from hloom.debug.inputs import random_arguments
+from hloom.debug.sampling import sampled
 from hloom.debug.tolerance import Tolerance
+from hloom.error_bounds.bounded import parts_of
+from hloom.error_bounds.floating import wide
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -25,8 +30,9 @@ from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.field import BITS, salt_of
-from hloom.proofs.programs import FingerprintEvaluator, device_count, hash_of
+from hloom.proofs.programs import FingerprintEvaluator, device_count
 from hloom.proofs.sums import TooLarge
+from hloom.proofs.values import hash_of
 from hloom.text.fingerprint import fingerprint
 from hloom.text.printer import print_instruction
 
@@ -212,6 +218,9 @@ def refute(
             continue
         bounds = (tolerance or Tolerance()).bounds_of_devices(before, drawn, expected)
         comparisons = _compared(got, expected, bounds, judged)
+        if tolerance is None and any(c.wrong for c in comparisons):
+            bounds = _with_roundings(before, drawn, expected, got, bounds)
+            comparisons = _compared(got, expected, bounds, judged)
         if any(c.wrong for c in comparisons):
             inputs = f"{'edge values' if has_edges else 'random'} {number}"
             return inputs, drawn[0] if devices == 1 else drawn, comparisons
@@ -283,6 +292,33 @@ def _hashes(value: Any) -> list[int]:
     if isinstance(value, tuple):
         return [h for part in value for h in _hashes(part)]  # pyright: ignore[reportUnknownVariableType]
     return [] if value is None else [hash_of(value)]
+
+
+def _with_roundings(
+    module: HloModule,
+    drawn: Sequence[Any],
+    expected: Sequence[Any],
+    got: Sequence[Any],
+    bounds: Sequence[Any],
+) -> list[Any]:
+    """Return bounds that also admit that every operation rounds otherwise: what is equal over the reals.
+
+    Zeros of another sign, infinities and NaN keep their bounds.
+    """
+
+    def wider(bound: Any, other: Any, value: Any, wanted: Any) -> Any:
+        if isinstance(wanted, tuple):
+            parts = zip(*map(parts_of, (bound, other, value, cast("Any", wanted))), strict=True)
+            return tuple([wider(*part) for part in parts])
+        if wanted is None:
+            return bound
+        difference: Any = wide(value) - wide(wanted)
+        is_rounding: Any = np.isfinite(difference) & (difference != 0)
+        return np.maximum(bound, np.nan_to_num(other, posinf=0.0) * is_rounding)
+
+    others = sampled(module, drawn, expected, every=True)
+    with np.errstate(all="ignore"):
+        return [wider(*each) for each in zip(bounds, others, got, expected, strict=True)]
 
 
 def _compared(
