@@ -12,6 +12,7 @@ from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.passes.fusion import fusion
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.spans import Spans
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from tests.arrays import s32
 from tests.evaluation import parse
@@ -279,3 +280,37 @@ def test_a_value_that_reads_the_updated_array_twice_is_one_array() -> None:
     assert [o.opcode for o in update.operands] == ["parameter", "fusion"] and value in update.operands
     _, inside = fused(STENCIL_IN_PLACE.replace("add(left, right)", "add(left, left)"))
     assert "slice" not in [i.opcode for i in inside]
+
+
+SYSTEM = """
+HloModule system
+
+ENTRY main {
+  y = f32[100,2] parameter(0)
+  p = f32[100,1] slice(y), slice={[0:100], [0:1]}
+  q = f32[100,1] slice(y), slice={[0:100], [1:2]}
+  minus = f32[100,1] negate(p)
+  slopes = f32[100,2] concatenate(q, minus), dimensions={1}
+  h = f32[] constant(0.5)
+  hs = f32[100,2] broadcast(h), dimensions={}
+  step = f32[100,2] multiply(slopes, hs)
+  middle = f32[100,2] add(y, step)
+  p1 = f32[100,1] slice(middle), slice={[0:100], [0:1]}
+  q1 = f32[100,1] slice(middle), slice={[0:100], [1:2]}
+  minus1 = f32[100,1] negate(p1)
+  slopes1 = f32[100,2] concatenate(q1, minus1), dimensions={1}
+  sum = f32[100,2] add(slopes, slopes1)
+  change = f32[100,2] multiply(sum, hs)
+  ROOT r = f32[100,2] add(y, change)
+}
+"""
+
+
+def test_stages_of_a_system_of_equations_are_not_arrays() -> None:
+    """The components of a stage are computed apart: only the sum of the slopes is joined."""
+    module = parse(SYSTEM)
+    AlgebraicSimplifier().run(module)
+    DeadCodeElimination().run(module)
+    module.verify()
+    joins = [i for i in module.entry.instructions if i.opcode == "concatenate"]
+    assert len(joins) == 1

@@ -137,6 +137,14 @@ EXAMPLES = {
         Example("x: f32[3], v: f32[]", "p = f32[9] pad(x, v), padding=2_2_1; "
                 "r = f32[2] slice(p), slice={[0:2]}"),
     ],
+    "slice_of_elementwise": [
+        Example("x: T[2], y: T[3]", "c = T[5] concatenate(x, y), dimensions={0}; m = T[5] multiply(c, c); "
+                "r = T[3] slice(m), slice={[1:4]}", ("f32", "s8", "c64")),
+        Example("x: f32[1,3], y: f32[1,3], p: pred[], z: f32[3,2]",
+                "c = f32[2,3] concatenate(x, y), dimensions={0}; "
+                "t = f32[3,2] transpose(c), dimensions={1,0}; w = f32[3,2] select(p, t, z); "
+                "r = f32[3,1] slice(w), slice={[0:3], [1:2]}"),
+    ],
     "slice_of_transpose": [
         Example("x: f32[3,4]", "t = f32[4,3] transpose(x), dimensions={1,0}; "
                 "r = f32[2,2] slice(t), slice={[0:4:2], [1:3]}")
@@ -227,6 +235,12 @@ EXAMPLES = {
                 "b = f32[2] slice(x), slice={[4:6]};"
                 "r = f32[6] concatenate(a, b, y), dimensions={0}"),
     ],
+    "elementwise_of_concatenates": [
+        Example("x: T[3,2], y: T[1,2], u: T[3,2], v: T[1,2]",
+                "a = T[4,2] concatenate(x, y), dimensions={0}; b = T[4,2] concatenate(u, v), dimensions={0}; "
+                f"r = T[4,2] {opcode}(a, b)", ("f32", "s8", "c64"))
+        for opcode in ("add", "subtract", "multiply")
+    ],
     "concatenate_of_one_number": [
         Example("x: T[3,2], v: T[]", "b = T[4,2] broadcast(v), dimensions={}; r = T[7,2] concatenate(b, x), "
                 "dimensions={0}", ANYTHING),
@@ -278,6 +292,15 @@ REFUSED = {
     "pad_twice": [
         Example("x: f32[5], v: f32[], u: f32[]", "p = f32[6] pad(x, v), padding=1_0; "
                 "r = f32[8] pad(p, u), padding=2_0")
+    ],
+    "slice_of_elementwise": [
+        Example("x: f32[5]", "n = f32[5] negate(x); r = f32[3] slice(n), slice={[1:4]}"),
+    ],
+    "elementwise_of_concatenates": [
+        Example("x: f32[3], y: f32[1]", "a = f32[4] concatenate(x, y), dimensions={0}; "
+                "b = f32[4] concatenate(y, x), dimensions={0}; r = f32[4] add(a, b)"),
+        Example("x: f32[3], y: f32[1], v: f32[]", "a = f32[4] concatenate(x, y), dimensions={0}; "
+                "b = f32[4] broadcast(v), dimensions={}; r = f32[4] multiply(a, b)"),
     ],
     "concatenate_of_neighbours": [
         Example("x: f32[9]", "a = f32[3] slice(x), slice={[1:4]}; b = f32[2] slice(x), slice={[5:7]};"

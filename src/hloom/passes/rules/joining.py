@@ -8,8 +8,10 @@ from hloom.analysis.instructions import splat
 from hloom.analysis.values import uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.operations.movement import Broadcast, Concatenate, Pad, Slice
+from hloom.operations.arithmetic import Add, Multiply, Subtract
+from hloom.operations.movement import Broadcast, Concatenate, Pad, Slice, Transpose
 from hloom.passes.rewriting import RuleFamily
+from hloom.passes.rules.slicing import is_short
 from hloom.passes.writing import Writer
 
 RULES: Final = RuleFamily("joining")
@@ -160,3 +162,52 @@ def concatenate_of_one_number(i: HloInstruction, concatenate: Concatenate) -> Hl
             paddings = tuple(amount if d == dimension else none for d in range(i.shape.rank))
             return Writer(i).op(Pad(padding=paddings), other, spread.operands[0])
     return None
+
+
+_MOST_PARTS: Final = 8
+"""Maximum number of operands of a concatenation whose elements are computed one by one."""
+
+
+@RULES.rewrites(Add, Subtract, Multiply, operands=((Concatenate, Broadcast), (Concatenate, Broadcast)))
+def elementwise_of_concatenates(
+    i: HloInstruction,
+    operation: Add | Subtract | Multiply,
+    a: Concatenate | Broadcast,
+    b: Concatenate | Broadcast,
+) -> HloInstruction | None:
+    """``f(concatenate(x, y), concatenate(u, v))`` → ``concatenate(f(x, u), f(y, v))``; same for scalars."""
+    joined = [o for o in i.operands if isinstance(o.operation, Concatenate)]
+    scalars = [o for o in i.operands if isinstance(o.operation, Broadcast) and not o.operands[0].shape.rank]
+    if (
+        not joined
+        or len(joined) + len(scalars) < 2
+        or not is_short(i)
+        or not all(map(_has_few_parts, joined))
+    ):
+        return None
+    if len(joined) == 1 and not any(map(_joins, (o for u in i.users for o in u.operands if o is not i))):
+        return None
+    parts = [[p.shape.dimensions for p in o.operands] for o in joined]
+    if any(o.operation != joined[0].operation for o in joined) or parts[0] != parts[-1]:
+        return None
+    w = Writer(i)
+    results: list[HloInstruction] = []
+    for number, sizes in enumerate(parts[0]):
+        operands = [
+            o.operands[number] if o in joined else w.broadcast(o.operands[0], sizes) for o in i.operands
+        ]
+        results.append(w.op(operation, *operands))
+    return w.op(joined[0].operation, *results)
+
+
+def _has_few_parts(joined: HloInstruction) -> bool:
+    moves = Slice, Transpose
+    is_computed_with = all(u.operation.elementwise or isinstance(u.operation, moves) for u in joined.users)
+    few = len(joined.operands) <= _MOST_PARTS
+    return few and is_computed_with and uniform(joined) and not joined.is_root
+
+
+def _joins(x: HloInstruction) -> bool:
+    """Return whether an array is a concatenation, or one with a scalar."""
+    operands = x.operands if x.operation.elementwise else ()
+    return any(isinstance(o.operation, Concatenate) for o in (x, *operands))

@@ -109,11 +109,63 @@ def slice_of_pad(i: HloInstruction, slice_: Slice, pad: Pad) -> HloInstruction |
     return Writer(i).op(Slice(slice=tuple(ranges)), x)
 
 
+_MOST_SLICES: Final = 8
+"""Maximum number of slices into which an array is divided."""
+_NEAR: Final = 16
+"""Maximum number of operations between a slice and the concatenation that it reads."""
+_MOST_INSTRUCTIONS: Final = 500
+"""Size of a computation up to which joined arrays are computed part by part.
+
+A tree of joined arrays has the more instructions the deeper it is.
+"""
+
+
+def is_divided(x: HloInstruction) -> bool:
+    """Return whether an array is read by few slices alone that have no more elements than the array."""
+    slices = {u.operation: u.shape.element_count for u in x.users if isinstance(u.operation, Slice)}
+    apart = all(isinstance(u.operation, Slice) for u in x.users) and not x.is_root
+    return apart and len(slices) <= _MOST_SLICES and sum(slices.values()) <= x.shape.element_count
+
+
+def is_short(i: HloInstruction) -> bool:
+    """Return whether the computation of an instruction has few instructions."""
+    return i.parent is not None and len(i.parent) <= _MOST_INSTRUCTIONS
+
+
+def _is_joined_nearby(x: HloInstruction) -> bool:
+    """Return whether elementwise operations and movement of few operands lead from a concatenation to x."""
+    visited, pending = {x}, [x]
+    while pending and len(visited) <= _NEAR:
+        i = pending.pop(0)
+        if isinstance(i.operation, Concatenate):
+            return True
+        if i.operation.elementwise or isinstance(i.operation, Transpose | Reshape):
+            pending += [o for o in i.operands if o.shape.rank and o not in visited]
+            visited |= set(i.operands)
+    return False
+
+
+@RULES.rewrites(Slice)
+def slice_of_elementwise(i: HloInstruction, slice_: Slice) -> HloInstruction | None:
+    """``slice(f(x, y))`` → ``f(slice(x), slice(y))`` where slices alone read it, and x joins small arrays.
+
+    A system of equations stacks its components, scales and adds the stack, and takes it apart again.
+    """
+    (x,) = i.operands
+    if not x.operation.elementwise or not x.operands or not is_short(i):
+        return None
+    if not is_divided(x) or not _is_joined_nearby(x):
+        return None
+    w = Writer(i)
+    operands = [w.op(slice_, o) if o.shape.rank else o for o in x.operands]
+    return w.op(x.operation, *operands)
+
+
 @RULES.rewrites(Slice, of=Transpose)
 def slice_of_transpose(i: HloInstruction, slice_: Slice, transpose: Transpose) -> HloInstruction | None:
-    """``slice(transpose(x))`` → ``transpose(slice(x))``, which moves less, for a single user."""
+    """``slice(transpose(x))`` → ``transpose(slice(x))``, which moves less, if slices alone read it."""
     (moved,) = i.operands
-    if len(moved.users) > 1:
+    if not is_divided(moved):
         return None
     order = transpose.dimensions
     ranges = [whole(0)] * len(order)
