@@ -69,11 +69,12 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         s = f32[4] reduce(a, z), dimensions={1}, to_apply=add
         ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=max""",
     ),
-    "a quotient of narrow floats, rounded twice": (
+    "a product of narrow floats, rounded twice": (
         Relation.OPEN,
-        "a = f16[64] parameter(0) b = f16[64] parameter(1) ROOT r = f16[64] divide(a, b)",
-        """a = f16[64] parameter(0) b = f16[64] parameter(1) c = f16[] constant(1)
-        o = f16[64] broadcast(c), dimensions={} d = f16[64] divide(o, b) ROOT r = f16[64] multiply(a, d)""",
+        """a = f16[64] parameter(0) c = f16[] constant(3) b = f16[64] broadcast(c), dimensions={}
+        p = f16[64] multiply(a, b) ROOT r = f16[64] add(a, p)""",
+        """a = f16[64] parameter(0) c = f16[] constant(4) b = f16[64] broadcast(c), dimensions={}
+        ROOT r = f16[64] multiply(a, b)""",
     ),
     "a rounding left out": (
         REFUTED,
@@ -192,6 +193,13 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         REFUTED,
         "a = f32[2,6] parameter(0) ROOT t = (f32[2,2], s32[2,2]) topk(a), k=2, largest=true",
         "a = f32[2,6] parameter(0) ROOT t = (f32[2,2], s32[2,2]) topk(a), k=2, largest=false",
+    ),
+    "an annotation of a sharding": (
+        IDENTICAL,
+        """a = f32[4] parameter(0)
+        s = f32[4] custom-call(a), custom_call_target="Sharding", sharding={replicated}
+        ROOT r = f32[4] negate(s)""",
+        "a = f32[4] parameter(0) ROOT r = f32[4] negate(a)",
     ),
     "a sort that does not keep the order of equals": (
         Relation.OPEN,

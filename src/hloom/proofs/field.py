@@ -30,11 +30,11 @@ _LOW_HALF: Final = np.uint64((1 << 31) - 1)
 _WRAPPING: Final = np.errstate(over="ignore")
 """Numpy warns where scalars wrap, though not where elements of arrays do."""
 ONE: Final[Residues] = np.ones((), np.uint64)
-_LIMB: Final = 16
-_LIMBS: Final = 4
+_LIMB: Final = 21
+_LIMBS: Final = 3
 _BLOCK: Final = 1 << 14
 """Number of elements of a block of large arrays."""
-_MOST_TERMS: Final = 1 << 20
+_MOST_TERMS: Final = 1 << 11
 """Sums of so many products of two limbs are exact in f64."""
 
 
@@ -145,7 +145,7 @@ def product(a: Residues) -> Residues:
 
 
 def matmul(a: Residues, b: Residues) -> Residues:
-    """Return the products of stacks of matrices, exactly: products of 16-bit limbs are sums in f64."""
+    """Return the products of stacks of matrices, exactly: products of 21-bit limbs are sums in f64."""
     if a.shape[-1] > _MOST_TERMS:
         half = a.shape[-1] // 2
         return add(

@@ -27,7 +27,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Conditional, While
 from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.convolution import Convolution
-from hloom.operations.custom_call import CustomCall
+from hloom.operations.custom_call import CustomCall, is_identity
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.reduction import Map, Reduce
@@ -114,8 +114,9 @@ class FingerprintEvaluator(Evaluator):
         self.evaluations += 1
         if not isinstance(value, Prints) or i.operation.family in (Family.CONTROL, Family.STRUCTURE):
             return value
-        combines = isinstance(i.operation, Map | Scatter)  # by instructions whose degrees are counted
-        if value.value is None and not combines:
+        # Combiners are instructions whose degrees are counted.
+        keeps_degree = isinstance(i.operation, Map | Scatter) or is_identity(i)
+        if value.value is None and not keeps_degree:
             prints = [x for x in operands if isinstance(x, Prints)]
             degrees = [x.degree if x.value is None else CONSTANT for x in prints]
             value = replace(
@@ -145,6 +146,8 @@ class FingerprintEvaluator(Evaluator):
             return self._while
         if isinstance(operation, Conditional):
             return self._conditional
+        if is_identity(i) and len(i.operands) == 1:
+            return _identity
         passes_on = operation.family in (Family.CONTROL, Family.STRUCTURE) and bool(i.operands)
         if isinstance(operation, CopyStart | CopyDone):
             return operation.evaluate
@@ -489,6 +492,10 @@ def is_stateful(i: HloInstruction) -> bool:
     return (state and not is_id and not isinstance(i.operation, Parameter)) or any(
         is_stateful(inner) for c in i.called_computations for inner in c.instructions
     )
+
+
+def _identity(run: Run, operand: Any) -> Any:
+    return operand
 
 
 def _single(results: list[Prints]) -> Any:

@@ -162,8 +162,11 @@ class Grid(Addressing[Mask]):
             number = number + coefficient * np.asarray(variable.value)
         return number
 
-    def read(self, array: Residues, read: Read[Mask], outside: Residues) -> Residues:
-        """Return an array's elements at an index, and `outside` where the read's condition is false."""
+    def read(self, array: Residues, read: Read[Mask], outside: Residues, loops: Sequence[int]) -> Residues:
+        """Return an array's elements at an index, and `outside` where the read's condition is false.
+
+        The index may run over loops: the result has their positions along its first dimension.
+        """
         positions = [
             np.clip(self.numbers(index), 0, size - 1)
             for index, size in zip(read.indices, array.shape, strict=True)
@@ -171,7 +174,7 @@ class Grid(Addressing[Mask]):
         picked = array[tuple(positions)] if positions else array
         if read.condition is not None:
             picked = np.where(read.condition, picked, outside)
-        return np.broadcast_to(picked, self.dimensions)
+        return np.broadcast_to(picked, (*loops, *self.dimensions)).reshape(-1, *self.dimensions)
 
     def compare(self, index: Index, size: int) -> Mask:
         """Return a mask of the result elements for which an index is in [0, size)."""
@@ -201,11 +204,10 @@ def accumulate(
     by_instruction = dict(zip(i.operands, operands, strict=True))
     initial = [by_instruction[o] for o in plan.initial]
     half = len(initial)
-    reads = list(zip(*(plan.terms(position) for position in _positions(plan)))) or [()] * half
+    reads = [(plan.terms(position), loops) for position, loops in _positions(plan, grid.dimensions)]
 
     def windows(n: int, array: Residues, outside: Residues) -> Residues:
-        rows = [grid.read(array, read, outside) for read in reads[n]]
-        return np.stack(rows) if rows else np.zeros((0, *grid.dimensions), np.uint64)
+        return np.concatenate([grid.read(array, terms[n], outside, loops) for terms, loops in reads])
 
     terms: list[Prints] = []
     for n, (x, first) in enumerate(zip(operands[:half], initial, strict=True)):
@@ -241,46 +243,71 @@ def convolution(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -
         for right in (False, True)
     ]
     plans: list[Any] = [operation.accumulation(grid, i, grid.indices) for grid in grids]
-    positions = list(_positions(plans[0]))
-    _require_few(len(positions) * i.shape.element_count // (_PRODUCT_GAIN if is_product else 1))
+    steps = math.prod(plans[0].extents)
+    _require_few(steps * i.shape.element_count // (_PRODUCT_GAIN if is_product else 1))
     types = [o.shape.element_type for o in i.operands]
     sides = [
         algebra.converted(x, source, kind) if source.is_integer else x
         for x, source in zip((lhs, rhs), types, strict=True)
     ]
-
-    def terms(side: int, chunk: Sequence[Indices]) -> Residues:
-        grid, plan = grids[side], plans[side]
-        reads = [
-            grid.read(sides[side].residues, plan.terms(position)[side], field.number(0)) for position in chunk
-        ]
-        return np.stack(reads) if reads else np.zeros((0, *grid.dimensions), np.uint64)
-
     exact = algebra.forms_ring(kind)
     salt = salt_of("convolution", *(t.name for t in types), kind.name)
     totals = [np.zeros(i.shape.dimensions, np.uint64)] * 2
-    step = max(1, _CHUNK // max(1, *(math.prod(grid.dimensions) for grid in grids)))
-    for start in range(0, len(positions), step):
-        chunk = positions[start : start + step]
-        a, b = (terms(side, chunk) for side in (0, 1))
+    start = 0
+    largest = max((grid.dimensions for grid in grids), key=math.prod)
+    for position, loops in _positions(plans[0], largest):
+        a, b = (
+            grid.read(side.residues, plan.terms(position)[n], field.number(0), loops)
+            for n, (grid, plan, side) in enumerate(zip(grids, plans, sides, strict=True))
+        )
         if exact and is_product:
-            part = field.matmul(a.reshape(len(chunk), -1).T, b.reshape(len(chunk), -1))
+            part = field.matmul(a.reshape(len(a), -1).T, b.reshape(len(b), -1))
             sizes = [n for d, n in enumerate(i.shape.dimensions) if d != features]
             products = [np.moveaxis(part.reshape(*sizes, -1), -1, features)]
         elif exact:
             products = [field.total(field.multiply(a, b))]
         else:
-            numbers = np.arange(start, start + len(chunk), dtype=np.uint64).reshape(-1, *[1] * i.shape.rank)
+            numbers = np.arange(start, start + len(a), dtype=np.uint64).reshape(-1, *[1] * i.shape.rank)
             products = [field.total(field.mix(salt, x, np.broadcast_to(numbers, x.shape))) for x in (a, b)]
         totals = [field.add(total, each) for total, each in zip(totals, products, strict=False)]
+        start += len(a)
     if exact:
         return algebra.rounded(totals[0], kind)
     return Prints(np.asarray(field.mix(salt, *totals)))
 
 
-def _positions(plan: Accumulation[Mask]) -> Iterator[Indices]:
-    """Yield the positions of the loops of an accumulation, in order."""
-    return (tuple(map(Index, numbers)) for numbers in itertools.product(*map(range, plan.extents)))
+def _positions(plan: Accumulation[Mask], dimensions: Sequence[int]) -> Iterator[tuple[Indices, list[int]]]:
+    """Yield the positions of the loops of an accumulation, in order, as many at once as memory allows.
+
+    Args:
+        plan: the accumulation.
+        dimensions: those of its result.
+
+    Yields:
+        The indices of the loops, and the extents of the inner ones, over all positions of which indices run.
+    """
+    extents, size = list(plan.extents), max(1, math.prod(dimensions))
+    if not extents:
+        yield (), []
+        return
+    split = next(
+        n
+        for n in range(len(extents))
+        if math.prod(extents[n + 1 :]) * size <= _CHUNK or n + 1 == len(extents)
+    )
+    step = max(1, _CHUNK // (math.prod(extents[split + 1 :]) * size or 1))
+    rank = len(extents) - split + len(dimensions)
+    for outer in itertools.product(*map(range, extents[:split])):
+        for start in range(0, extents[split], step):
+            ranges = [range(start, min(start + step, extents[split])), *map(range, extents[split + 1 :])]
+            indices = [
+                Index(0, [(Variable(max(extents[split + d], 1), "p", values), 1)])
+                for d, each in enumerate(ranges)
+                for values in [
+                    np.arange(each.start, each.stop).reshape([-1 if e == d else 1 for e in range(rank)])
+                ]
+            ]
+            yield (*map(Index, outer), *indices), [len(each) for each in ranges]
 
 
 def _require_few(steps: int) -> None:
