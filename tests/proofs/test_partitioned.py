@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from hloom import HloError, HloModule
 from hloom.proofs import Relation, Verdict
-from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
+from hloom.proofs.partitioned import annotated_tilings, prove_partitioned, refute_partitioned
 from hloom.sharding import partitioned_program
 from hloom.tools.cli import main
 
@@ -132,3 +132,16 @@ def test_a_region_of_manual_partitioning_is_open() -> None:
     found = verdict(body, body)
     assert found.relation is Relation.OPEN
     assert "manual" in found.reason
+
+
+def test_summands_of_parameters_are_no_padding() -> None:
+    """Devices after the first one hold zeros of an argument that is a sum over devices."""
+    text = "HloModule m\nENTRY e {{\n a = s32[4] parameter(0){0}\n b = s32[4] parameter(1){0}\n {1} }}"
+    sharding = ", sharding={mesh['x'=2], [{}], unreduced={'x'}}"
+    whole = HloModule.from_text(text.format(sharding, "ROOT r = s32[4] add(a, b)"))
+    wrong = HloModule.from_text(text.format(sharding, "ROOT r = s32[4] subtract(a, b)"))
+    right = partitioned_program(whole, 2)
+    tilings = right.parameters, right.results
+    assert prove_partitioned(whole, right.module, *tilings).relation.is_proof
+    assert refute_partitioned(whole, right.module, *tilings, range(4)) is None
+    assert refute_partitioned(whole, partitioned_program(wrong, 2).module, *tilings, range(4)) is not None

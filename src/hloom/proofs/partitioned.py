@@ -165,8 +165,8 @@ def _error_bits(
 
 
 def _inside(dimensions: Sequence[int], tiling: Tiling, device: int) -> Any:
-    """Return a mask of a device's tile: False for its padding beyond the array's bounds."""
-    return tile_of(np.broadcast_to(np.True_, tuple(dimensions)), tiling, device)
+    """Return a mask of a device's tile, or of its summand: False for padding beyond the array's bounds."""
+    return tile_of(np.broadcast_to(np.True_, tuple(dimensions)), tiling.reduced(), device)
 
 
 def _tiles(
