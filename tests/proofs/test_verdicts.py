@@ -76,6 +76,12 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f16[64] parameter(0) c = f16[] constant(4) b = f16[64] broadcast(c), dimensions={}
         ROOT r = f16[64] multiply(a, b)""",
     ),
+    "a function of narrow floats": (
+        REALS,
+        "a = bf16[4] parameter(0) b = bf16[4] tanh(a) ROOT r = bf16[4] exponential(b)",
+        """a = bf16[4] parameter(0) c = f32[4] convert(a) d = f32[4] tanh(c) e = bf16[4] convert(d)
+        f = f32[4] convert(e) g = f32[4] exponential(f) ROOT r = bf16[4] convert(g)""",
+    ),
     "a rounding left out": (
         REFUTED,
         "a = f32[4] parameter(0) c = bf16[4] convert(a) ROOT r = f32[4] convert(c)",

@@ -146,7 +146,10 @@ class Algebra:
             ring = self._ring(i, kind, operands)
             if ring is not None:
                 return self.rounded(ring, kind)
-        return Prints(np.asarray(self._function(i, source, residues)))
+        if self.reals and kind.is_floating and kind == source:
+            exact = _computed_in(kind)
+            return self.rounded(self._function(i.operation, exact, exact, residues), kind)
+        return Prints(np.asarray(self._function(i.operation, source, kind, residues)))
 
     def _chosen(self, i: HloInstruction, operands: list[Prints]) -> Prints | None:
         """Return the results of a select, clamp, maximum, minimum, or bitwise `and` or `or`; else None."""
@@ -172,7 +175,7 @@ class Algebra:
         """Return the results of a maximum, minimum, `and` or `or`: order and grouping do not matter."""
         kind = i.shape.element_type
         if kind.is_complex:
-            return Prints(np.asarray(self._function(i, kind, [x.residues for x in operands])))
+            return Prints(np.asarray(self._function(i.operation, kind, kind, [x.residues for x in operands])))
         return self._joined(operation, kind, operands)
 
     def _joined(self, operation: type[Extreme], kind: ElementType, operands: list[Prints]) -> Prints:
@@ -304,7 +307,7 @@ class Algebra:
 
     def _fraction(self, i: HloInstruction, operands: list[Prints]) -> Residues | None:
         x = operands[0].residues
-        kind = i.shape.element_type
+        kind = _computed_in(i.shape.element_type)
 
         def function(name: str, argument: Residues) -> Residues:
             return field.mix(salt_of(name, kind.name), argument)
@@ -359,13 +362,14 @@ class Algebra:
         factor = base.residues if exponent >= 0 else self.inverse(base)
         return field.power(factor, abs(int(exponent)))
 
-    def _function(self, i: HloInstruction, source: ElementType, residues: list[Residues]) -> Residues:
+    def _function(
+        self, operation: Operation, source: ElementType, kind: ElementType, residues: list[Residues]
+    ) -> Residues:
         """Return the results of an unknown function of the operands, which commutes if the operation does."""
-        kind = i.shape.element_type
-        if i.operation.commutative and len(residues) == 2:
-            return self._commutative(i.operation, source, kind, *residues)
-        salt = salt_of(repr(i.operation), source.name, kind.name)
+        if operation.commutative and len(residues) == 2:
+            return self._commutative(operation, source, kind, *residues)
         shape = np.broadcast_shapes(*(x.shape for x in residues))
+        salt = salt_of(repr(operation), source.name, kind.name)
         return field.mix(salt, *(np.broadcast_to(x, shape) for x in residues))
 
     @staticmethod
@@ -401,6 +405,11 @@ def contains(wide: ElementType, narrow: ElementType) -> bool:
         and a.smallest_exponent - a.mantissa_bits <= b.smallest_exponent - b.mantissa_bits
         and wide in (F32, F64)
     )
+
+
+def _computed_in(kind: ElementType) -> ElementType:
+    """Return the type in which functions of a float type are computed, before they are rounded to it."""
+    return F32 if contains(F32, kind) else kind
 
 
 def _fractions(array: Array, residues: Residues) -> Residues:
