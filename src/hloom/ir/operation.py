@@ -379,7 +379,7 @@ def operation(
 
     def declare(cls: type[T]) -> type[T]:
         # Classes without attributes need no methods of their own; generating them takes 0.5 ms a class.
-        has = _has_attributes(cls)
+        has = has_fields(cls)
         operation = dataclasses.dataclass(init=has, repr=has, eq=has, frozen=has, kw_only=True, slots=True)(
             cls
         )
@@ -400,7 +400,8 @@ def operation(
     return declare
 
 
-def _has_attributes(cls: type[Operation]) -> bool:
+def has_fields(cls: type[object]) -> bool:
+    """Return whether a class declares or inherits fields of a dataclass."""
     annotations = inspect.get_annotations(cls)
     inherited = getattr(cls, "__dataclass_fields__", ())
     return bool(inherited) or any(not str(kind).startswith("ClassVar") for kind in annotations.values())

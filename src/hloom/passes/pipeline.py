@@ -9,7 +9,7 @@ from typing import ClassVar, Final, TypeAlias, TypedDict, Unpack, dataclass_tran
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Operation
+from hloom.ir.operation import Operation, has_fields
 from hloom.phases import phase
 
 Classes: TypeAlias = type[Operation] | tuple[type[Operation], ...]
@@ -55,7 +55,8 @@ class Pass(ABC):
 
     def __init_subclass__(cls, **declaration: Unpack[Declaration]) -> None:
         super().__init_subclass__()
-        dataclass(frozen=True)(cls)
+        if has_fields(cls):  # generating the methods takes 0.4 ms a class
+            dataclass(frozen=True)(cls)
         cls.of = declaration.get("of", cls.of)
         name = declaration.get("name")
         if name is None:
