@@ -20,7 +20,8 @@ from hloom.cpu.jit import llvm
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.runtime.cores import thread_count
 
-ACCUMULATORS = 16
+ACCUMULATORS = 12
+"""Chains of fused multiply-adds: enough to hide their latency, and in 16 registers beside the factor."""
 COPIED = 64 << 20
 """Bytes that every thread copies, more than fit in the caches."""
 

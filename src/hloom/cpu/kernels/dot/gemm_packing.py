@@ -24,6 +24,8 @@ CHUNK: Final = 16
 """Steps along k that one task packs."""
 LINE: Final = 64
 """Bytes of a line of the caches."""
+FEWEST_STEPS: Final = 8
+"""Fewest steps between two prefetches."""
 
 
 def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
@@ -80,25 +82,54 @@ class PanelPacker:
         with self.f.loop(0, (end - first + lanes - 1).unsigned_divide(lanes)) as loop:
             self.columns(base, panels, first, loop.index, low, high)
 
-    def prefetch(self, base: Value, column: Value, step: Value, share: Value) -> None:
-        """Prefetch a share of a panel's columns in the block after the one at ``step``.
+    @property
+    def share(self) -> int:
+        """Return the contiguous runs of a panel's block that each of a task's tiles prefetches."""
+        plan = self.plan
+        runs = plan.panel if self.by_columns else plan.depth
+        return -(-runs // -(-plan.height // plan.rows))
 
-        Each row of tiles prefetches one share. The block after a task's last block is the next task's first
-        one.
+    @property
+    def prefetching_steps(self) -> int:
+        """Return the steps of a tile between two of its prefetches, which divide its share evenly.
+
+        Prefetches in one burst would fill the buffers of outstanding misses, and the products wait.
+        """
+        if self.by_columns:
+            return LINE // self.size
+        return max(FEWEST_STEPS, -(-self.plan.depth // self.share))
+
+    def following(self, base: Value, column: Value, step: Value, tile: Value) -> Value:
+        """Return the address of a tile's share of the block after the one at ``step``.
+
+        The block after a task's last block is the next task's first one.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         following = step + plan.depth
         ends = following.compare("sge", plan.steps)
         row = ends.select(f.constant(I64, 0), following)
         column = ends.select(column + plan.width, column)
-        lines, length = (plan.panel, plan.depth) if self.by_columns else (plan.depth, plan.panel)
-        count = -(-lines // -(-plan.height // plan.rows))
         start = f.offset(base, (row * gemm.b.row + column * gemm.b.column) * self.size)
-        distance = max(gemm.b.row, gemm.b.column) * self.size
-        with f.loop(share * count, (share + 1) * count) as loop:
-            line = f.offset(start, loop.index * distance)
-            for offset in range(0, length * self.size, LINE):
-                prefetch(f.offset(line, offset))
+        return f.offset(start, tile * (self.share * self.distance))
+
+    @property
+    def distance(self) -> int:
+        """Return the bytes between contiguous runs."""
+        return max(self.plan.gemm.b.row, self.plan.gemm.b.column) * self.size
+
+    def prefetch(self, start: Value, step: Value) -> None:
+        """Prefetch the part of a tile's share, at ``start``, that belongs to the steps from ``step`` on."""
+        f = self.f
+        if self.by_columns:
+            for run in range(self.share):
+                prefetch(f.offset(start, step * self.size + run * self.distance))
+            return
+        every = self.prefetching_steps
+        runs = -(-self.share // -(-self.plan.depth // every))
+        first = f.offset(start, step.unsigned_divide(every) * (runs * self.distance))
+        for run in range(runs):
+            for offset in range(0, self.plan.panel * self.size, LINE):
+                prefetch(f.offset(first, run * self.distance + offset))
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
         """Return the address of a packed vector."""

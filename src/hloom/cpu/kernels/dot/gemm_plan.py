@@ -38,6 +38,8 @@ BLOCK_ROWS: Final = 512
 """Most rows of a product whose tasks pack a large B block by block; half if each of them packs A as well."""
 BLOCK_COLUMNS: Final = 64
 """Most columns of such a task."""
+BLOCK_BYTES: Final = 1 << 18
+"""Bytes of such a block of B, from which panels stream to the first-level cache, if A is not packed."""
 FEWEST_BLOCK_COLUMNS: Final = 256
 """Fewest columns of such a product, which are eight tasks."""
 SHALLOW: Final = 32
@@ -242,7 +244,8 @@ class _Planner:
         gemm = self.gemm
         widest = -(-gemm.n // self.panel) * self.panel
         width = max(self.panel, min(BLOCK_COLUMNS, widest // TASKS) // self.panel * self.panel)
-        count = -(-steps // max(16, PANEL_BYTES // (width * self.factors.unit_bytes)))
+        columns, most = (width, PANEL_BYTES) if pack_a else (BLOCK_COLUMNS, BLOCK_BYTES)
+        count = -(-steps // max(16, most // (columns * self.factors.unit_bytes)))
         depth = min(steps, -(-steps // (count * 16)) * 16)
         height = -(-gemm.m // self.rows) * self.rows
         return self.made(depth, height, width, widest, pack_a, "block")

@@ -140,12 +140,8 @@ class TileProduct:
                 self.panels.block(self.b_base, self.panel_base, *columns, step, step + count)
         if self.rows is not None:
             self.rows.run(self.a_base, self.row, self.row_end, step, count)
-        remainder = gemm.m % plan.rows
-        full_end = (
-            f.intrinsic("smin", self.row_end, f.constant(I64, gemm.m - remainder))
-            if remainder
-            else self.row_end
-        )
+        tail = self.tail
+        full_end = f.intrinsic("smin", self.row_end, f.constant(I64, gemm.m - sum(tail)))
         if plan.steps <= SHALLOW and plan.pack_b not in ("block", "group"):
             with f.loop(self.row, full_end, plan.rows) as line:
                 self.columns(
@@ -153,11 +149,28 @@ class TileProduct:
                 )
         else:
             self.columns(lambda column, vectors, masked: self.lines(full_end, column, vectors, masked))
-        if remainder:
-            with f.when(self.row_end.compare("sgt", full_end)):
+        for number, height in enumerate(tail):
+            row = full_end + sum(tail[:number])
+            with f.when(self.row_end.compare("sgt", row)):
                 self.columns(
-                    lambda column, vectors, masked: self.tile(full_end, remainder, column, vectors, masked)
+                    lambda column, vectors, masked, row=row, height=height: self.tile(
+                        row, height, column, vectors, masked
+                    )
                 )
+
+    @property
+    def tail(self) -> list[int]:
+        """Return the heights of the tiles after the last full one.
+
+        A remainder of few rows shares the rows of a full tile: its own sums would be too few to hide the
+        latency of additions.
+        """
+        plan, m = self.plan, self.plan.gemm.m
+        remainder = m % plan.rows
+        if 0 < 2 * remainder <= plan.rows < m and (m - remainder) % plan.height:
+            both = plan.rows + remainder
+            return [-(-both // 2), both // 2]
+        return [remainder] if remainder else []
 
     def columns(self, body: Callable[[Value, int, bool], None]) -> None:
         """Run the body for each panel of a task: (column, vectors, true for a partial last panel)."""
@@ -208,10 +221,6 @@ class TileProduct:
                 self.kept(address, again, masks[n % vectors], first)
                 for n, (address, first) in enumerate(zip(places, start, strict=True))
             ]
-        if plan.pack_b == "block":
-            assert self.panels is not None
-            share = (row - self.row).unsigned_divide(plan.rows)
-            self.panels.prefetch(self.b_base, column, self.step, share)
         if plan.in_place:
             for address in places:
                 prefetch(address, writes=True)
@@ -309,22 +318,35 @@ class TileProduct:
         e = Elements(f, plan.lanes, {})
         rows, a_step = self.a_rows(row, height)
         base, b_step = self.b_panel(column)
-        with f.loop(0, self.count, 1, flatten(start)) as loop:
-            sums = unflatten(loop.values, start)
-            line = f.offset(base, loop.index * b_step)
-            if packs:
-                b = self.packed_vectors(self.step + loop.index, column, masks, line)
-            else:
-                b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
-            offset = loop.index * a_step
-            partial_sums: list[Element] = []
-            for r in range(height):
-                a = plan.factors.broadcast(f, f.offset(rows[r], offset), plan.lanes)
-                partial_sums += [
-                    plan.factors.multiply(e, a, b[v], sums[r * vectors + v]) for v in range(vectors)
-                ]
-            loop.next(*flatten(partial_sums))
-        return unflatten(loop.values, start)
+
+        def steps(low: Value, high: Value, start: Sequence[Element]) -> list[Element]:
+            with f.loop(low, high, 1, flatten(start)) as loop:
+                sums = unflatten(loop.values, start)
+                line = f.offset(base, loop.index * b_step)
+                if packs:
+                    b = self.packed_vectors(self.step + loop.index, column, masks, line)
+                else:
+                    b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
+                offset = loop.index * a_step
+                following: list[Element] = []
+                for r in range(height):
+                    a = plan.factors.broadcast(f, f.offset(rows[r], offset), plan.lanes)
+                    following += [
+                        plan.factors.multiply(e, a, b[v], sums[r * vectors + v]) for v in range(vectors)
+                    ]
+                loop.next(*flatten(following))
+            return unflatten(loop.values, start)
+
+        if self.panels is None or plan.pack_b != "block":
+            return steps(f.constant(I64, 0), self.count, start)
+        tile = (row - self.row).unsigned_divide(plan.rows)
+        share = self.panels.following(self.b_base, column, self.step, tile)
+        every = self.panels.prefetching_steps
+        with f.loop(0, self.count, every, flatten(start)) as part:
+            self.panels.prefetch(share, part.index)
+            end = f.intrinsic("smin", part.index + every, self.count)
+            part.next(*flatten(steps(part.index, end, unflatten(part.values, start))))
+        return unflatten(part.values, start)
 
     def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
         """Return (addresses of rows of A at the first step, bytes per step)."""
