@@ -16,14 +16,12 @@ from hloom.codegen.llvm.memory import prefetch
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import batch_base, load_at
-from hloom.cpu.kernels.dot.gemm_plan import TilePlan
+from hloom.cpu.kernels.dot.gemm_plan import LINE, TilePlan
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.ir.affine import Index, Variable
 
 CHUNK: Final = 16
 """Steps along k that one task packs."""
-LINE: Final = 64
-"""Bytes of a line of the caches."""
 FEWEST_STEPS: Final = 8
 """Fewest steps between two prefetches."""
 

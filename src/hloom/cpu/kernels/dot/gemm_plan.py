@@ -8,6 +8,7 @@ the micro-kernel reads them contiguously.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -44,6 +45,12 @@ FEWEST_BLOCK_COLUMNS: Final = 256
 """Fewest columns of such a product, which are eight tasks."""
 SHALLOW: Final = 32
 """Number of products up to which the stores of results, contiguous along rows, limit a product."""
+LINE: Final = 64
+"""Bytes of a line of the caches."""
+SETS: Final = 64
+"""Sets of a first-level cache."""
+WAYS: Final = 8
+"""Lines of a set."""
 PAGE: Final = 4096
 """Distance in bytes between rows whose multiples map to few cache sets."""
 
@@ -171,6 +178,11 @@ def plan_tiles(
 def power_of_two(number: int) -> int:
     """Return the least power of two that is not below a number."""
     return 1 << (number - 1).bit_length()
+
+
+def lines_at(distance: int) -> int:
+    """Return how many lines, a number of bytes apart, half of a first-level cache holds."""
+    return WAYS // 2 * (SETS // math.gcd(distance // LINE, SETS))
 
 
 class _Planner:
@@ -340,5 +352,6 @@ class _Planner:
             return ""
         uneven = gemm.b.row * size % 64 != 0 and gemm.m > 4 * self.rows
         wide = gemm.b.row * size % PAGE == 0 and gemm.k >= 64
+        crowded = gemm.m >= BLOCK_ROWS and gemm.k > lines_at(gemm.b.row * size)
         large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > self.many_rows
-        return how if uneven or wide or large else ""
+        return how if uneven or wide or crowded or large else ""
