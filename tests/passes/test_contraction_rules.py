@@ -233,6 +233,9 @@ EXAMPLES = {
         Example("x: f32[9], u: f32[3]", "i = s32[1] constant({5}); r = f32[9] scatter(x, i, u), "
                 "update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, "
                 "index_vector_dim=0, to_apply=sum"),
+        Example("x: f32[0,3], i: s32[1], u: f32[3]", "r = f32[0,3] scatter(x, i, u), "
+                "update_window_dims={0}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+                "index_vector_dim=0, to_apply=sum"),
         Example("x: f32[300], i: u8[1], u: f32[]", "r = f32[300] scatter(x, i, u), update_window_dims={}, "
                 "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "
                 "to_apply=second"),

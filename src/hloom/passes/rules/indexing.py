@@ -124,6 +124,8 @@ def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction
     sizes = [1] * x.shape.rank
     for dimension, d in zip(operation.update_window_dims, window, strict=True):
         sizes[d] = updates.shape.dimensions[dimension]
+    if any(size > bound for size, bound in zip(sizes, x.shape.dimensions, strict=True)):
+        return x  # no window fits
     moved: tuple[int, ...] = operation.scatter_dims_to_operand_dims
     w = Writer(i)
     starts = index_vector(w, indices, moved, x.shape.rank)

@@ -59,6 +59,11 @@ def bijections(
     first, second = a.variables, b.variables
     if {name for name, _ in first} & {name for name, _ in second}:
         return
+    (x, count), (y, other) = map(_linear, (first, second))
+    if not a.guard and not b.guard and len(first) == len(second) > 1 and facts.are_equal(count, other):
+        # Both orders of positions are row-major.
+        same = Constraint(x - y, is_equation=True)
+        yield facts.assume(same, *ranges(first), *ranges(second))
     for image, is_merger in _images(first, second, terms, facts, keeps_order=keeps_order):
         equations = [
             Constraint(Polynomial.variable(name) - value, is_equation=True) for name, value in image.items()
@@ -151,6 +156,15 @@ def _accesses(terms: Sequence[Term]) -> Iterator[Access]:
         yield from _accesses(subterms(term))
 
 
+def _linear(loops: Loops) -> tuple[Polynomial, Polynomial]:
+    """Return the number of a position in row-major order, and the number of positions."""
+    index, count = Polynomial(), _ONE
+    for name, size in loops:
+        index = index * size + Polynomial.variable(name)
+        count *= size
+    return index, count
+
+
 def _mergers(first: Loops, second: Loops, facts: Facts) -> Iterator[Image]:
     """Yield the values of fewer loops of which each runs over the positions of adjacent ones, in order."""
     if not second:
@@ -159,10 +173,7 @@ def _mergers(first: Loops, second: Loops, facts: Facts) -> Iterator[Image]:
         groups = [first[x:y] for x, y in itertools.pairwise((0, *cut, len(first)))]
         image: dict[str, Polynomial] = {}
         for group, (name, extent) in zip(groups, second, strict=True):
-            index, count = Polynomial(), _ONE
-            for v, size in group:
-                index = index * size + Polynomial.variable(v)
-                count *= size
+            index, count = _linear(group)
             if not facts.are_equal(count, extent):
                 break
             image[name] = index

@@ -7,7 +7,7 @@ polynomials in sizes and loop variables.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,9 +24,13 @@ from hloom.operations.comparison import Clamp
 from hloom.operations.contraction import Dot
 from hloom.operations.conversion import BitcastConvert, Convert, Copy
 from hloom.operations.convolution import Convolution
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.gather_scatter import Scatter
 from hloom.operations.movement import Concatenate
 from hloom.operations.reduction import Reduce
+from hloom.operations.sorting import Sort
 from hloom.operations.structure import (
+    AddDependency,
     Constant,
     GetDimensionSize,
     GetTupleElement,
@@ -124,6 +128,7 @@ class IndexVariables:
         default_factory=dict[tuple[Polynomial, Polynomial], tuple[str, str]]
     )
     _starts: dict[tuple[Term, Polynomial], str] = field(default_factory=dict[tuple[Term, Polynomial], str])
+    _sources: dict[tuple[object, ...], str] = field(default_factory=dict[tuple[object, ...], str])
     _integers: dict[Term, str] = field(default_factory=dict[Term, str])
     _numbers: Any = field(default_factory=itertools.count)
 
@@ -214,6 +219,13 @@ class IndexVariables:
             ]
         return Polynomial.variable(self._starts[term, extent])
 
+    def source(self, key: tuple[object, ...], extent: Polynomial) -> Polynomial:
+        """Return a number in [0, extent), of which only is known on what it depends."""
+        if key not in self._sources:
+            self._sources[key] = self.fresh("source")
+            self.conditionals.append(Implication((), within(Polynomial.variable(self._sources[key]), extent)))
+        return Polynomial.variable(self._sources[key])
+
 
 def _range_of(value: Polynomial, kind: ElementType) -> Guard:
     """Return the comparisons that hold of an integer of a type."""
@@ -280,8 +292,16 @@ class SymbolicElements(Indexing[Guard, Term]):
             return IndexValue(polynomial_of(i.operands[0].shape.dimensions[d]), i.shape.element_type)
         if isinstance(operation, Concatenate) and not i.shape.dimensions[operation.dimensions[0]]:
             return self.zero(i.shape.element_type)
-        if isinstance(operation, Copy | OptimizationBarrier):
+        if isinstance(operation, AddDependency | Copy | OptimizationBarrier):
             return self.element(i.operands[0], indices, output)
+        if isinstance(operation, Scatter) and 0 in i.operands[-1].shape.dimensions:
+            return self.element(i.operands[output or 0], indices)
+        if isinstance(operation, DynamicSlice) and len(i.operands) != 1 + i.shape.rank:
+            raise HloError("start indices in one array are not modelled", rule="prove.operation")
+        if isinstance(operation, DynamicUpdateSlice) and len(i.operands) != 2 + i.shape.rank:
+            raise HloError("start indices in one array are not modelled", rule="prove.operation")
+        if isinstance(operation, Sort):
+            return self._sorted(i, operation, indices, output or 0)
         if operation.elementwise and i.called_computations:
             raise HloError(f"{i.opcode} is not modelled", rule="prove.operation")
         accumulation = self._sum(i, indices, output)
@@ -377,6 +397,15 @@ class SymbolicElements(Indexing[Guard, Term]):
         return Apply(BitcastConvert(), (element, IndexValue(polynomial_of(number), after)), after)
 
     def joined(self, elements: Sequence[Term], before: ElementType, after: ElementType) -> Term:
+        """Return bits as one element; the bits of an element, taken apart or not, are that element's."""
+        match elements:
+            case (Apply(operation=BitcastConvert(), operands=(x,)),):
+                return self.joined((x,), x.element_type, after)
+            case (Apply(operation=BitcastConvert(), operands=(x, IndexValue())), *_):
+                if tuple(elements) == _parts(x, before, len(elements)):
+                    return self.joined((x,), x.element_type, after)
+            case _:
+                pass
         return elements[0] if before is after else Apply(BitcastConvert(), tuple(elements), after)
 
     def elementwise(self, instruction: HloInstruction, operands: Sequence[Term]) -> Term:
@@ -388,6 +417,21 @@ class SymbolicElements(Indexing[Guard, Term]):
     def undeclared(self, i: HloInstruction, indices: Indices) -> Term:
         """Refuse an operation whose elements are not declared."""
         raise HloError(f"the elements of {i.opcode} are not modelled", rule="prove.operation")
+
+    def _sorted(self, i: HloInstruction, sort: Sort, indices: Indices, output: int) -> Term:
+        """Return the element that a sort moves to an index, from a position that only its keys determine."""
+        (d,) = sort.dimensions
+        comparator = i.called_computations[0]
+        read = [p.operation for p in comparator.parameters if p.users or p.is_root]
+        keys = sorted({p.parameter_number // 2 for p in read if isinstance(p, Parameter)})
+        line = tuple(SymbolicIndex(Polynomial.variable(f"line{n}")) for n in range(len(indices)))
+        arrays = [self.element(i.operands[key], line) for key in keys]
+        order = _text(
+            comparator, {2 * key + side: 2 * n + side for n, key in enumerate(keys) for side in (0, 1)}
+        )
+        extent = polynomial_of(i.operands[0].shape.dimensions[d])
+        source = self.positions.source((order, *arrays, *map(polynomial_of, indices)), extent)
+        return self.element(i.operands[output], (*indices[:d], SymbolicIndex(source), *indices[d + 1 :]))
 
     # -- accumulations
 
@@ -428,6 +472,12 @@ class SymbolicElements(Indexing[Guard, Term]):
         return Sum(combine, is_free, variables, guard, tuple(elements), initial, output or 0, kind)
 
 
+def _parts(x: Term, part: ElementType, count: int) -> tuple[Term, ...]:
+    """Return the bits of an element as elements of a narrower type."""
+    numbers = (IndexValue(Polynomial.constant(n), part) for n in range(count))
+    return tuple(Apply(BitcastConvert(), (x, number), part) for number in numbers)
+
+
 def products(i: HloInstruction) -> str:
     """Return what determines how a dot or a convolution rounds its sums: types, precision, algorithm."""
     types = [o.shape.element_type.name for o in i.operands]
@@ -446,13 +496,19 @@ def _combiner(i: HloInstruction) -> tuple[Any, bool]:
     return _text(computation), is_free
 
 
-def _text(computation: HloComputation) -> str:
-    """Return the text of a computation with numbers for names."""
-    numbers = {x: n for n, x in enumerate(computation.post_order())}
+def _text(computation: HloComputation, parameters: Mapping[int, int] | None = None) -> str:
+    """Return the text of a computation with numbers for names, and only some parameters, renumbered."""
+    numbers: dict[HloInstruction, int] = {}
     lines: list[str] = []
-    for x, number in numbers.items():
+    for x in computation.post_order():
+        operation = x.operation
+        if parameters is not None and isinstance(operation, Parameter):
+            if operation.parameter_number not in parameters:
+                continue
+            operation = operation.replace(parameter_number=parameters[operation.parameter_number])
+        numbers[x] = len(numbers)
         operands = ",".join(str(numbers[o]) for o in x.operands)
-        lines.append(f"{number} = {x.shape} {x.operation!r}({operands})")
+        lines.append(f"{numbers[x]} = {x.shape} {operation!r}({operands})")
     return "; ".join([*lines, f"root {numbers[computation.root]}"])
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hloom.ir.operation import Operation
+from hloom.operations.arithmetic import Add
 from hloom.proofs.symbolic.bijections import bijections, ranges
 from hloom.proofs.symbolic.elements import scalar
+from hloom.proofs.symbolic.exhaustion import are_equal_everywhere
 from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.scalars import Scalars, is_same_polynomial
+from hloom.proofs.symbolic.scalars import NOT_NEGATIVE_ZERO, Scalars, is_same_polynomial
 from hloom.proofs.symbolic.sizes import Constraint
 from hloom.proofs.symbolic.sums import are_equal_sums
 from hloom.proofs.symbolic.terms import (
@@ -25,6 +27,7 @@ from hloom.proofs.symbolic.terms import (
     Term,
     substituted,
     subterms,
+    variables_of,
 )
 
 MOST_CASES: Final = 400
@@ -102,7 +105,7 @@ class Comparer:
             zeros = dict.fromkeys(single, Polynomial())
             term = _substituted(term, zeros)
             term = replace(term, variables=tuple(v for v in term.variables if v[0] not in single))
-        term = replace(term, initial=initial)
+        term = _without_repetitions(_flattened(replace(term, initial=initial)), facts)
         if term.variables or not all(facts.entail(c) for c in term.guard):
             return term
         bodies = tuple(self.decided(body, facts) for body in term.bodies)
@@ -131,7 +134,11 @@ class Comparer:
             return Scalars(facts, exact=True).are_equal(a, b)
         if key not in _VALUES:
             is_ring = is_same_polynomial(key[0], key[1])
-            _VALUES[key] = is_ring or Scalars(Facts(), exact=self.exact).are_equal(key[0], key[1])
+            _VALUES[key] = (
+                is_ring
+                or (not self.exact and are_equal_everywhere(key[0], key[1]))
+                or Scalars(Facts(), exact=self.exact).are_equal(key[0], key[1])
+            )
         return _VALUES[key]
 
     def _shared(self, term: Term, leaves: list[Term], facts: Facts) -> Term:
@@ -185,6 +192,38 @@ def _single_steps(terms: Sequence[Term], facts: Facts) -> Iterator[Constraint]:
         yield from _single_steps(subterms(term), facts)
 
 
+def _flattened(term: Sum) -> Sum:
+    """Return an extreme of extremes as one, where the inner ones start at the neutral element."""
+    match term:
+        case Sum(combiner=Operation() as combiner, bodies=(Sum() as inner,), guard=()):
+            neutral = combiner.neutral_element(inner.element_type) if combiner.idempotent else None
+            starts = neutral is not None and inner.initial == (scalar(neutral, inner.element_type),)
+            if starts and inner.combiner == combiner:
+                return replace(
+                    term,
+                    variables=(*term.variables, *inner.variables),
+                    guard=inner.guard,
+                    bodies=inner.bodies,
+                )
+        case _:
+            pass
+    return term
+
+
+def _without_repetitions(term: Sum, facts: Facts) -> Sum:
+    """Return an extreme without loops that repeat its elements at least once."""
+    if not isinstance(term.combiner, Operation) or not term.combiner.idempotent:
+        return term
+    used = {v for c in term.guard for v in c.polynomial.variables}.union(*map(variables_of, term.bodies))
+    some = (Constraint(extent - _ONE, is_equation=False) for _, extent in term.variables)
+    repeats = {
+        name
+        for (name, _), exists in zip(term.variables, some, strict=True)
+        if name not in used and facts.entail(exists)
+    }
+    return replace(term, variables=tuple(v for v in term.variables if v[0] not in repeats))
+
+
 def _substituted(term: Sum, definitions: dict[str, Polynomial]) -> Sum:
     """Return a sum with some index variables replaced."""
     result = substituted(term, definitions)
@@ -207,8 +246,16 @@ def _renamed(term: Term, names: dict[Term, Term]) -> Term:
     if isinstance(term, Scalar):
         return term
     if term not in names:
-        names[term] = Access((len(names),), Polynomial(), term.element_type)
+        name = (len(names), NOT_NEGATIVE_ZERO) if _starts_at_zero(term) else (len(names),)
+        names[term] = Access(name, Polynomial(), term.element_type)
     return names[term]
+
+
+def _starts_at_zero(term: Term) -> bool:
+    """Return whether an element is a sum that starts at +0, so that it is not -0."""
+    if not isinstance(term, Sum) or not isinstance(term.combiner, Add):
+        return False
+    return term.initial == (scalar(0, term.element_type),)
 
 
 def _undecided(term: Term) -> Guard | None:

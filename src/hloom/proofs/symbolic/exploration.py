@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,8 @@ MOST_RUNS: Final = 1500
 """Maximum number of runs of one program."""
 LARGEST: Final = 12
 """Magnitude of numbers that are preferred: small ones make readable examples that are evaluated quickly."""
+LARGEST_DRAWN: Final = 6
+"""Largest number that is drawn for a symbol of a counterexample."""
 
 T = TypeVar("T")
 
@@ -76,21 +79,20 @@ class Exploration:
         solver.set("rlimit", EFFORT)
         solver.add(*(conditional_formula(division_facts(d)) for d in trail.divisions))
         solver.add(*map(relation, trail.comparisons), *(bound for name in names for bound in _bounds(name)))
-        values = {name: trail.values[name] for name in names}
-        for number in range(count):
-            yield values
-            solver.add(z3.Or(*(variable(name) != value for name, value in values.items())))
+        yield {name: trail.values[name] for name in names}
+        for number in range(1, count):
+            draw = random.Random(number)
             solver.push()
-            # Each number above the last one of its symbol, where there are such numbers.
-            for name in names[number % 2 :]:
+            # Different numbers from 1 on show most mistakes; each symbol gets one if the others allow it.
+            for name in draw.sample(names, len(names)):
                 solver.push()
-                solver.add(variable(name) > min(values[name], LARGEST // 2))
+                solver.add(variable(name) == draw.randint(1, LARGEST_DRAWN))
                 if solver.check() != z3.sat:
                     solver.pop()
             if solver.check() != z3.sat:
                 return
             model = solver.model()
-            values = {n: model.eval(variable(n), model_completion=True).as_long() for n in names}
+            yield {n: model.eval(variable(n), model_completion=True).as_long() for n in names}
             while solver.num_scopes():
                 solver.pop()
 

@@ -47,6 +47,7 @@ class Generalization:
 
     def _build(self) -> HloModule:
         module = HloModule.from_text(self.text)
+        module.config.entry_layout = None
         for i in module.entry.post_order():
             self._instruction = i.name
             i.operation = self._operation(i)

@@ -7,6 +7,7 @@ meaning here, and elements of other types, are functions and values of which not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -31,12 +32,12 @@ from hloom.operations.arithmetic import (
     Xor,
 )
 from hloom.operations.comparison import Clamp, Compare, Select
-from hloom.operations.conversion import Convert
-from hloom.operations.transcendental import Exponential
+from hloom.operations.conversion import Convert, ReducePrecision
+from hloom.operations.transcendental import Exponential, SquareRoot
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
 from hloom.proofs.symbolic.facts import EFFORT, Facts, Formula, formula, solver_library
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.terms import Apply, IndexValue, Scalar, Term
+from hloom.proofs.symbolic.terms import Access, Apply, IndexValue, Scalar, Term
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
 
@@ -44,6 +45,8 @@ Meaning: TypeAlias = Callable[["Scalars", Apply, Sequence[Formula]], Formula]
 """The value of an operation; None where it has no meaning for the operands' types."""
 
 _LARGEST_POWER: Final = 4
+NOT_NEGATIVE_ZERO: Final = b"not -0"
+"""Part of the name of a leaf that is not -0."""
 
 
 class Scalars:
@@ -111,7 +114,10 @@ class Scalars:
             case IndexValue() if self.exact and term.element_type.is_integer:
                 return formula(self.facts.normal(term.index))
             case _:
-                return self.z3.FreshConst(self.sort(term.element_type))
+                leaf = self.z3.FreshConst(self.sort(term.element_type))
+                if isinstance(term, Access) and NOT_NEGATIVE_ZERO in term.array and self.is_float(leaf):
+                    self.axioms.append(self.z3.Not(self.is_negative_zero(leaf)))
+                return leaf
 
     def number(self, term: Scalar) -> Formula:
         """Return a number."""
@@ -143,13 +149,20 @@ class Scalars:
         function = self.z3.Function(name, *sorts)
         if term.operation.commutative and len(operands) == 2 and operands[0].sort() == operands[1].sort():
             self.axioms.append(function(*operands) == function(*operands[::-1]))
-        return function(*operands)
+        result = function(*operands)
+        if term.operation.never_negative_zero and self.is_float(result):
+            self.axioms.append(self.z3.Not(self.is_negative_zero(result)))
+        return result
 
     # -- kinds of numbers
 
     def is_float(self, value: Formula) -> bool:
         """Return whether a value is one of z3's floats."""
         return bool(self.z3.is_fp(value))
+
+    def is_negative_zero(self, value: Formula) -> Formula:
+        """Return that a float is -0."""
+        return self.z3.And(self.z3.fpIsZero(value), self.z3.fpIsNegative(value))
 
     def is_number(self, value: Formula) -> bool:
         """Return whether a value is an integer, a bit vector or a real number."""
@@ -263,6 +276,8 @@ def _remainder(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
 
 
 def _extreme(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
+    if term.operands[0] == term.operands[1]:
+        return x[0]
     return _larger(s, x, term.element_type, smaller=isinstance(term.operation, Minimum))
 
 
@@ -314,15 +329,52 @@ def _power(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
     exponent = term.operands[1]
     if not isinstance(exponent, Scalar) or not s.is_number(x[0]):
         return None
-    value = float(np.frombuffer(exponent.value, exponent.element_type.numpy_dtype)[0])
+    value = _value_of(exponent)
     if value == -1 and s.z3.is_real(x[0]):
         return 1 / x[0]
+    if abs(value) == 1.5 and s.z3.is_real(x[0]):
+        product = x[0] * _root(s, term, x[:1])
+        return product if value > 0 else 1 / product
     if value != int(value) or not 0 <= value <= _LARGEST_POWER:
         return None
     result: Formula = x[0] - x[0] + 1
     for _ in range(int(value)):
         result = result * x[0]
     return result
+
+
+def _root(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
+    """Return the square root; of real numbers that have one."""
+    z3 = s.z3
+    if s.is_float(x[0]):
+        return z3.fpSqrt(z3.RNE(), x[0])
+    if not z3.is_real(x[0]):
+        return None
+    root = z3.Function("root", z3.RealSort(), z3.RealSort())(x[0])
+    s.axioms += [x[0] >= 0, root >= 0, root * root == x[0]]
+    return root
+
+
+def _reduced(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
+    """Return a float with fewer bits: first a shorter mantissa, then a smaller range."""
+    z3, operation = s.z3, term.operation
+    assert isinstance(operation, ReducePrecision)
+    if not s.is_float(x[0]):
+        return x[0] if s.exact else None
+    form, value, sort = float_format(term.element_type), x[0], x[0].sort()
+    if operation.mantissa_bits < form.mantissa_bits:
+        if not operation.mantissa_bits:
+            return None
+        shorter = z3.FPSort(form.exponent_bits, operation.mantissa_bits + 1)
+        value = z3.fpToFP(z3.RNE(), z3.fpToFP(z3.RNE(), value, shorter), sort)
+    if operation.exponent_bits < form.exponent_bits:
+        bias = (1 << (operation.exponent_bits - 1)) - 1
+        size, negative = z3.fpAbs(value), z3.fpIsNegative(value)
+        zero = z3.If(negative, z3.fpMinusZero(sort), z3.fpPlusZero(sort))
+        infinity = z3.If(negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
+        small = z3.fpLT(size, z3.FPVal(2.0 ** (1 - bias), sort))
+        value = z3.If(small, zero, z3.If(z3.fpGEQ(size, z3.FPVal(2.0 ** (bias + 1), sort)), infinity, value))
+    return value
 
 
 def _selected(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
@@ -333,10 +385,30 @@ def _compared(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
     operation = term.operation
     assert isinstance(operation, Compare)
     kind = term.operands[0].element_type
+    if s.exact and any(isinstance(o, Scalar) and _is_infinite(o) for o in term.operands):
+        a, b = (_rank(o) for o in term.operands)
+        return s.z3.BoolVal(
+            {"EQ": a == b, "NE": a != b, "LT": a < b, "LE": a <= b, "GT": a > b, "GE": a >= b}[
+                operation.direction
+            ]
+        )
     if operation.comparison_type == "TOTALORDER" and kind.is_floating:
         return _ordered(s, operation.direction, x)
     comparable = s.z3.is_bool(x[0]) or s.is_float(x[0]) or s.is_number(x[0])
     return s.compare(operation.direction, x[0], x[1], kind) if comparable else None
+
+
+def _is_infinite(term: Term) -> bool:
+    return isinstance(term, Scalar) and term.element_type.is_floating and abs(_value_of(term)) == math.inf
+
+
+def _rank(term: Term) -> float:
+    """Return where an element is among the infinities and the real numbers."""
+    return _value_of(term) if isinstance(term, Scalar) and _is_infinite(term) else 0.0
+
+
+def _value_of(term: Scalar) -> float:
+    return float(np.frombuffer(term.value, term.element_type.numpy_dtype)[0])
 
 
 def _ordered(s: Scalars, direction: str, x: Sequence[Formula]) -> Formula:
@@ -404,6 +476,11 @@ def _converted(s: Scalars, term: Apply, x: Sequence[Formula]) -> Formula:
     before, after = term.operands[0].element_type, term.element_type
     if before is after:
         return x[0]
+    inner = term.operands[0]
+    if before.is_complex and isinstance(inner, Apply) and isinstance(inner.operation, Convert):
+        (real,) = inner.operands
+        if real.element_type.is_floating and 2 * real.element_type.bits == before.bits:
+            return s.value(Apply(term.operation, (real,), after))
     if s.exact:
         return _converted_exactly(s, before, after, x[0])
     sort = s.sort(after)
@@ -465,11 +542,13 @@ MEANINGS: Final[Mapping[type, Meaning]] = {
     Or: _logical("or"),
     Power: _power,
     Real: _part,
+    ReducePrecision: _reduced,
     Remainder: _remainder,
     Select: _selected,
     ShiftLeft: _shifted,
     ShiftRightArithmetic: _shifted,
     ShiftRightLogical: _shifted,
+    SquareRoot: _root,
     Subtract: _difference,
     Xor: _logical("xor"),
 }

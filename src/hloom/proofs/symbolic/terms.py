@@ -113,6 +113,21 @@ def subterms(term: Term) -> tuple[Term, ...]:
             return ()
 
 
+def variables_of(term: Term) -> set[str]:
+    """Return the variables on which a term depends, loop variables of its sums included."""
+    match term:
+        case Access(linear=index) | IndexValue(index=index):
+            return index.variables
+        case Choose(guard=guard):
+            names = {name for c in guard for name in c.polynomial.variables}
+        case Sum(guard=guard, variables=loops):
+            extents = {name for _, extent in loops for name in extent.variables}
+            names = extents | {name for c in guard for name in c.polynomial.variables}
+        case _:
+            names = set[str]()
+    return names.union(*map(variables_of, subterms(term)))
+
+
 def substituted(term: Term, definitions: dict[str, Polynomial]) -> Term:
     """Return a term with some index variables replaced."""
     if not definitions:

@@ -30,6 +30,8 @@ SAMPLES: Final = 6
 """Number of arguments with which programs of concrete sizes are compared."""
 EXAMPLES: Final = 8
 """Number of sizes at which the programs of an unproved case are compared."""
+LATER_EXAMPLES: Final = 3
+"""That number for all further unproved cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def judge(values: Mapping[str, int], build: Build, *, edges: bool) -> RuleVerdic
             cases += 1
             relation = step if relation is Relation.IDENTICAL else relation
             continue
-        for sizes in exploration.examples(trail, EXAMPLES if unproved is None else 1):
+        for sizes in exploration.examples(trail, EXAMPLES if unproved is None else LATER_EXAMPLES):
             pair = run.pair if sizes == numbers else build(Trail(dict(sizes)))
             verdict = _refutation(pair, sizes, reason, edges=edges) if pair is not None else None
             if verdict is not None and verdict.relation is Relation.REFUTED:
