@@ -9,7 +9,7 @@
 #                  whole models and JAX's own client (MODELS="--peers --plot": PyTorch too)
 #   make mutation  change single lines of the sources and check that tests fail (N=300 SEED=1; some hours)
 #   make jax-tests run JAX's tests on hloom and on JAX's client (DIR=jax COUNT=300 SEED=1)
-#   make docs      rewrite docs/operations/ from the declarations
+#   make docs      rewrite docs/operations/ from the declarations, and docs/proved_rules.md from the rules that changed
 #   make site      build the site of the documentation in dist/site
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make viewer-assets fetch the layout library of `hloom view` from npm (DAGRE=3.1.3)
@@ -87,6 +87,7 @@ jax-tests: $(VENV)/.develop
 
 docs: $(VENV)/.develop
 	$(BIN)/python -m hloom.tools.pages.op_docs docs/operations
+	$(BIN)/python -m tests.proofs.proved_rules
 
 site: $(VENV)/.develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

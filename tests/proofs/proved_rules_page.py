@@ -1,0 +1,163 @@
+"""The text of docs/proved_rules.md."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from hloom.passes.pipeline import Pass
+from hloom.passes.registry import passes
+from hloom.passes.rewriting import RewriteRule, RulePass
+from hloom.passes.rules import contraction, convolution
+from hloom.proofs.verdict import Relation
+from tests.proofs.proved_rules import Result, rules
+
+INTRODUCTION: Final = """\
+# Proved rules
+
+hloom simplifies programs by rules, each a Python function. This page says which of them are proved to
+keep the results for **all** sizes: of shapes, ranges, paddings, strides and windows. `make docs` writes
+it; a test fails if a rule or one of its examples has changed since, or if a rule has neither a proof nor
+a reason. [Proofs](proofs.md#rules-for-all-sizes) says how.
+
+Each rule has examples, on which the tests evaluate both sides. For a proof the sizes of an example
+become symbols; the rule's own code rewrites the program, once for each way in which its comparisons of
+sizes come out.
+
+- **Relation**: *identical* bits, or *real*: equal if f32, f64 and complex operations did not round. Of
+  several examples, the weaker one.
+- **Types**: the number of element types for which all examples of the type are proved, of those of the
+  examples.
+- **Ranks**: of the proved programs. In some each dimension of an example occurs twice, with sizes of its
+  own (that of a concatenation or of a sort only once), in elementwise ones up to four times. *Repeated*
+  counts these programs: those that are proved, of all. Where a rule treats such dimensions alike,
+  finitely many stand for any number: where two programs differ, some access or condition differs, and
+  only the dimensions that show this need be retained ([TensorRight](https://doi.org/10.1145/3704865)).
+  That a rule treats them alike is not proved.
+"""
+
+_NUMBER: Final = "makes a constant of the number of a size"
+_WINDOWS: Final = "too many cases of the sizes of windows"
+TESTED: Final = {
+    "size_of_static_dimension": _NUMBER,
+    "sum_of_broadcast": _NUMBER,
+    "select_of_updates": "scatters are not modelled; its examples with dynamic-update-slice are proved",
+    "scatter_of_one_window": "scatters are not modelled",
+    "start_indices_one_by_one": "the old form of dynamic slices, with one vector of indices, is not modelled",
+    "convolution_of_pad": _WINDOWS,
+    "convolution_as_dot": _WINDOWS,
+    "spatial_dimensions_of_one": _WINDOWS,
+    "window_in_plain_words": _WINDOWS,
+    "reshape_of_broadcast": "quotients by products of several sizes, in two of five examples",
+}
+"""Why a rule is not proved: tests compare both sides on its examples, with special numbers."""
+
+UNRULY: Final = {
+    "instructions go, move or are grouped, values stay": (
+        "cse computation-deduplicator dce flatten-call-graph call-inliner sharding-remover unscheduler "
+        "hlo-memory-scheduler array-subviews fusion fusion-limiter scatter-fusion attention-fusion "
+        "product-views while-loop-trip-count-annotator synchronous-operations all-reduce-combiner"
+    ),
+    "values are computed by the evaluator": "constant_folding",
+    "loops and branches": (
+        "simplify-conditional simplify-while-loops while-loop-invariant-code-motion loop-stack-reuse "
+        "while-loop-dot-code-motion while-loop-dot-layout elementwise-loop-fusion stack-allocation "
+        "in-place-accumulation previous-value-updates"
+    ),
+    "depends on ranges of values": "integer-range-simplifier",
+    "expansions, and other changes of how values are computed": "",
+}
+"""Passes without rules, by what they do."""
+
+
+def page(results: Mapping[str, Result]) -> str:
+    """Return the text of the page."""
+    listed = list(rules())
+    proved = [name for name, _, _ in listed if results[name].is_proved]
+    lines = [
+        INTRODUCTION,
+        f"**{len(proved)} of {len(listed)} rules are proved** ({100 * len(proved) / len(listed):.0f} %).",
+        "",
+        "| rule | rewrites | relation | types | ranks | repeated |",
+        "|---|---|---|---|---|---|",
+        *(_row(rule, results[name]) for name, rule, _ in listed if name in proved),
+        "",
+        "## Tested only",
+        "",
+        "| rule | rewrites | examples proved | why not all |",
+        "|---|---|---|---|",
+        *(_open_row(rule, results[name]) for name, rule, _ in listed if name not in proved),
+        "",
+        "## Passes",
+        "",
+        *_passes(set(proved)),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(rule: RewriteRule, result: Result) -> str:
+    relations = {Relation(relation) for _, _, relation in result.relations}
+    relation = "real" if Relation.EQUAL_OVER_REALS in relations else "identical"
+    kinds = {kind for _, kind, _ in result.relations}
+    partly = {kind for _, kind, relation in result.relations if not Relation(relation).is_proof}
+    types = f"{len(kinds - partly)} of {len(kinds)}" if partly else str(len(kinds))
+    done, count = result.repeated
+    cells = _name(rule), _purpose(rule), relation, types, _span(result.ranks), f"{done} of {count}"
+    return f"| {' | '.join(cells)} |"
+
+
+def _open_row(rule: RewriteRule, result: Result) -> str:
+    examples = {number for number, _, _ in result.relations}
+    proved = {n for n, _, relation in result.relations if Relation(relation).is_proof}
+    return f"| {_name(rule)} | {_purpose(rule)} | {len(proved)} of {len(examples)} | {TESTED[rule.name]} |"
+
+
+def _name(rule: RewriteRule) -> str:
+    return f"`{rule.name}`"
+
+
+def _purpose(rule: RewriteRule) -> str:
+    return " ".join((rule.rewrite.__doc__ or "").strip().splitlines()[0].split()).replace("|", "\\|")
+
+
+def _span(ranks: Sequence[int]) -> str:
+    return f"{ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
+
+
+def rules_of(pass_class: type[Pass]) -> list[RewriteRule]:
+    """Return the rules that a pass applies."""
+    if issubclass(pass_class, RulePass):
+        rules_by_name = {r.name: r for entry in pass_class.table.by_class.values() for r in entry.rules}
+        return list(rules_by_name.values())
+    families = {
+        "dot_decomposer": (contraction.FOLDS, contraction.REPAIRS),
+        "convolution-canonicalization": (convolution.RULES, convolution.DOTS),
+    }
+    return [rule for family in families.get(pass_class.name, ()) for rule in family]
+
+
+def _passes(proved: set[str]) -> Iterable[str]:
+    yield "| pass | its rules that are proved |"
+    yield "|---|---|"
+    others: list[str] = []
+    for name, pass_class in sorted(passes().items()):
+        own = [rule.name for rule in rules_of(pass_class)]
+        if own:
+            yield f"| `{name}` | {len(proved.intersection(own))} of {len(own)} |"
+        else:
+            others.append(name)
+    yield ""
+    yield from textwrap.wrap(
+        f"The other {len(others)} passes do not work by rules, and nothing is proved of them for all sizes. "
+        "`hloom opt --prove` proves each run of a pass for the sizes of the program, and the tests compare "
+        "results. Those by kind:",
+        110,
+    )
+    yield ""
+    expected = {name: kind for kind, names in UNRULY.items() for name in names.split()}
+    by_kind: dict[str, list[str]] = {kind: [] for kind in UNRULY}
+    for name in others:
+        by_kind[expected.get(name, list(UNRULY)[-1])].append(name)
+    for kind, names in by_kind.items():
+        yield f"- {kind}: " + ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,47 @@
+"""The page of proved rules is up to date, and proofs that take little time are made again."""
+
+from __future__ import annotations
+
+import pytest
+
+from hloom.passes.registry import passes
+from hloom.proofs.verdict import Relation
+from tests.proofs.proved_rules import PAGE, digest_of, load, prove_example, rules
+from tests.proofs.proved_rules_page import TESTED, page, rules_of
+
+RESULTS = load()
+AGAIN = (
+    "abs_again", "add_zero", "bitcast_convert_twice", "broadcast_twice", "concatenate_of_neighbours",
+    "convert_twice", "dot_of_converts", "dot_of_transpose", "dynamic_slice_of_broadcast", "pad_that_cuts",
+    "gather_of_everything", "power_as_reciprocal", "reduce_of_broadcast", "reduce_twice", "reverse_twice",
+    "select_of_not", "slice_twice", "sort_of_unused", "transpose_of_reshape", "update_with_what_is_there",
+)  # fmt: skip
+"""Rules of each kind whose first example is proved again."""
+
+
+def test_the_page_is_up_to_date() -> None:
+    """``make docs`` has been run since a rule or one of its examples changed."""
+    listed = {name: digest_of(rule, examples) for name, rule, examples in rules()}
+    recorded = {name: result.digest for name, result in RESULTS.items()}
+    changed = sorted(name for name in {*listed, *recorded} if listed.get(name) != recorded.get(name))
+    assert not changed, f"run make docs: {changed}"
+    assert PAGE.read_text() == page(RESULTS), "run make docs"
+
+
+def test_every_rule_is_proved_or_has_a_reason() -> None:
+    proved = {name for name, result in RESULTS.items() if result.is_proved}
+    assert set(TESTED) == set(RESULTS) - proved
+    assert len(proved) >= 0.85 * len(RESULTS)
+
+
+def test_every_rule_belongs_to_a_pass() -> None:
+    applied = {rule.name for pass_class in passes().values() for rule in rules_of(pass_class)}
+    assert {name for name, _, _ in rules()} <= applied
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_proofs_are_made_again(name: str) -> None:
+    pytest.importorskip("z3", reason="z3 is not installed")
+    rule, examples = next((rule, examples) for other, rule, examples in rules() if other == name)
+    assert RESULTS[name].is_proved
+    assert Relation(RESULTS[name].relations[0][2]) is prove_example(rule, examples[0])
