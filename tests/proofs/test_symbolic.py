@@ -31,10 +31,14 @@ from tests.rule_checks import Example
 
 pytest.importorskip("z3", reason="z3 is not installed")
 
-from hloom.proofs.symbolic.xla import elementwise, movement, slicing, sums
+from hloom.proofs.symbolic.xla import conversion, elementwise, movement, slicing, sums
 
-BOOKS = {book.name: book for book in (module.RULES for module in (elementwise, movement, slicing, sums))}
+BOOKS = {
+    book.name: book
+    for book in (module.RULES for module in (conversion, elementwise, movement, slicing, sums))
+}
 SAMPLE = {
+    "conversion": ("convert_f16_to_f32_and_back", "complex_of_parts", "power_minus_one", "window_of_one"),
     "elementwise": ("add_zero", "common_factor", "clamp_twice", "remainder_of_sum", "or_true_first"),
     "movement": ("transpose_twice", "reverse_twice", "concatenate_to_the_left", "concatenate_scalar_before"),
     "slicing": ("slice_twice", "slice_of_second_operand", "dynamic_slice_twice", "add_of_update"),
