@@ -8,6 +8,7 @@ from hloom.passes.registry import passes
 from hloom.proofs.verdict import Relation
 from tests.proofs.proved_rules import PAGE, digest_of, load, prove_example, rules
 from tests.proofs.proved_rules_page import TESTED, page, rules_of
+from tests.proofs.rule_mutants import REFUTED, judged, mutants
 
 RESULTS = load()
 AGAIN = (
@@ -45,3 +46,14 @@ def test_proofs_are_made_again(name: str) -> None:
     rule, examples = next((rule, examples) for other, rule, examples in rules() if other == name)
     assert RESULTS[name].is_proved
     assert Relation(RESULTS[name].relations[0][2]) is prove_example(rule, examples[0])
+
+
+@pytest.mark.parametrize("name", ["slice_of_concatenate", "slice_of_reverse", "slice_twice"])
+def test_rules_with_a_mistake_are_refuted(name: str) -> None:
+    pytest.importorskip("z3", reason="z3 is not installed")
+    rule, examples = next((rule, examples) for other, rule, examples in rules() if other == name)
+    text = next(iter(examples[0].programs()))
+    judgements = {mistake: judged(mutant, text, 1) for mistake, mutant in mutants(rule)}
+    wrong = {mistake: word for mistake, word in judgements.items() if word.startswith("wrong")}
+    assert wrong
+    assert set(wrong.values()) == {REFUTED}, wrong
