@@ -30,6 +30,8 @@ SAMPLES: Final = 6
 """Number of arguments with which programs of concrete sizes are compared."""
 EXAMPLES: Final = 8
 """Number of sizes at which the programs of an unproved case are compared."""
+MOST_ELEMENTS: Final = 1 << 22
+"""Maximum size of an array of programs that are compared."""
 LATER_EXAMPLES: Final = 3
 """That number for all further unproved cases."""
 
@@ -238,6 +240,11 @@ def _refutation(pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: boo
         after.verify()
     except HloError as error:
         return RuleVerdict(Relation.REFUTED, 0, 0, error.message, sizes, None, *texts)
+    arrays = (i.shape for m in (before, after) for i in m.entry.post_order() if i.shape.is_array)
+    if max((shape.element_count for shape in arrays), default=0) > MOST_ELEMENTS:
+        return RuleVerdict(
+            Relation.OPEN, 0, 0, f"{reason} (too many elements to compare)", sizes, None, *texts
+        )
     refuted = refute(before, after, samples=SAMPLES, edges=edges)
     if refuted is None:
         return RuleVerdict(Relation.OPEN, 0, 0, reason, sizes, None, *texts)
