@@ -57,7 +57,9 @@ ENTRY main {
 }
 """
 SIZES = [("f32", 1, 301, 517), ("f32", 3, 129, 700), ("f32", 8, 130, 640), ("bf16", 1, 300, 1000),
-         ("bf16", 4, 333, 500), ("s8", 1, 601, 500), ("s8", 2, 602, 501), ("f16", 2, 256, 513)]  # fmt: skip
+         ("bf16", 4, 333, 500), ("s8", 1, 601, 500), ("s8", 2, 602, 501), ("f16", 2, 256, 513),
+         ("s8", 5, 602, 501), ("bf16", 8, 130, 2500), ("s8", 8, 64, 4100), ("u8", 7, 331, 300),
+         ("f8e4m3fn", 4, 330, 301)]  # fmt: skip
 
 
 def layers(narrow: str, m: int, k: int, n: int) -> HloModule:
@@ -95,6 +97,7 @@ ENTRY main {
 @pytest.mark.parametrize("machine", PROCESSORS)
 @pytest.mark.parametrize(("narrow", "m", "k", "n"), [
     ("s4", 1, 64, 128), ("s4", 1, 301, 646), ("u4", 1, 1030, 300), ("s4", 1, 7, 9000), ("s4", 3, 40, 300),
+    ("s4", 8, 301, 646), ("u4", 5, 32, 6000),
 ])  # fmt: skip
 def test_two_numbers_of_a_byte(machine: str, narrow: str, m: int, k: int, n: int) -> None:
     if not runs_here(machine):
