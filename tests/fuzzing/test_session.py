@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from hloom import HloError
 from hloom.error_bounds.bounded import parts_of
 from hloom.fuzzing import pages
-from hloom.fuzzing.campaign import Campaign, Finding, FindingKind, Passes
-from hloom.fuzzing.causes import cause_of, nature, reduced, signature
+from hloom.fuzzing.campaign import Campaign, FindingKind, Passes
+from hloom.fuzzing.causes import cause_of, explained_finding, nature, reduced, signature
 from hloom.fuzzing.child import Answer, Child, Request
 from hloom.fuzzing.coverage import Coverage
 from hloom.fuzzing.flushing import FlushingEvaluator
@@ -94,10 +94,13 @@ def test_a_difference_of_xla_is_reduced_and_its_pass_named(xla: Child, tmp_path:
     campaign = Campaign(xla)
     campaign.check([EXAMPLES["integer convolutions of constants"]])
     ((difference, known),) = campaign.report.explained
-    cause = cause_of(Finding(difference.case, FindingKind.VALUES, known.reason, difference, known), xla)
+    cause = cause_of(explained_finding(difference, known, xla), xla)
     assert cause.where == "constant_folding"
     assert cause.finding.explanation is known
     assert pages.instructions(cause.finding.case) <= 10
+    page = pages.page(cause, "xla")
+    assert page.count(known.reason) == 1
+    assert "of 2 elements of result 0 differ" in page
     script = tmp_path / "reproduce.py"
     script.write_text(pages.script(cause))
     assert "hloom" not in "".join(line for line in script.read_text().splitlines() if "import" in line)

@@ -30,12 +30,14 @@ from hloom.fuzzing.campaign import (
     Passes,
     Subject,
     differences,
+    elements,
     inputs,
 )
 from hloom.fuzzing.child import Child, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
 from hloom.fuzzing.generators.draw import Array
+from hloom.fuzzing.known import KnownDifference
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Roundoff
 from hloom.ir.value import Value
@@ -118,8 +120,14 @@ def observed(subject: Subject, case: Case) -> Finding | None:
     if campaign.report.findings:
         return campaign.report.findings[0]
     for difference, explanation in campaign.report.explained:
-        return Finding(case, FindingKind.VALUES, explanation.reason, difference, explanation)
+        return explained_finding(difference, explanation, subject)
     return None
+
+
+def explained_finding(difference: Difference, explanation: KnownDifference, subject: Subject) -> Finding:
+    """Return the finding of a difference that a known one explains."""
+    what = "\n".join(elements(difference, difference.where, subject.backend))
+    return Finding(difference.case, FindingKind.VALUES, what, difference, explanation)
 
 
 def reduced(finding: Finding, subject: Subject) -> Finding:

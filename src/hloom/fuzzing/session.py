@@ -24,8 +24,8 @@ import numpy as np
 
 from hloom.errors import HloError
 from hloom.fuzzing import pages
-from hloom.fuzzing.campaign import Campaign, Finding, FindingKind, Subject
-from hloom.fuzzing.causes import FindingCause, cause_of, signature
+from hloom.fuzzing.campaign import Campaign, Finding, Subject
+from hloom.fuzzing.causes import FindingCause, cause_of, explained_finding, signature
 from hloom.fuzzing.coverage import Coverage
 from hloom.fuzzing.generators import shardings
 from hloom.fuzzing.generators.case import Case, program
@@ -182,9 +182,7 @@ class Session:
             if not explanation.defect:
                 state.set_aside[explanation.name] += 1
             else:
-                self.record(
-                    Finding(difference.case, FindingKind.VALUES, explanation.reason, difference, explanation)
-                )
+                self.record(explained_finding(difference, explanation, self.subject))
         for finding in report.findings:
             self.record(finding)
         self.progress(f"{sum(state.cases.values())} cases, {len(state.causes)} causes")
