@@ -10,7 +10,15 @@ import pytest
 
 from benchmarks import timing
 from benchmarks.agreement import agreement
-from benchmarks.machine import COPIED, Machine, _compiled, _copy_text, _fma_text, measured_bandwidth
+from benchmarks.machine import (
+    ACCUMULATORS,
+    COPIED,
+    Machine,
+    _compiled,
+    _copy_text,
+    _fma_text,
+    measured_bandwidth,
+)
 from benchmarks.row import Row, geometric_mean, summary
 from hloom.codegen.target import host
 from tests.agreement import near as assert_near
@@ -152,7 +160,7 @@ def test_the_limit_is_the_slower_of_arithmetic_and_memory() -> None:
 
 def test_the_kernels_that_measure_the_machine_compute() -> None:
     lanes = host().vector_bytes // 4
-    x, sums = np.full(lanes, 0.5, np.float32), np.zeros(16 * lanes, np.float32)
+    x, sums = np.full(lanes, 0.5, np.float32), np.zeros(ACCUMULATORS * lanes, np.float32)
     _compiled(_fma_text(f"<{lanes} x float>"), "fma")(3, x.ctypes.data, sums.ctypes.data)
     assert (sums == 0.875).all()
     source, target = np.arange(3 * lanes, dtype=np.float32), np.zeros(4 * lanes, np.float32)

@@ -141,7 +141,9 @@ def _passes(proved: set[str]) -> Iterable[str]:
     yield "| pass | its rules that are proved |"
     yield "|---|---|"
     others: list[str] = []
-    for name, pass_class in sorted(passes().items()):
+    # other tests define passes of their own
+    hloom_passes = {n: c for n, c in passes().items() if c.__module__.startswith("hloom.")}
+    for name, pass_class in sorted(hloom_passes.items()):
         own = [rule.name for rule in rules_of(pass_class)]
         if own:
             yield f"| `{name}` | {len(proved.intersection(own))} of {len(own)} |"
