@@ -1,4 +1,4 @@
-"""What is proved for all sizes about the rules of hloom's own passes, as the page docs/proved_rules.md.
+"""Prove the rules of hloom's passes for all sizes, and write the page docs/proved_rules.md.
 
 ``python -m tests.proofs.proved_rules`` proves the rules whose code or examples changed since the page was
 written, and writes the page; with ``--all`` it proves every rule (an hour on one core). `make docs` runs it.
@@ -40,7 +40,7 @@ SECONDS: Final = 10
 
 @dataclass
 class Result:
-    """What is proved about a rule.
+    """The verdicts on a rule.
 
     Attributes:
         digest: of its code and its examples.
@@ -58,7 +58,7 @@ class Result:
 
     @property
     def is_proved(self) -> bool:
-        """Whether all examples are proved, each for some element type."""
+        """Return whether each example is proved for at least one element type."""
         proved = {example for example, _, relation in self.relations if Relation(relation).is_proof}
         return bool(proved) and proved == {example for example, _, _ in self.relations}
 
