@@ -26,6 +26,7 @@ from hloom.error_bounds.floating import wide
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
 from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
@@ -45,6 +46,7 @@ SAMPLES: Final = 16
 SMALL: Final = 1 << 13
 """Number of elements that a program without loops computes in all that is compared on more arguments:"""
 SAMPLES_OF_SMALL: Final = 100
+_OPTIONS: Final = PrintOptions(print_original_value=False)
 
 
 class Relation(enum.Enum):
@@ -71,7 +73,8 @@ class Verdict:
 
     Attributes:
         relation: the relation of their results.
-        certain: whether the proof uses no random numbers: they are equal but for names, or related.
+        certain: whether the proof uses no random numbers: they are equal but for calls and
+            fusions, or related.
         reason: if the relation is open, why nothing is proved or refuted.
         instruction: the first instruction of the second program whose value the first program does not
             compute; empty if there is none.
@@ -91,6 +94,28 @@ class Verdict:
     arguments: Sequence[Any] = field(default=(), repr=False)
     comparisons: Sequence[Comparison] = ()
     error_bits: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON values."""
+        return {
+            "relation": self.relation.value,
+            "certain": self.certain,
+            "error_bits": self.error_bits,
+            "reason": self.reason,
+            "instruction": self.instruction,
+            "origin": self.origin,
+            "inputs": self.inputs,
+            "differences": [
+                {
+                    "result": c.name,
+                    "shape": c.shape,
+                    "elements": c.elements,
+                    "wrong": c.wrong,
+                    "index": c.index,
+                }
+                for c in self.comparisons
+            ],
+        }
 
 
 def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: int = 0) -> Verdict:
@@ -141,7 +166,7 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
             culprit = b.first_new(a) or culprit
     if samples and not before.has_loop and _size(before.module) <= SMALL:
         samples = max(samples, SAMPLES_OF_SMALL)
-    text, origin = (print_instruction(culprit).strip(), place(culprit)) if culprit else ("", "")
+    text, origin = (print_instruction(culprit, _OPTIONS).strip(), place(culprit)) if culprit else ("", "")
     refuted = refute(before.module, after.module, samples=samples, seed=seed, judged=proof.open)
     if refuted is not None:
         inputs, arguments, comparisons = refuted
@@ -248,7 +273,7 @@ class Fingerprinted:
 
     @cached_property
     def text(self) -> str:
-        """A text that is equal for programs that differ only in names, calls and fusions."""
+        """A text that is equal for programs that differ only in calls and fusions."""
         return fingerprint(self._inlined)
 
     def fingerprint(self, algebra: Algebra, runs_loops: bool) -> _Fingerprint | str:

@@ -124,7 +124,7 @@ def _prove(file: str, options: dict[str, Any]) -> int:
         return judge_folder(file, options["program"], SAMPLES, options["as_json"])
     from hloom.files import load_snapshot
     from hloom.proofs.pipelines import judge_passes
-    from hloom.tools.commands.prove import status_of, verdict_json, verdict_lines
+    from hloom.tools.commands.prove import status_of, verdict_lines
     from hloom.tools.reports.diff_text import diff_text
 
     module = load_snapshot(file).module
@@ -133,7 +133,7 @@ def _prove(file: str, options: dict[str, Any]) -> int:
     status = status_of([step.verdict for step in steps])
     wrong = next((step for step in steps if status_of([step.verdict]) == status), None) if status else None
     if options["as_json"]:
-        content = None if wrong is None else {"pass": wrong.pass_name, **verdict_json(wrong.verdict)}
+        content = None if wrong is None else {"pass": wrong.pass_name, **wrong.verdict.to_json()}
         echo(json.dumps({module.name: content}, indent=1))
     elif wrong is None:
         echo(f"{styled('agrees ', 'added')} {module.name}: {len(steps)} passes are proved")

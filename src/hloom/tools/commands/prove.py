@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -97,7 +97,7 @@ def prove(
     else:
         verdict = decide(load(before), load(after), samples=samples)
     progress.done()
-    echo(json.dumps(verdict_json(verdict), indent=1) if as_json else "\n".join(verdict_lines(verdict)))
+    echo(json.dumps(verdict.to_json(), indent=1) if as_json else "\n".join(verdict_lines(verdict)))
     sys.exit(status_of([verdict]))
 
 
@@ -117,7 +117,7 @@ def judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int
     progress.done()
     counts = Counter(step.verdict.relation.value for step in steps)
     if as_json:
-        passes = [{"program": s.program, "stage": s.stage.title, **verdict_json(s.verdict)} for s in steps]
+        passes = [{"program": s.program, "stage": s.stage.title, **s.verdict.to_json()} for s in steps]
         echo(json.dumps({"counts": counts, "passes": passes}, indent=1))
     else:
         echo(f"{len(steps)} passes: " + ", ".join(f"{number} {word}" for word, number in counts.items()))
@@ -146,20 +146,3 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         lines += ["  the first value that the first program does not compute:", f"    {verdict.instruction}"]
         lines += [f"    at {verdict.origin}"] if verdict.origin else []
     return lines
-
-
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as JSON values."""
-    return {
-        "relation": verdict.relation.value,
-        "certain": verdict.certain,
-        "error_bits": verdict.error_bits,
-        "reason": verdict.reason,
-        "instruction": verdict.instruction,
-        "origin": verdict.origin,
-        "inputs": verdict.inputs,
-        "differences": [
-            {"result": c.name, "shape": c.shape, "elements": c.elements, "wrong": c.wrong, "index": c.index}
-            for c in verdict.comparisons
-        ],
-    }

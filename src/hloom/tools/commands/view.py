@@ -51,6 +51,7 @@ _TRIES: Final = 24
     help="Sizes of axes for the tab of sharding, such as x=4,y=2. Default: its own.",
 )
 @click.option("--suggest", is_flag=True, help="Try other shardings, and show those that cost less.")
+@click.option("--prove", is_flag=True, help="Judge each stage against the one before it; see hloom prove.")
 @click.option(
     "--program",
     "--module",
@@ -67,9 +68,11 @@ def view(
     inputs: tuple[str, ...],
     mesh: str,
     suggest: bool,
+    prove: bool,
     matching: str,
 ) -> None:
-    """Write a page that shows programs: their graph, costs, text, passes, memory, time and sharding.
+    """Write a page that shows programs: their graph, costs, text, passes, memory, time,
+    sharding and proofs.
 
     FILE may also be a folder that --xla_dump_to wrote: its programs are shown pass by pass, and a menu
     switches between them. Several files are shown with what changes from one to the next. The page is one
@@ -82,6 +85,7 @@ def view(
       hloom view step.hlo --mesh data=64,model=8
       hloom view dump_folder --program train_step
       hloom view before.hlo after.hlo -o changes.html
+      hloom view before.hlo after.hlo --prove
     """
     from hloom.tools.viewer.page import html_page, page_parts
 
@@ -100,6 +104,8 @@ def view(
     if single is not None and run:
         tabs |= _timed(single, parts, seed, inputs)
     tabs |= sharding
+    if prove:
+        tabs |= _proved(stages)
     progress.done()
     Path(output).write_text(html_page(page_parts(stages, tabs)), encoding="utf-8")
     shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *tabs]
@@ -176,6 +182,17 @@ def _sharding(
             raise
         echo(f"no report of the sharding: {error}", err=True)
         return None, {}
+
+
+def _proved(stages: list[Stage]) -> dict[str, object]:
+    from hloom.proofs.verdict import SAMPLES
+    from hloom.tools.viewer.proof import proof_part
+
+    if len({stage.program for stage in stages}) == len(stages):
+        raise click.UsageError(
+            "a proof compares the stages of a program: state two files, or a folder of dumps"
+        )
+    return proof_part(stages, samples=SAMPLES, progress=progress)
 
 
 def _timed(

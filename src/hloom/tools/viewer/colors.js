@@ -1,4 +1,4 @@
-// Colours of nodes: by family of opcodes, by sharding, or by an amount on a scale.
+// Colours of nodes: by family of opcodes, by sharding, by proof, or by an amount on a scale.
 
 import { quantity, duration } from "viewer/words.js";
 
@@ -26,7 +26,11 @@ export const SCHEMES = {
   memory: { title: "size of the result", amount: (program, i) => program.columns.size[i], words: (n) => quantity(n, "B"), largest: true },
   time: { title: "time", amount: (program, i) => program.seconds?.get(program.names[i]) ?? 0, words: duration },
   sharding: { title: "sharding" },
+  proof: { title: "proof" },
 };
+
+/** Colours and words by the state of an instruction in the proof. */
+const PROOF_STATES = [["var(--cold)", "not compared"], ["var(--matched)", "computed before"], ["var(--unmatched)", "not computed before"]];
 
 /** Return the family of an opcode, the name of a CSS colour. */
 export function family(opcode) {
@@ -44,6 +48,7 @@ export function amount(scheme, node) {
 export function fill(scheme, node, most) {
   const { program, instruction } = node;
   if (scheme === "sharding") return shardingColor(instruction < 0 ? "" : program.sharding(instruction));
+  if (scheme === "proof") return PROOF_STATES[proofState(node)][0];
   if (scheme === "opcode") return instruction < 0 ? "var(--group)" : `var(--${family(program.opcode(instruction))})`;
   return heat(most ? amount(scheme, node) / most : 0);
 }
@@ -53,6 +58,11 @@ export function heat(fraction) {
   if (!(fraction > 0)) return "var(--cold)";
   const strength = Math.round(100 * Math.max(0.06, Math.sqrt(fraction)));
   return `color-mix(in oklab, var(--hot) ${strength}%, var(--cold))`;
+}
+
+/** Return the state of a node: of an instruction, or of a group: unmatched if a member is. */
+function proofState({ program, members }) {
+  return Math.max(0, ...members.map((i) => program.proof?.[i] ?? 0));
 }
 
 function shardingColor(text) {
@@ -72,6 +82,7 @@ export function legend(scheme, nodes, most) {
     const present = new Set(nodes.filter((n) => n.instruction >= 0).map((n) => n.program.sharding(n.instruction)));
     return [...present].slice(0, 12).map((text) => [shardingColor(text), text || "no sharding"]);
   }
+  if (scheme === "proof") return PROOF_STATES;
   const { words } = SCHEMES[scheme];
   return [0, 0.1, 0.5, 1].map((part) => [heat(part), words(part * most)]);
 }

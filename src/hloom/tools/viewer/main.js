@@ -12,6 +12,7 @@ import { MemoryView } from "viewer/memory.js";
 import { Minimap } from "viewer/minimap.js";
 import { PassesView } from "viewer/passes.js";
 import { Program } from "viewer/program.js";
+import { ProofView } from "viewer/proof.js";
 import { matches } from "viewer/search.js";
 import { ShardingView } from "viewer/sharding.js";
 import { TextView } from "viewer/text.js";
@@ -57,6 +58,7 @@ const has = (name) => manifest.parts.includes(name);
 const TABS = {
   graph: "Graph", text: "Text", ...(longest && { passes: "Passes" }),
   ...(has("memory") && { memory: "Memory" }), ...(has("time") && { time: "Time" }), ...(has("sharding") && { sharding: "Sharding" }),
+  ...(has("proof") && { proof: "Proof" }),
 };
 const revealIn = async (stage, name, step = 0) => {
   await showProgram(stage, step);
@@ -72,6 +74,10 @@ async function revealRewrite(step, name) {
 }
 const passes = longest > 0 && new PassesView(by("tab-passes"), stages, {
   choose: (n) => showProgram(n), reveal: (name) => revealIn(number, name, rewrite), revealRewrite,
+});
+const proofs = has("proof") ? await part("proof") : null;
+const proof = proofs && new ProofView(by("tab-proof"), stages, proofs, {
+  choose: (n) => showProgram(n), reveal: (name) => { showTab("graph"); revealIn(number, name); },
 });
 
 function selected(node) {
@@ -110,6 +116,7 @@ async function showProgram(next, step = 0) {
   current = program;
   graph.changed = before && before.name === program.name ? changedNames(before, program) : null;
   if (passes) passes.show(next, before, program, first(next), end(next), step);
+  if (proof) await showProof(next);
   focus = "";
   by("focus-bar").hidden = true;
   graph.show(current);
@@ -117,6 +124,13 @@ async function showProgram(next, step = 0) {
   search(by("search").value, false);
   selected(null);
   showChoice();
+}
+
+/** Show the verdict on a stage; its programs are those before and after the whole pass. */
+async function showProof(at) {
+  const [before, program] = [proofs[at] && await programAt(at - 1), await programAt(at)];
+  program.proof = proofs[at]?.after;
+  if (number === at) proof.show(at, before, program, first(at), end(at));
 }
 
 const views = {};
@@ -137,6 +151,7 @@ async function showTab(name) {
   if (tab === "graph") graph.refit();
   if (tab === "text") text.mark(text.selected);
   if (tab === "passes") passes.lines.refresh();
+  if (tab === "proof") await showProof(number);
   remember();
   await makeView(tab);
 }
@@ -243,7 +258,7 @@ function say(words) {
   silence = setTimeout(() => by("message").classList.remove("shown"), 4000);
 }
 
-const schemes = Object.entries(SCHEMES).filter(([name]) => name !== "time" || has("time"));
+const schemes = Object.entries(SCHEMES).filter(([name]) => !["time", "proof"].includes(name) || has(name));
 by("scheme").append(...schemes.map(([name, { title }]) => element("option", { value: name }, title)));
 by("scheme").addEventListener("change", (event) => showScheme(event.target.value));
 by("theme").addEventListener("click", () => showTheme(otherTheme()));
