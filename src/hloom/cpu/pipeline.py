@@ -50,6 +50,7 @@ from hloom.passes.loops.in_place_accumulation import InPlaceAccumulation
 from hloom.passes.loops.loop_stack_reuse import LoopStackReuse
 from hloom.passes.loops.previous_values import PreviousValueUpdates
 from hloom.passes.loops.stack_allocation import StackAllocation
+from hloom.passes.loops.while_loop_components import WhileLoopComponents
 from hloom.passes.loops.while_loop_dot_code_motion import WhileLoopDotCodeMotion
 from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -139,6 +140,7 @@ CANONICALIZATION: Final = Pipeline(
     [
         ConvolutionCanonicalization(is_product),
         DotDecomposer(is_product),
+        WhileLoopComponents(),
         WhileLoopDotCodeMotion(),
         WhileLoopInvariantCodeMotion(),
     ],
