@@ -53,6 +53,12 @@ MANY_COSTLY: Final = 3
 """Number of costly operations in a kernel whose values do not fit in few registers: vectors then have the
 processor's width, which took 0.75 of the time with AVX2. With fewer of them longer vectors hide latency."""
 
+MOST_REGISTERS: Final = 4
+"""Registers that a value of a long loop takes at most. With eight on AVX2, complementary error functions took
+1.3 times as long: most values were on the stack."""
+_COMPUTED_BYTES: Final = 4
+"""Bytes of an element in registers at least; narrower floats are computed in f32."""
+
 LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
 """Dependent instructions of an elementwise operation, by class; 1 for the others."""
 
@@ -66,13 +72,17 @@ def vector_lanes(instructions: Sequence[HloInstruction], trips: int, vector_byte
 
     Complex numbers count as their parts, which are in separate registers.
     """
-    types = [i.shape.element_type for i in instructions if i.shape.is_array]
-    sizes = sorted(storage_bytes(t) // (2 if t.is_complex else 1) for t in types)
-    usual = sizes[-1 - len(sizes) // 8] if sizes else 4
-    lanes = max(8, vector_bytes // usual)
+    lanes = max(8, vector_bytes // _usual_bytes(instructions))
     while lanes > 1 and lanes > trips:
         lanes //= 2
     return lanes if lanes > 1 else 0
+
+
+def _usual_bytes(instructions: Sequence[HloInstruction]) -> int:
+    """Return the bytes of an element that at most an eighth of the arrays exceed."""
+    types = [i.shape.element_type for i in instructions if i.shape.is_array]
+    sizes = sorted(storage_bytes(t) // (2 if t.is_complex else 1) for t in types)
+    return sizes[-1 - len(sizes) // 8] if sizes else 4
 
 
 @contextmanager
@@ -220,7 +230,9 @@ def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) 
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2
     elif lane is not None and lanes and (count >= LONG or _turning(members)):
-        lanes *= side_by_side(members, lane.trips // lanes)
+        value = lanes * max(_usual_bytes(members), _COMPUTED_BYTES)
+        most = max(1, MOST_REGISTERS * module.target.vector_bytes // value)
+        lanes *= side_by_side(members, lane.trips // lanes, most)
     return lanes
 
 
@@ -316,7 +328,7 @@ def _loads_single_elements(i: HloInstruction) -> bool:
     return isinstance(i.operation, Gather) and i.shape.rank - 1 not in i.operation.offset_dims
 
 
-def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
+def side_by_side(members: Sequence[HloInstruction], rounds: int, most: int = 4) -> int:
     """Return the number of vectors to compute together, which hides the latency of long dependency chains."""
     loop = _turning(members)
     if loop is not None:
@@ -326,7 +338,7 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
             count //= 2
         return count
     chain = sum(LATENCY.get(m.operation.element_cost, 1) for m in members if m.operation.elementwise)
-    count = 4 if chain >= 40 else 2 if chain >= 12 else 1
+    count = min(4 if chain >= 40 else 2 if chain >= 12 else 1, most)
     while count > 1 and rounds % count:
         count //= 2
     return count
