@@ -110,6 +110,42 @@ def test_two_numbers_of_a_byte(machine: str, narrow: str, m: int, k: int, n: int
     agreement.computed(Native(module, PROCESSORS[machine])(*arguments), module, arguments)
 
 
+HEADS = """
+HloModule heads
+ENTRY main {
+  queries = f32[H,G,D] parameter(0)
+  keys = NARROW[T,H,D] parameter(1)
+  values = NARROW[T,H,D] parameter(2)
+  others = u8[8388608] parameter(3)
+  wide_keys = f32[T,H,D] convert(keys)
+  wide_values = f32[T,H,D] convert(values)
+  scores = f32[H,G,T] dot(queries, wide_keys), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  weights = f32[H,G,T] tanh(scores)
+  mixed = f32[H,G,D] dot(weights, wide_values), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  ROOT r = (f32[H,G,T], f32[H,G,D]) tuple(scores, mixed)
+}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+@pytest.mark.parametrize(("narrow", "t", "heads", "group", "head"), [
+    ("f32", 512, 3, 3, 64), ("f32", 301, 2, 1, 192), ("bf16", 403, 8, 4, 128), ("f16", 266, 5, 2, 64),
+    ("f32", 1029, 2, 8, 64),
+])  # fmt: skip
+def test_heads_that_share_rows(machine: str, narrow: str, t: int, heads: int, group: int, head: int) -> None:
+    if not runs_here(machine):
+        pytest.skip(f"this machine is no {machine}")
+    sizes = {"T": t, "H": heads, "G": group, "D": head}
+    text = re.sub(r"(?<=[\[,])[THGD](?=[,\]])", lambda name: str(sizes[name[0]]), HEADS)
+    module = HloModule.from_text(text.replace("NARROW", narrow))
+    arguments: list[Any] = random_arguments(module, seed=t)
+    native = Native(module, PROCESSORS[machine])
+    forms = [call.kernel.form for call in native.program.calls if call.kernel is not None]
+    assert any("a row after the other" in form for form in forms)
+    assert any("sums of rows" in form for form in forms)
+    agreement.computed(native(*arguments), module, arguments)
+
+
 DIGEST = """
 import hashlib
 from hloom.cpu.native import compile_or_load

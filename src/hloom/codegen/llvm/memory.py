@@ -59,13 +59,14 @@ def compress(value: Value, mask: Value) -> Value:
     return f.call(type, f"llvm.experimental.vector.compress.{type.suffix}", value, mask, f.poison(type))
 
 
-def prefetch(pointer: Value, *, writes: bool = False) -> None:
-    """Fetch a line into the second-level cache to read it, or into the first-level one to write to it.
+def prefetch(pointer: Value, *, writes: bool = False, first_level: bool = False) -> None:
+    """Fetch a line into the second-level cache to read it, or into the first-level one, as for writes.
 
     The address may be any.
     """
     f = pointer.function
-    access, level, data = (f.constant(I32, number) for number in ((1, 3, 1) if writes else (0, 2, 1)))
+    level = 3 if writes or first_level else 2
+    access, level, data = (f.constant(I32, number) for number in (writes, level, 1))
     f.call(None, "llvm.prefetch.p0", pointer, access, level, data)
 
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm.memory import prefetch
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
@@ -33,6 +34,14 @@ PART: Final = 8192
 MOST_PARTS: Final = 16
 STREAMED: Final = 1 << 21
 """Bytes of rows that are read one after the other: many streams at a time reach half the memory's rate."""
+
+
+LINE: Final = 64
+"""Bytes of a cache line."""
+INTERLEAVED: Final = 3 << 15
+"""Bytes of interleaved rows of all batches from which that holds for them."""
+MOST_FETCHED: Final = 1 << 12
+"""Most bytes that a tile prefetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,19 @@ class InnerProduct:
     @property
     def interleaved(self) -> bool:
         """Return whether rows of all batches lie between two rows of one, so that batches come first."""
-        return len(self.gemm.batch) == 1 and 0 < self.gemm.a.batch[0] < self.gemm.a.row
+        return interleaves(self.gemm)
+
+    @property
+    def fetched(self) -> int:
+        """Return the bytes of A that a tile prefetches: its share of the following rows of all batches.
+
+        Short rows of batches far apart are too little for the prefetching of processors. 0 if rows are
+        long.
+        """
+        if not (self.sequential and self.interleaved):
+            return 0
+        share = self.rows * self.gemm.a.row * storage_bytes(self.gemm.a_type) // self.gemm.batches
+        return share if share <= MOST_FETCHED else 0
 
     @property
     def step(self) -> int:
@@ -107,6 +128,11 @@ class InnerProduct:
         laid = g.batches * g.n * g.k * storage_bytes(g.b_type) if self.laid else 0
         parts = self.parts * g.batches * g.n * self.blocks * self.rows * storage_bytes(g.kind)
         return -(-laid // 64) * 64, -(-parts // 64) * 64 if self.parts > 1 else 0
+
+
+def interleaves(gemm: Gemm) -> bool:
+    """Return whether rows of A of all batches lie between two rows of one."""
+    return len(gemm.batch) == 1 and 0 < gemm.a.batch[0] < gemm.a.row
 
 
 def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
@@ -151,10 +177,12 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
         lanes //= 2
     room = (16 if target.reproducible else registers(target)) // (4 if gemm.kind.is_complex else 2)
     columns = min(FEW, gemm.n)
+    size = gemm.m * gemm.k * storage_bytes(gemm.a_type)
+    interleaved = interleaves(gemm) and size * gemm.batches >= INTERLEAVED
+    sequential = not paired and (size >= STREAMED or interleaved)
     rows = 8
-    while rows > 1 and (rows * columns > room or rows // 2 >= gemm.m or rows > lanes):
+    while rows > 1 and ((not interleaved and rows * columns > room) or rows // 2 >= gemm.m or rows > lanes):
         rows //= 2
-    sequential = not paired and gemm.m * gemm.k * storage_bytes(gemm.a_type) >= STREAMED
     vectors = 1
     while (1 if sequential else rows) * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
         vectors *= 2
@@ -209,7 +237,8 @@ def emit_inner_product(
         _Tiles(f, plan, a, b, lambda part, e, place, value: done(e, place, value)).emit(begin, end)
     f.finish()
     gemm = plan.gemm
-    return LoopKernel(name, plan.parts * gemm.batches * plan.blocks, 1, gemm.work, str(plan))
+    grain = gemm.batches if plan.fetched else 1
+    return LoopKernel(name, plan.parts * gemm.batches * plan.blocks, grain, gemm.work, str(plan))
 
 
 def emit_add_parts(
@@ -340,7 +369,19 @@ class _Tiles:
                 batch = remainder.unsigned_divide(plan.blocks)
                 block = remainder - batch * plan.blocks
             row = block * plan.rows
+            if plan.fetched:
+                self.prefetch(batch, block)
             self.tile(part, batch, row, low, high)
+
+    def prefetch(self, batch: Value, block: Value) -> None:
+        """Prefetch a part of the following rows of all batches, in the order of memory."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        size = storage_bytes(gemm.a_type)
+        following = f.intrinsic("smin", block + 1, f.constant(I64, plan.blocks - 1))
+        rows = f.offset(self.a, gemm.a.offset * size + following * (plan.rows * gemm.a.row * size))
+        first = f.offset(rows, batch * plan.fetched)
+        for line in range(0, plan.fetched, LINE):
+            prefetch(f.offset(first, line), first_level=True)
 
     def tile(self, part: Value, batch: Value, row: Value, low: Value, high: Value) -> None:
         """Emit the products of a tile's rows with all columns."""

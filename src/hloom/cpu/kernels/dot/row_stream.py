@@ -6,6 +6,8 @@ block, and between blocks in the second-level cache. While a block is multiplied
 fetched in the order of memory. Sums are divided along k, in the same way for any number of threads; a second
 kernel adds the partial sums and applies the epilogue. Narrow factors are converted in registers.
 
+The columns of all batches are one row if they are neighbours in B: heads of values, say.
+
 Bytes of two 4-bit numbers are divided into a vector of even columns and one of odd columns. The sums of a
 tile are in this order too, until the second kernel interleaves them.
 """
@@ -20,7 +22,7 @@ from hloom.analysis.subviews import Subview
 from hloom.analysis.updates import Leaf, origin
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, I8, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.llvm.memory import masked_load
+from hloom.codegen.llvm.memory import masked_load, prefetch
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
@@ -33,26 +35,32 @@ from hloom.shape import element_type as et
 
 MOST_ROWS: Final = 8
 """Most rows of A: with more of them multiplying takes longer than reading."""
+COMPUTING_ROWS: Final = 4
+"""Rows of A from which loading and storing sums costs more than reading."""
 LEAST_BYTES: Final = 3 << 15
 """Bytes of B from which its order of reading matters."""
 CACHED: Final = 1 << 23
 """Bytes of arrays that may still be in the caches since they were last read."""
 LINE: Final = 64
 """Bytes of a cache line."""
-BLOCK_BYTES: Final = 3 << 13
-"""Most bytes of a block of rows, which are fetched while the block before is multiplied."""
+BLOCK_BYTES: Final = 3 << 12
+"""Most bytes of a block of rows: it, the next one and the sums share the first-level cache."""
+PART_BYTES: Final = 1 << 17
+"""Least bytes of B for a partial sum, whose addition costs as much as reading some of them."""
 LEAST_DEPTH: Final = 4
 MOST_DEPTH: Final = 16
 """Rows of a block."""
 UNROLLED: Final = 4
 """Rows that an iteration multiplies."""
-MOST_VECTORS: Final = 4
-"""Most vectors of a row of a tile."""
+VECTORS, BYTE_VECTORS = 2, 4
+"""Most vectors of a row of a tile; of elements of a byte, which are half a line."""
 PACKED: Final = 32
 """Most columns of a tile of packed factors."""
 SIXTEEN: Final = 16
 """Values of a factor of four bits."""
+LEAST_PARTS: Final = 4
 MOST_PARTS: Final = 16
+"""Partial sums: powers of two, which most numbers of threads divide."""
 SUMS_BYTES: Final = 1 << 16
 """Bytes of the sums of a task, which stay in the second-level cache."""
 
@@ -85,8 +93,13 @@ class RowStream:
         return -(-self.gemm.k // self.part)
 
     @property
+    def columns(self) -> int:
+        """Return the columns of a row of B, of all batches."""
+        return self.gemm.batches * self.gemm.n
+
+    @property
     def column_tasks(self) -> int:
-        return -(-self.gemm.n // self.width)
+        return -(-self.columns // self.width)
 
     @property
     def row_bytes(self) -> int:
@@ -100,7 +113,7 @@ class RowStream:
     @property
     def sums(self) -> tuple[int, ...]:
         """Return the dimensions of the partial sums; their rows are in different sets of the cache."""
-        columns = -(-self.gemm.n // self.lanes) * self.lanes
+        columns = -(-self.columns // self.lanes) * self.lanes
         return (self.parts, self.gemm.m, columns + LINE // 4)
 
     def __str__(self) -> str:
@@ -126,14 +139,22 @@ def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target)
     few = gemm.transposed if transposed else gemm
     if gemm.is_packed:
         return _planned(few, transposed, target) if streams_packed(gemm) else None
-    if few.b.column != 1 or few.m > MOST_ROWS or few.batches > 1:
+    if few.b.column != 1 or few.m > MOST_ROWS or not _has_joined_batches(few):
         return None
-    size = few.k * few.n * storage_bytes(few.b_type)
+    columns = few.batches * few.n
+    size = few.k * columns * storage_bytes(few.b_type)
     if size < LEAST_BYTES or read_before_again(factors[0 if transposed else 1]) < CACHED:
         return None
-    if few.kind.is_complex or few.kind is et.PRED or few.n < MOST_ROWS * SIXTEEN:
+    if few.kind.is_complex or few.kind is et.PRED or columns < MOST_ROWS * SIXTEEN:
         return None
     return _planned(few, transposed, target)
+
+
+def _has_joined_batches(gemm: Gemm) -> bool:
+    """Return whether the columns of all batches are one row of B, in blocks of whole lines of columns."""
+    if gemm.batches == 1:
+        return True
+    return gemm.b.batch == (gemm.n,) and gemm.b.row >= gemm.batches * gemm.n and gemm.n % LINE == 0
 
 
 def streams_packed(gemm: Gemm) -> bool:
@@ -146,18 +167,21 @@ def streams_packed(gemm: Gemm) -> bool:
 
 
 def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
-    size = storage_bytes(few.b_type)
+    size, columns = storage_bytes(few.b_type), few.batches * few.n
     whole = target.vector_bytes // register_type(few.kind).size
-    vectors = MOST_VECTORS
+    vectors = VECTORS if size > 1 else BYTE_VECTORS
     while vectors > few.b.per_byte and vectors * few.m > registers(target) * 3 // 4:
         vectors //= 2
     lanes = vectors * whole if few.b.per_byte == 1 else min(PACKED, vectors * whole)
     fitting = SUMS_BYTES // (few.m * storage_bytes(few.kind))
-    count = -(-few.n // max(LINE, fitting))
-    width = -(-few.n // (count * LINE)) * LINE
-    rows = BLOCK_BYTES * few.b.per_byte // (width * size)
+    count = -(-columns // max(LINE, fitting))
+    width = -(-columns // (count * LINE)) * LINE
+    room = BLOCK_BYTES if few.m < COMPUTING_ROWS else 2 * BLOCK_BYTES
+    rows = room * few.b.per_byte // (width * size)
     depth = max(LEAST_DEPTH, min(MOST_DEPTH, rows & -LEAST_DEPTH))
-    parts = min(MOST_PARTS, max(4, few.k * size // (128 * few.b.per_byte)))
+    parts = LEAST_PARTS
+    while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * size // few.b.per_byte:
+        parts *= 2
     part = -(-few.k // (parts * depth)) * depth
     return RowStream(few, transposed, lanes, whole, depth, part, width)
 
@@ -195,10 +219,10 @@ def emit_row_sums(module: Module, name: str, plan: RowStream) -> LoopKernel:
     with f.loop(begin, end) as loop:
         number = loop.index.unsigned_divide(plan.parts)
         column = number * plan.width
-        last = f.intrinsic("smin", column + plan.width, f.constant(I64, gemm.n))
+        last = f.intrinsic("smin", column + plan.width, f.constant(I64, plan.columns))
         tasks.task(loop.index - number * plan.parts, column, last)
     f.finish()
-    work = gemm.work + plan.bytes_of(gemm.k * gemm.n)
+    work = gemm.work + plan.bytes_of(gemm.k * plan.columns)
     return LoopKernel(name, plan.parts * plan.column_tasks, 1, work, str(plan))
 
 
@@ -213,7 +237,7 @@ class _Tasks:
         self.sums = sums
         self.e = Elements(f, plan.lanes, {})
         self.type = register_type(gemm.kind)
-        self.factors = f.allocate(self.type, plan.depth * gemm.m)
+        self.factors = f.allocate(self.type, plan.depth * gemm.batches * gemm.m)
 
     def task(self, part: Value, column: Value, end: Value) -> None:
         """Emit a partial sum of some columns."""
@@ -235,27 +259,31 @@ class _Tasks:
 
     def load_factors(self, k: Value, rows: Value) -> None:
         """Copy the elements of A for the rows of a block, as elements of the sums' type."""
-        gemm = self.plan.gemm
-        with self.f.loop(0, rows) as loop, self.e.scope():
+        f, gemm = self.f, self.plan.gemm
+        with f.loop(0, rows) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
             depth = Index.of(Variable(gemm.k, "k", k + loop.index))
+            batch = Index.of(Variable(gemm.batches, "b", batches.index))
+            base = depth * gemm.a.column + (batch * gemm.a.batch[0] if gemm.batches > 1 else 0)
+            place = (loop.index * gemm.batches + batches.index) * gemm.m
             for row in range(gemm.m):
-                loaded = load_at(self.e, self.a, depth * gemm.a.column + row * gemm.a.row, gemm.a_type)
+                loaded = load_at(self.e, self.a, base + row * gemm.a.row, gemm.a_type)
                 value = converted(loaded, gemm.a_type, gemm.kind)
                 assert isinstance(value, Value)
-                self.f.store(value, self.f.offset(self.factors, loop.index * gemm.m + row, self.type))
+                f.store(value, f.offset(self.factors, place + row, self.type))
 
     def block(
         self, start: Value, following: Value, rows: Value, sums: Value, column: Value, end: Value
     ) -> None:
         """Add the multiples of a block of rows of B to the sums, and prefetch the following block."""
-        f, plan, gemm = self.f, self.plan, self.plan.gemm
-        full_end = f.constant(I64, gemm.n - gemm.n % plan.lanes)
+        f, plan = self.f, self.plan
+        ragged = plan.columns % plan.lanes
+        full_end = f.constant(I64, plan.columns - ragged)
         with f.loop(column, f.intrinsic("smin", end, full_end), plan.lanes) as loop:
             self.prefetch(following, column, loop.index)
             self.tile(start, rows, sums, loop.index, plan.lanes)
-        if gemm.n % plan.lanes:
+        if ragged:
             with f.when(end.compare("sgt", full_end)):
-                self.tile(start, rows, sums, full_end, gemm.n % plan.lanes)
+                self.tile(start, rows, sums, full_end, ragged)
 
     def tile(self, start: Value, rows: Value, sums: Value, column: Value, count: int) -> None:
         """Add to the sums of some columns."""
@@ -270,12 +298,14 @@ class _Tasks:
         totals = tuple(f.load(type, place) for place in places)
         bytes = column * storage_bytes(gemm.b_type)
         first = f.offset(start, bytes.unsigned_divide(parts) if parts > 1 else bytes)
+        factors = f.offset(self.factors, column.unsigned_divide(gemm.n) * gemm.m, self.type)
 
         def steps(low: Value, high: Value, unrolled: int, totals: tuple[Value, ...]) -> tuple[Value, ...]:
             with f.loop(low, high, unrolled, totals) as loop:
                 values = loop.values
                 for step in range(unrolled):
-                    values = self.step(first, loop.index + step if step else loop.index, count, values)
+                    k = loop.index + step if step else loop.index
+                    values = self.step(first, factors, k, count, values)
                 loop.next(*values)
             return loop.values
 
@@ -286,14 +316,17 @@ class _Tasks:
         for place, total in zip(places, totals, strict=True):
             f.store(total, place)
 
-    def step(self, first: Value, k: Value, count: int, totals: Sequence[Value]) -> tuple[Value, ...]:
+    def step(
+        self, first: Value, factors: Value, k: Value, count: int, totals: Sequence[Value]
+    ) -> tuple[Value, ...]:
         """Add the multiples of a row of a block to sums; the vectors of each row of A are neighbours."""
         f, gemm = self.f, self.plan.gemm
         with self.e.scope():
             vectors = self.row(f.offset(first, k * self.plan.row_bytes), count)
             results: list[Value] = []
             for row in range(gemm.m):
-                factor = f.load(self.type, f.offset(self.factors, k * gemm.m + row, self.type))
+                place = k * (gemm.batches * gemm.m) + row
+                factor = f.load(self.type, f.offset(factors, place, self.type))
                 wide = factor.splat(vectors[0].type.lanes)
                 for vector in vectors:
                     total = multiply_add(self.e, gemm.kind, wide, vector, totals[len(results)])
@@ -323,20 +356,19 @@ class _Tasks:
         """Prefetch a part of a block, as large as the tile at a column, in the order of memory."""
         f, plan = self.f, self.plan
         size = plan.bytes_of(plan.width)
-        is_dense = plan.column_tasks == 1 and plan.row_bytes == plan.bytes_of(plan.gemm.n)
+        is_dense = plan.column_tasks == 1 and plan.row_bytes == plan.bytes_of(plan.columns)
         done = (column - first) * (plan.depth * storage_bytes(plan.gemm.b_type))
         if plan.gemm.b.per_byte > 1:
             done = done.unsigned_divide(plan.gemm.b.per_byte)
         if not is_dense:
             offset = first * storage_bytes(plan.gemm.b_type)
             block = f.offset(block, offset.unsigned_divide(plan.gemm.b.per_byte))
-        read, everywhere, data = (f.constant(I32, number) for number in (0, 3, 1))
         for line in range(0, plan.depth * plan.bytes_of(plan.lanes), LINE):
             at = done + line
             if not is_dense:
                 row = at.unsigned_divide(size)
                 at = at + row * (plan.row_bytes - size)
-            f.call(None, "llvm.prefetch.p0", f.offset(block, at), read, everywhere, data)
+            prefetch(f.offset(block, at), first_level=True)
 
 
 def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
@@ -364,7 +396,8 @@ def emit_add_row_parts(
     gemm = plan.gemm
     view, epilogue = View(source, gemm.kind, plan.sums), bind(pointers)
     e = Elements(f, plan.whole, {})
-    line, lane = Variable(gemm.m, "m"), Variable(gemm.n, "n")
+    line, lane = Variable(gemm.m, "m"), Variable(plan.columns, "n")
+    batch = Variable(gemm.batches, "b")
 
     def add() -> None:
         row, column = Index.of(line), Index.of(lane)
@@ -378,17 +411,20 @@ def emit_add_row_parts(
                 value = e.load(view, (Index(part), row, column))
             total = value if total is None else plus(total, value)
         assert total is not None
+        if gemm.batches > 1:
+            column = column - Index.of(batch) * gemm.n
         place = (column, row) if plan.transposed else (row, column)
-        epilogue(e, Index(0), *place, total)
+        epilogue(e, Index.of(batch) if gemm.batches > 1 else Index(0), *place, total)
 
-    blocks = -(-gemm.n // LINE)
+    blocks = -(-plan.columns // LINE)
     with f.loop(begin, end) as loop:
         line.value = loop.index.unsigned_divide(blocks)
         first = (loop.index - line.value * blocks) * LINE
-        last = f.intrinsic("smin", first + LINE, f.constant(I64, gemm.n))
-        vector_loop(e, lane, first, last, add, exact=gemm.n % plan.whole == 0)
+        last = f.intrinsic("smin", first + LINE, f.constant(I64, plan.columns))
+        batch.value = first.unsigned_divide(gemm.n)
+        vector_loop(e, lane, first, last, add, exact=plan.columns % plan.whole == 0)
     f.finish()
-    return LoopKernel(name, gemm.m * blocks, 1, gemm.m * gemm.n * plan.parts)
+    return LoopKernel(name, gemm.m * blocks, 1, gemm.m * plan.columns * plan.parts)
 
 
 def _interleaved(e: Elements, sums: Value, lane: Variable, tile: int) -> Element:
