@@ -133,6 +133,37 @@ def test_values_of_removed_instructions_become_arguments() -> None:
     assert {np.float32(np.ravel(cast("Any", argument))[0]) for argument in found.arguments} <= firsts
 
 
+def test_elements_of_arguments_become_ones_where_they_do_not_matter() -> None:
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e { x = f32[6] parameter(0)  ROOT r = f32[6] negate(x) }"
+    )
+    x = np.array([3, 4, np.nan, 5, 6, 7], np.float32)
+
+    def has_nan(program: HloModule, arguments: list[Any]) -> bool:
+        return len(arguments[0]) == 6 and bool(np.isnan(arguments[0]).any())
+
+    (argument,) = reduce(module, [x], has_nan).arguments
+    assert np.array_equal(argument, np.array([1, 1, np.nan, 1, 1, 1], np.float32), equal_nan=True)
+
+
+def test_elements_are_taken_out_of_tuples() -> None:
+    text = "HloModule m\nENTRY e { x = f32[2] parameter(0)  y = f32[2] sine(x)  t = tuple(x, y)\n"
+    module = HloModule.from_text(text + "  g = get-tuple-element(t), index=1  ROOT r = f32[2] tanh(g) }")
+
+    def is_tanh_of_sine(program: HloModule, arguments: list[Any]) -> bool:
+        root = program.entry.root
+        return root.opcode == "tanh" and "sine" in {i.opcode for i in program.instructions()}
+
+    reduced = reduce(module, [np.ones(2, np.float32)], is_tanh_of_sine)
+    assert [i.opcode for i in reduced.module.entry.post_order()] == ["parameter", "sine", "tanh"]
+
+
+def test_a_reduction_stops() -> None:
+    module = HloModule.from_text(LOOP)
+    stopped = reduce(module, random_arguments(module, 0), has("tanh"), until=lambda: True)
+    assert (stopped.before, stopped.after, stopped.tests) == (23, 23, 1)
+
+
 def test_a_program_without_the_fault_is_refused() -> None:
     module = HloModule.from_text(LOOP)
     with pytest.raises(HloError) as caught:

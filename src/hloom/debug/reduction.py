@@ -2,7 +2,8 @@
 
 Each step derives a candidate from the smallest program so far. A candidate is kept if it is valid, smaller
 and still interesting. Steps that remove most come first: results, the beginning of the program (its values
-become arguments), halves, quarters and single instructions, then loops, sizes, ranks and types.
+become arguments), halves, quarters and single instructions, then loops, sizes, ranks and types. At last
+elements of the arguments become 1.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hloom.debug import smaller, smaller_loops
 from hloom.debug.checking import frontier
@@ -25,6 +27,7 @@ from hloom.operations.control_flow import Call, Conditional, Fusion, While
 from hloom.operations.structure import Constant, Parameter, Tuple
 
 Interesting = Callable[[HloModule, list[Value]], bool]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def reduce(
     interesting: Interesting,
     *,
     progress: Callable[[str], None] | None = None,
+    until: Callable[[], bool] = lambda: False,
 ) -> Reduction:
     """Return the smallest program found that is still interesting.
 
@@ -60,11 +64,12 @@ def reduce(
         interesting: returns whether a program with arguments still shows the fault
             (`hloom.debug.conditions`); an exception counts as no.
         progress: called with a description of the state.
+        until: no further candidate is tried once it returns True.
 
     Raises HloError by ``reduce.not-interesting`` if the original program does not show the fault.
     """
     start = Reproducer.of(module, list(arguments))
-    reducer = _Reducer(interesting, start, progress or _silent)
+    reducer = _Reducer(interesting, start, progress or _silent, until)
     if not reducer.holds(start):
         message = "the given program does not show the fault, so there is nothing to reduce"
         raise HloError(message, rule="reduce.not-interesting")
@@ -76,10 +81,17 @@ def reduce(
 class _Reducer:
     """The reduction steps, and the smallest interesting program so far (``best``)."""
 
-    def __init__(self, interesting: Interesting, start: Reproducer, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        interesting: Interesting,
+        start: Reproducer,
+        progress: Callable[[str], None],
+        until: Callable[[], bool],
+    ) -> None:
         self.interesting = interesting
         self.best = start
         self.progress = progress
+        self.until = until
         self.tests = 0
         self.must_verify = _is_valid(start)
         self.seen: set[str] = set()
@@ -93,8 +105,10 @@ class _Reducer:
         self.seen.add(text)
         if self.must_verify and not _is_valid(program):
             return False
-        if not self.ends(program):
-            return False
+        return self.ends(program) and self.shows(program)
+
+    def shows(self, program: Reproducer) -> bool:
+        """Return whether a valid program is interesting."""
         self.tests += 1
         self.progress(f"{self.best.size} instructions, {self.tests} tests")
         try:
@@ -120,6 +134,8 @@ class _Reducer:
 
         ``make`` returns the candidate, or None. Returns whether the candidate was kept.
         """
+        if self.until():
+            return False
         try:
             candidate = make()
         except ValueError:  # HloError, or numpy's for other sizes: the step does not fit this program
@@ -138,20 +154,22 @@ class _Reducer:
         instructions = self.replace_by_operands, self.merge_parameters, self.clear_computations
         arrays = self.shrink_sizes, self.drop_dimensions, self.narrow_types
         before = None
-        while before != self.best.weight:
+        while before != self.best.weight and not self.until():
             before = self.best.weight
             for step in (*ends, *chunks, *instructions, *arrays):
                 step()
         self.strip()
+        self.plain_arguments()
 
     # -- whole parts
 
     def flatten(self) -> None:
-        """Inline calls and fusions; the program may become larger."""
+        """Inline calls and fusions, after which the program may be larger; take elements out of tuples."""
         if any(isinstance(i.operation, Call | Fusion) for i in self.best.module.instructions()):
             flat = smaller.flattened(self.best)
             if self.holds(flat):
                 self.best = flat
+        self.keep(lambda: smaller.forwarded(self.best))
 
     def narrow_results(self) -> None:
         """Drop elements of the result tuple, as many as possible."""
@@ -312,6 +330,16 @@ class _Reducer:
         """Remove metadata, attributes and layouts."""
         self.keep(lambda: smaller.without_metadata(self.best), lighter=False)
 
+    def plain_arguments(self) -> None:
+        """Replace as many elements of the arguments as possible by 1: halves, quarters, … and single ones."""
+        for parameter in self.best.module.entry.parameters:
+            if not parameter.shape.is_array:
+                continue
+            for chunk in _chunks(range(parameter.shape.element_count)):
+                candidate = None if self.until() else smaller.with_ones(self.best, parameter.name, chunk)
+                if candidate is not None and self.shows(candidate):
+                    self.best = candidate
+
 
 class CountingEvaluator(Evaluator):
     """An evaluator that counts calls of computations.
@@ -344,12 +372,12 @@ def _is_valid(program: Reproducer) -> bool:
     return True
 
 
-def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the halves, the quarters, … and the single names of a list."""
-    size = max(1, (len(names) + 1) // 2)
+def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Yield the halves, the quarters, … and the single items of a sequence."""
+    size = max(1, (len(items) + 1) // 2)
     while size:
-        for start in range(0, len(names), size):
-            yield list(names[start : start + size])
+        for start in range(0, len(items), size):
+            yield list(items[start : start + size])
         size //= 2
 
 

@@ -22,7 +22,7 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Slice
 from hloom.operations.rounding import convert
-from hloom.operations.structure import Constant, Parameter, Tuple
+from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape.element_type import C64, C128, F32, F64, S32, S64, U32, U64, ElementType
 from hloom.shape.literal import Literal
@@ -90,6 +90,25 @@ class Reproducer:
 def flattened(program: Reproducer) -> Reproducer:
     """Return a program with calls and fusions inlined."""
     return Reproducer(inlined(program.module), program.inputs)
+
+
+def forwarded(program: Reproducer) -> Reproducer:
+    """Return a program in which elements are not taken out of tuples that were made of them."""
+    copy = program.module.clone()
+    for i in copy.instructions():
+        if isinstance(i.operation, GetTupleElement) and isinstance(i.operands[0].operation, Tuple):
+            replaced(i, i.operands[0].operands[i.operation.index])
+    return cleaned(Reproducer(copy, program.inputs))
+
+
+def with_ones(program: Reproducer, name: str, positions: Sequence[int]) -> Reproducer | None:
+    """Replace elements of an argument, an array, by 1; return None if all of them are."""
+    array = np.array(program.inputs[name])
+    flat = array.reshape(-1)
+    if (flat[positions] == 1).all():
+        return None
+    flat[positions] = np.ones((), array.dtype)
+    return Reproducer(program.module, {**program.inputs, name: flat.reshape(array.shape)})
 
 
 def with_parameters(program: Reproducer, names: set[str], values: dict[str, Value]) -> Reproducer:
