@@ -142,7 +142,7 @@ def test_elements_of_arguments_become_ones_where_they_do_not_matter() -> None:
     def has_nan(program: HloModule, arguments: list[Any]) -> bool:
         return len(arguments[0]) == 6 and bool(np.isnan(arguments[0]).any())
 
-    (argument,) = reduce(module, [x], has_nan).arguments
+    argument: Any = reduce(module, [x], has_nan).arguments[0]
     assert np.array_equal(argument, np.array([1, 1, np.nan, 1, 1, 1], np.float32), equal_nan=True)
 
 

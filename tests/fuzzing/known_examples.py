@@ -71,6 +71,13 @@ EXAMPLES: dict[str, Case] = {
         "expression", "@v0 = multiply(@p0, @p0)\n@v1 = subtract(@v0, @p1)", f32([1 + 2.0**-12]),
         f32([1 + 2.0**-11]), roots=("@v1",),
     ),
+    "roundings without bound": made(
+        "module", "@v0 = multiply(@p0, @p0)\n@v1 = subtract(@v0, @p1)\n@v2 = f32[2] scatter(@v1, @p2, @p3), "
+        "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, to_apply=@f0",
+        f32([1 + 2.0**-12, 1]), f32([1 + 2.0**-11, 1]), s32([[1]]), f32([7]), roots=("@v2",),
+        computations=["@f0 {\n  a = f32[] parameter(0)\n  ROOT b = f32[] parameter(1)\n}\n"],
+    ),
     "subnormals of f16": draw_case("sort", 2026, 4),
     "signs of sums that are zero": made(
         "dot f32", "@v0 = dot(@p0, @p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
@@ -136,6 +143,7 @@ EXAMPLES: dict[str, Case] = {
     "condition of complex powers": binary(
         "power", "c64", c64([-16.070082 - 40.261333j]), c64([-17.565865 + 19.951982j])
     ),
+    "branch cut of square roots": unary("sqrt", "c64", c64([complex(-4, -0.0), complex(-4, 0.0)])),
     "range of complex powers": binary(
         "power", "c64", c64([-1.71694e-16]), c64([2.5 - 4j])
     ),

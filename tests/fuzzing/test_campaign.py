@@ -10,13 +10,17 @@ import pytest
 
 from hloom.debug.agreement import within
 from hloom.error_bounds.floating import ulp
-from hloom.fuzzing.campaign import Campaign, CampaignReport, FindingKind, installed_xla
-from hloom.fuzzing.child import Child, Crashed, Request
+from hloom.evaluate.evaluator import Evaluator
+from hloom.fuzzing import limits
+from hloom.fuzzing.campaign import Campaign, CampaignReport, FindingKind, Passes, installed_xla
+from hloom.fuzzing.child import Answer, Child, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
 from hloom.fuzzing.generators.families import FAMILIES, FAMILY_NAMES, draw_case, round_robin
 from hloom.fuzzing.known import DIFFERENCES
+from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
+from tests.arrays import f32, s32
 from tests.fuzzing.known_examples import EXAMPLES
 
 CASES = 300
@@ -125,6 +129,52 @@ def test_a_child_comes_back_after_a_crash(xla: Child) -> None:
         xla.run(request)
     assert xla.run(request).results[0][0].tolist() == before.results[0][0].tolist()
     assert xla.restarts == restarts + 1
+
+
+ENDLESS = """more { s = s32[] parameter(0)  ROOT p = pred[] constant(true) }
+body { s = s32[] parameter(0)  one = s32[] constant(1)  ROOT n = s32[] add(s, one) }
+ENTRY e { x = s32[] parameter(0)  ROOT w = s32[] while(x), condition=more, body=body }"""
+HUGE = """ENTRY e { x = f32[] parameter(0)  y = f32[3000000000] broadcast(x), dimensions={}
+z = f32[3000000000] sine(y)  ROOT r = f32[3000000000] reverse(z), dimensions={0} }"""
+
+
+@pytest.mark.parametrize("backend", ["xla", "cpu"])
+def test_a_program_that_never_ends_is_stopped(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE", 6)
+    with Child(backend) as child, pytest.raises(Crashed, match="no answer"):
+        child.run(Request(f"HloModule endless\n{ENDLESS}", [[s32(0)]]))
+
+
+def test_a_program_that_takes_too_much_memory_is_refused_or_ends_its_process(xla: Child) -> None:
+    with pytest.raises((Refused, Crashed)):
+        xla.run(Request(f"HloModule huge\n{HUGE}", [[f32(0)]]))
+
+
+def test_the_time_of_the_evaluator_is_limited() -> None:
+    module = HloModule.from_text(f"HloModule endless\n{ENDLESS}")
+    with pytest.raises(TimeoutError, match="more than 0 s"), limits.time_limit(0.2):
+        Evaluator().run(module.entry, [s32(0)])
+
+
+class CrashingOnce:
+    """A subject that crashes once, and then answers."""
+
+    backend = "cpu"
+    seconds = 0.0
+    crashes = 0
+
+    def run(self, request: Request) -> Answer:
+        self.crashes += 1
+        if self.crashes == 1:
+            raise Crashed("no answer")
+        return Passes("dce").run(request)
+
+
+def test_a_crash_that_does_not_come_again_is_no_finding() -> None:
+    campaign = Campaign(CrashingOnce())
+    campaign.check([one_addition()])
+    assert not campaign.report.findings
+    assert campaign.report.crashes == 1
 
 
 def test_cases_are_drawn_alike_by_name() -> None:

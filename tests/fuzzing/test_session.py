@@ -10,16 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hloom import HloError
+from hloom import HloError, HloModule
+from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import parts_of
-from hloom.fuzzing import pages
-from hloom.fuzzing.campaign import Campaign, FindingKind, Passes
-from hloom.fuzzing.causes import cause_of, explained_finding, nature, reduced, signature
+from hloom.fuzzing import limits, pages, reproduction
+from hloom.fuzzing.campaign import Campaign, Finding, FindingKind, Passes
+from hloom.fuzzing.causes import cause_of, explained_finding, message, nature, reduced, signature
 from hloom.fuzzing.child import Answer, Child, Request
 from hloom.fuzzing.coverage import Coverage
 from hloom.fuzzing.flushing import FlushingEvaluator
@@ -28,8 +30,9 @@ from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case, round_rob
 from hloom.fuzzing.generators.shardings import sharded
 from hloom.fuzzing.known import DIFFERENCES
 from hloom.fuzzing.rounding import RoundingAnalysis
-from hloom.fuzzing.session import Session, SessionState
+from hloom.fuzzing.session import Recorded, Session, SessionState
 from hloom.tools.cli import main
+from hloom.tools.commands.fuzz import report
 from tests.arrays import f32
 from tests.fuzzing.known_examples import EXAMPLES
 from tests.planted_bugs.planting import rule
@@ -102,10 +105,11 @@ def test_a_difference_of_xla_is_reduced_and_its_pass_named(xla: Child, tmp_path:
     assert page.count(known.reason) == 1
     assert "of 2 elements of result 0 differ" in page
     script = tmp_path / "reproduce.py"
-    script.write_text(pages.script(cause))
+    script.write_text(reproduction.script(cause))
     assert "hloom" not in "".join(line for line in script.read_text().splitlines() if "import" in line)
+    assert reproduction.outcome(script, cause.finding) == "reproduced; with XLA's default flags too"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    assert "result 0: differs" in done.stdout
+    assert "result 0, elements [1]: differs" in done.stdout
 
 
 def test_a_program_that_ends_xla_is_a_finding(xla: Child) -> None:
@@ -146,6 +150,94 @@ def test_differences_in_the_signs_of_zeros(xla: Child) -> None:
     assert cause_of(finding, xla).where == "StableHLO passes of the client"
 
 
+# -- scripts and their outcomes
+
+
+def finding_of(kind: FindingKind, what: str) -> Finding:
+    return Finding(NEGATED, kind, what)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "code", "outcome"),
+    [
+        (FindingKind.VALUES, "", "print('result 0: differs')", "reproduced; with XLA's default flags too"),
+        (
+            FindingKind.VALUES,
+            "",
+            "import os; print('result 0: differs' if 'precision' in os.environ['XLA_FLAGS'] else 'equal')",
+            "reproduced; with XLA's default flags not: the results are as expected",
+        ),
+        (
+            FindingKind.FORM,
+            "",
+            "print('result 0: as expected')",
+            "not reproduced with JAX alone: the results are as expected",
+        ),
+        (
+            FindingKind.REFUSED,
+            "JaxRuntimeError: INTERNAL: no such shape as f32[2]: %x",
+            "raise ValueError('INTERNAL: no such shape as s4[9]: %y')",
+            "reproduced; with XLA's default flags too",
+        ),
+        (
+            FindingKind.REFUSED,
+            "JaxRuntimeError: INTERNAL: no such shape",
+            "raise ValueError('another error')",
+            "not reproduced with JAX alone: refused: another error",
+        ),
+        (FindingKind.REFUSED, "", "pass", "not reproduced with JAX alone: the program runs"),
+        (
+            FindingKind.CRASHED,
+            "the process ends with status -8",
+            "import os; os.kill(os.getpid(), 8)",
+            "reproduced; with XLA's default flags too",
+        ),
+        (FindingKind.CRASHED, "", "pass", "not reproduced with JAX alone: the program runs"),
+    ],
+)
+def test_the_outcome_of_a_script(
+    kind: FindingKind, what: str, code: str, outcome: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    assert reproduction.outcome(script, finding_of(kind, what)) == outcome
+
+
+def test_a_script_that_never_ends_is_not_reproduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATIENCE", 1)
+    script = tmp_path / "script.py"
+    script.write_text("while True: pass")
+    outcome = reproduction.outcome(script, finding_of(FindingKind.VALUES, ""))
+    assert outcome.startswith("not reproduced with JAX alone: no end in")
+
+
+def test_causes_that_are_not_reproduced_are_listed_apart(tmp_path: Path) -> None:
+    session = Session(Passes(), "evaluator", tmp_path, 5)
+    outcomes = {
+        "one": "reproduced; with XLA's default flags too",
+        "other": "not reproduced with JAX alone: ...",
+    }
+    for name, outcome in outcomes.items():
+        session.state.causes[name] = Recorded(
+            f"XLA:CPU (dce): numbers: {name}", "dce", "", 2, outcome, 1, "a/0"
+        )
+    causes, apart = click.unstyle(report(session)).split("not reproduced with JAX alone\n")
+    assert "numbers: one" in causes
+    assert "numbers: other" not in causes
+    assert "numbers: other" in apart
+
+
+def test_refusals_of_other_types_and_names_have_one_cause() -> None:
+    one, other = (
+        "JaxRuntimeError: INTERNAL: Expected instruction to have shape equal to pred[2,1], not pred[]:"
+        "\n%r.0 = pred[] multiply(%p0.1, %p2.1)",
+        "JaxRuntimeError: INTERNAL: Expected instruction to have shape equal to f32[3], not f32[]:"
+        "\n%v = f32[] convert(%p2.1)",
+    )
+    assert message(one) == message(other)
+    assert message(one) != message("JaxRuntimeError: INTERNAL: Expected a layout")
+
+
 # -- choices
 
 
@@ -164,6 +256,20 @@ def test_a_fused_product_is_within_the_bounds_of_more_roundings() -> None:
     _, bounds = RoundingAnalysis(case.module).run(case.arguments)
     (bound,) = parts_of(bounds)
     assert 0 < bound[0] < 1e-6
+
+
+def test_partial_sums_may_be_rounded_to_a_narrow_type() -> None:
+    """1 + 2^-9 is 1 in bf16, and so is 1 + 2^-9 + ... + 2^-9 from left to right; the sum is 1.5."""
+    text = (
+        "HloModule m\nadd { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT s = bf16[] add(a, b) }\n"
+        "ENTRY e { x = bf16[257] parameter(0)  z = bf16[] constant(0)\n"
+        "  ROOT r = bf16[] reduce(x, z), dimensions={0}, to_apply=add }"
+    )
+    x = np.array([1] + [2**-9] * 256, ml_dtypes.bfloat16)
+    module = HloModule.from_text(text)
+    exact: Any = ErrorAnalysis(module).run([x])[1]
+    rounded: Any = RoundingAnalysis(module).run([x])[1]
+    assert exact < 0.5 <= rounded
 
 
 def test_defects_and_choices_are_told_apart() -> None:
@@ -226,6 +332,49 @@ def test_a_folder_has_one_comparison(tmp_path: Path) -> None:
         assert refusal.value.rule == "fuzz.folder"
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"seed": 1}',
+        '{"format": 1, "seed": 5, "subject": "evaluator", "causes": {"a": {"known": 1}}}',
+    ],
+)
+def test_a_state_of_another_version_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(content)
+    with pytest.raises(HloError, match="state another folder by --out, or remove the file") as refusal:
+        Session(Passes(), "evaluator", tmp_path, 5)
+    assert refusal.value.rule == "fuzz.folder"
+
+
+def test_a_state_with_another_field_is_refused(tmp_path: Path) -> None:
+    Session(Passes(), "evaluator", tmp_path, 5).save()
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"known": 1}))
+    with pytest.raises(HloError, match="known"):
+        Session(Passes(), "evaluator", tmp_path, 5)
+
+
+def test_an_interrupted_run_continues_with_the_same_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(Passes("dce"), "evaluator dce", tmp_path, 5)
+    session.step(4)
+    session.save()
+
+    def interrupted(subject: Passes, request: Request) -> Answer:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Passes, "run", interrupted)
+        session.run(1.0)
+    assert session.interrupted
+    assert session.state.next == 4
+    session.step(4)
+    assert session.state.next == 8
+
+
 def test_findings_of_one_cause_have_one_page(tmp_path: Path) -> None:
     session = Session(Passes("algsimp"), "evaluator algsimp", tmp_path)
     with rule("subtract_negated")():
@@ -255,6 +404,7 @@ class OneMore:
     """A subject whose reductions are off by 1."""
 
     backend = "cpu"
+    seconds = 0.0
 
     def run(self, request: Request) -> Answer:
         answer = Passes("dce").run(request)

@@ -22,7 +22,7 @@ reads no dimension numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,6 +68,9 @@ class ErrorAnalysis:
     Attributes:
         unlimited: the first instruction with an infinite bound on operands with finite bounds; "" if none.
     """
+
+    rounds_partial_sums: ClassVar[bool] = False
+    """Whether partial sums may be rounded to the type of the result, rather than in f32 at least."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
@@ -147,6 +150,11 @@ class ErrorStep:
     def inexact(self) -> bool:
         """True if any operand has errors."""
         return any(leaf.error is not None for o in self.operands for leaf in leaves(o))
+
+    @property
+    def rounds_partial_sums(self) -> bool:
+        """Whether partial sums may be rounded to the type of the result."""
+        return self.analysis.rounds_partial_sums
 
     def bounded(self) -> Tree:
         """Evaluate the instruction; return its value with the bounds by its operation's error rule."""

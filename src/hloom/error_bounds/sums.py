@@ -61,4 +61,4 @@ def sum_of_products(self: Operation, run: ErrorRun) -> Array:
         if operand.error is not None:
             errors = errors + run.apply([*sizes[:n], operand.error, *sizes[n + 1 :]])
     terms = self.terms(*(np.shape(o.value) for o in run.operands))
-    return errors + accumulated(run.value, size, growth(terms), errors)
+    return errors + accumulated(run.value, size, growth(terms), errors, in_place=run.rounds_partial_sums)

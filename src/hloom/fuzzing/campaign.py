@@ -25,6 +25,7 @@ from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, program
 from hloom.fuzzing.generators.draw import Array
 from hloom.fuzzing.known import DIFFERENCES, KnownDifference
+from hloom.fuzzing.limits import time_limit
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
 from hloom.ir.xla_version import XlaVersion
@@ -39,6 +40,11 @@ class Subject(Protocol):
     @property
     def backend(self) -> str:
         """The name of the backend."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """The processor time of a process of its own that has not ended yet."""
         ...
 
     def run(self, request: Request) -> Answer:
@@ -61,12 +67,18 @@ class Passes:
         """The name of the backend."""
         return "passes"
 
+    @property
+    def seconds(self) -> float:
+        """0: the passes run in this process."""
+        return 0.0
+
     def run(self, request: Request) -> Answer:
         """Run the passes on a program, and evaluate it. Raises Refused for an error."""
         try:
-            module = optimized(HloModule.from_text(request.text), self.names)
-            module.config.replica_count = len(request.arguments)
-            return Answer([flat(result) for result in run_on("evaluator", module, request.arguments)])
+            with time_limit():
+                module = optimized(HloModule.from_text(request.text), self.names)
+                module.config.replica_count = len(request.arguments)
+                return Answer([flat(result) for result in run_on("evaluator", module, request.arguments)])
         except HloError as error:
             raise Refused(f"{error.rule}: {error}") from error
         except Exception as error:  # a pass breaks
@@ -181,8 +193,12 @@ class Campaign:
 
     # -- with the subject
 
-    def _compare(self, cases: Sequence[Case]) -> None:
-        """Run cases as one program and compare the results; halve the cases if the program fails."""
+    def _compare(self, cases: Sequence[Case], *, again: bool = False) -> None:
+        """Run cases as one program and compare the results; halve the cases if the program fails.
+
+        A single case that ends the process must do so again: another program may have ended it, or the
+        machine may have been busy.
+        """
         text = program(cases)
         module = HloModule.from_text(text)
         proto = module.to_proto() if self.prints else b""
@@ -194,6 +210,8 @@ class Campaign:
                 middle = len(cases) // 2
                 self._compare(cases[:middle])
                 self._compare(cases[middle:])
+            elif isinstance(error, Crashed) and not again:
+                self._compare(cases, again=True)
             else:
                 kind = FindingKind.CRASHED if isinstance(error, Crashed) else FindingKind.REFUSED
                 self._found(cases[0], kind, str(error)[:1000])
@@ -217,7 +235,8 @@ class Campaign:
 
     def _compare_values(self, case: Case, theirs: list[list[Array]]) -> None:
         try:
-            names = self._explain(case, list(differences(case, theirs)))
+            with time_limit():
+                names = self._explain(case, list(differences(case, theirs)))
         except FormError as error:
             self._found(case, FindingKind.FORM, str(error))
         except HloError as error:
@@ -318,7 +337,7 @@ def differences(case: Case, theirs: Sequence[Sequence[Array]]) -> Iterator[Diffe
                 def again(arguments: Sequence[Array], at: tuple[int, int] = (device, output)) -> Array:
                     return evaluated(unfolded, arguments)[at[0]][at[1]]
 
-                yield Difference(case, ours, other, where, again, bound, output)
+                yield Difference(case, ours, other, where, again, bound, output, device)
 
 
 def evaluated(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
@@ -38,15 +39,17 @@ from hloom.fuzzing.explanations import Difference
 from hloom.fuzzing.generators.case import Case, as_case, program
 from hloom.fuzzing.generators.draw import Array
 from hloom.fuzzing.known import KnownDifference
+from hloom.fuzzing.limits import ends_in_time, processor_seconds
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Roundoff
 from hloom.ir.value import Value
 from hloom.operations.combiners import Grouping
+from hloom.operations.control_flow import Fusion
 from hloom.operations.conversion import Convert
 from hloom.passes.pipeline import Pipeline
 
 REDUCTION_SECONDS: Final = 90.0
-"""Time for the reduction of one finding."""
+"""Processor time for the reduction of one finding."""
 CODE_GENERATION: Final = "code generation"
 STABLEHLO: Final = "StableHLO passes of the client"
 _STRUCTURE: Final = {"parameter", "constant", "tuple", "get-tuple-element"}
@@ -73,9 +76,13 @@ class FindingCause:
     @property
     def key(self) -> str:
         """A text that is equal for findings of the same cause."""
-        explanation = self.finding.explanation
-        named = explanation.name if explanation is not None else " ".join(sorted(opcodes(self.finding.case)))
-        return f"{signature(self.finding)} in {self.where or 'an unknown pass'}: {named}"
+        finding = self.finding
+        named = " ".join(sorted(opcodes(finding.case)))
+        if finding.explanation is not None:
+            named = finding.explanation.name
+        elif finding.kind is FindingKind.REFUSED:  # the message says what is refused
+            named = ""
+        return f"{signature(finding)} in {self.where or 'an unknown pass'}: {named}"
 
 
 def signature(finding: Finding) -> str:
@@ -83,9 +90,15 @@ def signature(finding: Finding) -> str:
     if finding.difference is not None:
         return nature(finding.difference)
     if finding.kind in (FindingKind.CRASHED, FindingKind.REFUSED):
-        words = re.sub(r"[%@]?\b[\w.-]*\d[\w.-]*|\[[\d,]*\]|\{[^}]*\}", "", finding.what.split("\n\t")[0])
-        return f"{finding.kind}: {' '.join(words.split())[:160]}"
+        return f"{finding.kind}: {message(finding.what)}"
     return str(finding.kind)
+
+
+def message(error: str) -> str:
+    """Return the words of an error, up to the first instruction in it, without sizes, types and names."""
+    text = error if error.startswith("the process") else error.split("\n", 1)[0]
+    text = re.sub(r"\b[\w.-]*\d[\w.-]*|\bpred\b|\[[\d,]*\]|\{[^}]*\}", "", re.split(r"[%@]\w", text)[0])
+    return " ".join(text.split())[:160].rstrip(" :")
 
 
 def nature(difference: Difference) -> str:
@@ -105,6 +118,19 @@ def nature(difference: Difference) -> str:
 def opcodes(case: Case) -> set[str]:
     """Return the opcodes in a case, except parameters, constants and tuples."""
     return {i.opcode for i in case.module.instructions()} - _STRUCTURE
+
+
+def title(cause: FindingCause, backend: str) -> str:
+    """Return a title of one line for the page of a cause."""
+    finding = cause.finding
+    name = {"xla": "XLA:CPU", "cpu": "hloom's native code", "passes": "hloom's passes"}.get(backend, backend)
+    about = (
+        finding.explanation.name
+        if finding.explanation is not None
+        else ", ".join(sorted(opcodes(finding.case)))
+    )
+    where = f" ({cause.where})" if cause.where else ""
+    return f"{name}{where}: {signature(finding)}: {about}"
 
 
 # -- the smallest program
@@ -135,12 +161,12 @@ def reduced(finding: Finding, subject: Subject) -> Finding:
     case = finding.case
     if case.replicas > 1 or case.dynamic:  # the reduction knows programs of one device and fixed sizes
         return finding
-    fault, end = signature(finding), time.monotonic() + REDUCTION_SECONDS
+    fault, end = signature(finding), spent(subject) + REDUCTION_SECONDS
     smallest, order = finding, _order(case.module)
 
     def shows(module: HloModule, arguments: Sequence[Value]) -> bool:
         nonlocal smallest
-        if time.monotonic() > end or _order(module) < order:
+        if _order(module) < order or _has_unused(module):
             return False
         candidate = observed(subject, as_case(module, [np.asarray(a) for a in arguments], case))
         if candidate is None or signature(candidate) != fault or candidate.explanation != finding.explanation:
@@ -149,10 +175,23 @@ def reduced(finding: Finding, subject: Subject) -> Finding:
         return True
 
     try:
-        reduce(case.unfolded.module, case.arguments, shows)
+        reduce(case.unfolded.module, case.arguments, shows, until=lambda: spent(subject) > end)
     except HloError:  # the program shows its fault only together with others
         return finding
     return _labelled(smallest, subject)
+
+
+def _has_unused(module: HloModule) -> bool:
+    """Return whether a fusion computes what it does not use, which XLA's verifier refuses."""
+    inside = [
+        i for f in module.instructions() if isinstance(f.operation, Fusion) for i in f.called_computations[0]
+    ]
+    return any(not i.users and not i.is_root for i in inside)
+
+
+def spent(subject: Subject) -> float:
+    """Return the processor time of this process and of all its children, in seconds."""
+    return processor_seconds() + subject.seconds
 
 
 def _order(module: HloModule) -> Grouping:
@@ -195,14 +234,31 @@ def cause_of(finding: Finding, subject: Subject) -> FindingCause:
 
 def _in_hloom(finding: Finding) -> FindingCause:
     """Find the pass of the cpu backend, or the instruction whose native code is wrong."""
-    step = bisect(finding.case.unfolded.module, finding.case.arguments)
-    if step is None:
-        return FindingCause(finding, "")
-    if step.pass_name:
-        return FindingCause(finding, step.pass_name, step.rewrite, step.before, step.after)
-    return FindingCause(
-        finding, CODE_GENERATION, step.culprit.instruction if step.culprit is not None else ""
+    case = finding.case.unfolded
+    receiver, sender = Pipe(duplex=False)
+    process = get_context("spawn").Process(
+        target=_bisect, args=(sender, case.module.to_text(), case.arguments)
     )
+    process.start()
+    sender.close()
+    try:  # wrong code may end the process, or never end
+        where, what, *texts = receiver.recv() if ends_in_time(lambda: receiver.poll(1.0)) else ("", "")
+    except EOFError:
+        where, what, texts = CODE_GENERATION, "", []
+    process.kill()
+    process.join()
+    return FindingCause(finding, where, what, *map(HloModule.from_text, texts))
+
+
+def _bisect(sender: Connection, text: str, arguments: Sequence[Array]) -> None:
+    """Send the step at which a program becomes wrong: its name, what it does, the programs around it."""
+    step = bisect(HloModule.from_text(text), arguments)
+    if step is None:
+        sender.send(("", ""))
+    elif step.pass_name:
+        sender.send((step.pass_name, step.rewrite, step.before.to_text(), step.after.to_text()))
+    else:
+        sender.send((CODE_GENERATION, step.culprit.instruction if step.culprit is not None else ""))
 
 
 def _in_passes(finding: Finding, subject: Subject) -> FindingCause:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, cast
 
 from hloom.fuzzing.generators.draw import Array
+from hloom.fuzzing.limits import PATIENCE, ends_in_time
 
 XLA_FLAGS: Final = (
     "--xla_allow_excess_precision=false",
@@ -24,8 +25,8 @@ XLA_FLAGS: Final = (
     "--xla_force_host_platform_device_count=4",
 )
 """Flags without which XLA may change values, by its documentation; one thread leaves cores to others."""
-PATIENCE_SECONDS: Final = 120.0
-"""Seconds after which a program counts as one that never ends."""
+MOST_BYTES: Final = 4 << 30
+"""Limit of a child's private memory."""
 
 
 class Refused(Exception):
@@ -78,6 +79,8 @@ class Child:
         self.backend = backend
         self.flags = (*XLA_FLAGS, *flags)
         self.restarts = 0
+        self.seconds = 0.0
+        """Processor time of the process that runs; that of processes that ended is in `os.times`."""
         self.process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the child)
 
@@ -94,6 +97,7 @@ class Child:
             self.process.kill()
             self.process.communicate()
             self.process = None
+            self.seconds = 0.0
 
     def run(self, request: Request) -> Answer:
         """Return the answer to a request. Raises Refused for an error, and Crashed if the process ends."""
@@ -102,9 +106,10 @@ class Child:
         try:
             pickle.dump(request, requests)
             requests.flush()
-            if not select.select([answers], [], [], PATIENCE_SECONDS)[0]:
-                raise TimeoutError(f"no answer in {PATIENCE_SECONDS:.0f} s")
-            answer: Any = pickle.load(answers)
+            if not ends_in_time(lambda: bool(select.select([answers], [], [], 1.0)[0])):
+                raise TimeoutError(f"no answer in {PATIENCE} s")
+            answer: Any
+            answer, self.seconds = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             code = process.poll() if isinstance(error, TimeoutError) else process.wait()
             self.close()

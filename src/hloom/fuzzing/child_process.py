@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 from typing import BinaryIO
 
 from hloom.errors import HloError
-from hloom.fuzzing.child import Answer, Request
+from hloom.fuzzing.child import MOST_BYTES, Answer, Request
 
 
 def run(request: Request, backend: str) -> Answer:
@@ -29,7 +30,10 @@ def run(request: Request, backend: str) -> Answer:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, backend: str) -> None:
-    """Answer requests until there are no more; the answer to a program that fails is the error."""
+    """Answer requests until there are no more; the answer to a program that fails is the error.
+
+    An answer comes with the processor time that the process has spent so far.
+    """
     while True:
         try:
             request: Request = pickle.load(requests)
@@ -42,11 +46,21 @@ def serve(requests: BinaryIO, answers: BinaryIO, backend: str) -> None:
             answer = f"{error.rule}: {error}"
         except Exception as error:  # whatever XLA raises
             answer = f"{type(error).__name__}: {error}"
-        pickle.dump(answer, answers)
+        pickle.dump((answer, time.process_time()), answers)
         answers.flush()
 
 
+def limit_memory() -> None:
+    """Limit the process's private memory, so that no program takes all of the machine's."""
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 if __name__ == "__main__":
+    limit_memory()
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is not an answer
     serve(sys.stdin.buffer, output, sys.argv[1])

@@ -17,6 +17,7 @@ import numpy as np
 from hloom.debug.agreement import within
 from hloom.error_bounds.bounded import exact, parts_of
 from hloom.error_bounds.floating import eps, same_bits, ulp, wide
+from hloom.errors import NoBound
 from hloom.evaluate.evaluator import Evaluator
 from hloom.fuzzing.flushing import FlushingEvaluator, flushed, smallest_normal
 from hloom.fuzzing.generators.case import Case, program
@@ -39,6 +40,7 @@ class Difference:
         again: computes hloom's value of this result for other arguments of the case.
         bound: the largest rounding error of each element.
         output: the index of the result among the case's results.
+        device: the index of the device.
     """
 
     case: Case
@@ -48,6 +50,7 @@ class Difference:
     again: Callable[[Sequence[Array]], Array]
     bound: Array
     output: int = 0
+    device: int = 0
 
 
 def everywhere(difference: Difference) -> Array:
@@ -83,12 +86,31 @@ def _flushing(difference: Difference) -> Array | None:
 
 def rounded_once_more(difference: Difference) -> Array:
     """Select elements within the rounding errors of fused and reordered operations, except equal ones."""
+    bound = _bound_of_more_roundings(difference)
+    if bound is None:
+        return np.zeros_like(difference.where)
+    return within(difference.theirs, difference.ours, bound) & (difference.ours != difference.theirs)
+
+
+def without_bound(difference: Difference) -> Array:
+    """Select all elements of inexact types, if the rounding errors of the program have no bound."""
+    inexact = difference.ours.dtype.kind not in "biu" and difference.case.devices == 1
+    return difference.where & inexact & (_bound_of_more_roundings(difference) is None)
+
+
+def _bound_of_more_roundings(difference: Difference) -> Array | None:
+    """Return the rounding errors of fused and reordered operations.
+
+    Returns None where an operation has no bound, and for several devices.
+    """
     case = difference.case.unfolded
     if case.devices > 1:
-        return np.zeros_like(difference.where)
-    _, bounds = RoundingAnalysis(case.module).run(case.arguments)
-    bound = parts_of(bounds)[difference.output]
-    return within(difference.theirs, difference.ours, bound) & (difference.ours != difference.theirs)
+        return None
+    try:
+        _, bounds = RoundingAnalysis(case.module).run(case.arguments)
+    except NoBound:
+        return None
+    return np.asarray(parts_of(bounds)[difference.output])
 
 
 def within_the_square(difference: Difference) -> Array:
@@ -147,6 +169,19 @@ def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
         value = np.abs(wide(ours))
         overflows = value * (1 + error) > np.finfo(ours.dtype).max
         return ~(error < 1) | (distance <= error * value) | overflows
+
+
+def on_the_branch_cut(difference: Difference) -> Array:
+    """Select elements whose argument is a negative number with the imaginary part -0."""
+    (argument,) = difference.case.arguments
+    return (argument.real < 0) & (argument.imag == 0) & np.signbit(argument.imag)
+
+
+def conjugate(difference: Difference) -> Array:
+    """Select elements in which XLA's value is the conjugate of hloom's, up to rounding errors."""
+    return within(
+        np.conj(difference.theirs), difference.ours, 4 * ulp(np.abs(difference.ours), difference.ours.dtype)
+    )
 
 
 def factors_out_of_range(difference: Difference) -> Array:
@@ -346,16 +381,20 @@ def without_sign(difference: Difference) -> Array:
     return magnitude | spoiled & difference.case.folded
 
 
-def with_nan(difference: Difference) -> Array:
-    """Select elements of which an argument is NaN."""
-    return np.logical_or.reduce([np.isnan(wide(a)) for a in difference.case.arguments])
+def nan_or_zeros(difference: Difference) -> Array:
+    """Select elements of which an argument is NaN, or both are zeros."""
+    arguments = [wide(a) for a in difference.case.arguments]
+    nan = np.logical_or.reduce([np.isnan(a) for a in arguments])
+    return nan | np.logical_and.reduce([a == 0 for a in arguments])
 
 
 def in_a_wider_type(difference: Difference) -> Array:
     """Select negative arguments whose bits XLA counts in a type of 8, 16, 32 or 64 bits."""
     (argument,) = difference.case.arguments
     bits = ElementType.from_dtype(argument.dtype).bits
-    return (argument < 0) & np.isin(wide(difference.theirs), [bits - n for n in (8, 16, 32, 64)])
+    half = 1 << (bits - 1)
+    counts = [(bits - n + half) % (2 * half) - half for n in (8, 16, 32, 64)]
+    return (argument < 0) & np.isin(wide(difference.theirs), counts)
 
 
 def of_one_update(difference: Difference) -> Array:

@@ -18,7 +18,12 @@ FUNCTION_ULPS: Final = 16.0
 
 
 class RoundingAnalysis(ErrorAnalysis):
-    """An error analysis with one more unit in the last place per operation, and 16 per function."""
+    """An error analysis with one more unit in the last place per operation, and 16 per function.
+
+    Partial sums are rounded to the type of the result.
+    """
+
+    rounds_partial_sums = True
 
     def step(self, instruction: HloInstruction, operands: Sequence[Tree]) -> Tree:
         """Return the result of an instruction with the larger error bound."""
@@ -33,8 +38,9 @@ class RoundingAnalysis(ErrorAnalysis):
         units = FUNCTION_ULPS if is_function and value.dtype.itemsize >= 4 else 1.0
         with np.errstate(all="ignore"):
             sizes = np.abs(wide(value))
-            finite = [np.isfinite(wide(plain(o))).all() for o in operands]
-            overflows = np.isinf(sizes) & all(finite)
+            values = [wide(plain(o)) for o in operands]
+            finite = [np.isfinite(v) if v.shape == sizes.shape else np.isfinite(v).all() for v in values]
+            overflows = np.isinf(sizes) & np.logical_and.reduce(finite)
             return bounded(
                 result.value, np.where(overflows, np.inf, result.spread + units * ulp(sizes, value.dtype))
             )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,9 +22,9 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.errors import HloError
-from hloom.fuzzing import pages
+from hloom.fuzzing import pages, reproduction
 from hloom.fuzzing.campaign import Campaign, Finding, Subject
-from hloom.fuzzing.causes import FindingCause, cause_of, explained_finding, signature
+from hloom.fuzzing.causes import FindingCause, cause_of, explained_finding, signature, spent, title
 from hloom.fuzzing.coverage import Coverage
 from hloom.fuzzing.generators import shardings
 from hloom.fuzzing.generators.case import Case, program
@@ -40,6 +39,8 @@ from hloom.fuzzing.generators.families import (
 
 GROUP: Final = 96
 """Number of cases after which the state is written."""
+FORMAT: Final = 2
+"""Number of the form of state.json; another form is refused."""
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Recorded:
         where: the pass that introduces the fault; empty if unknown.
         explanation: the name of the known difference; empty if there is none.
         instructions: the number of instructions of the reduced program.
+        outcome: of the run of the script with JAX alone; empty if there is no script.
         count: the number of findings with this cause.
         first: the name of the first case with this cause.
     """
@@ -59,6 +61,7 @@ class Recorded:
     where: str
     explanation: str
     instructions: int
+    outcome: str
     count: int
     first: str
 
@@ -71,7 +74,8 @@ class SessionState:
         seed: the seed of the cases.
         subject: the name of the comparison; a folder holds one comparison.
         next: the number of the next case, counted over all families.
-        seconds: the time spent.
+        seconds: the processor time spent.
+        format: the number of the form of the file.
         cases: the number of compared cases by family.
         set_aside: the number of differences, by the name of a known one that is a choice, not a defect.
         causes: the recorded causes by their keys.
@@ -83,6 +87,7 @@ class SessionState:
     subject: str
     next: int = 0
     seconds: float = 0.0
+    format: int = FORMAT
     cases: Counter[str] = field(default_factory=Counter[str])
     set_aside: Counter[str] = field(default_factory=Counter[str])
     causes: dict[str, Recorded] = field(default_factory=dict[str, Recorded])
@@ -91,15 +96,23 @@ class SessionState:
 
     @staticmethod
     def read(path: Path) -> SessionState:
-        """Read a state from a file written by `write`."""
-        content: Any = json.loads(path.read_text())
-        content["causes"] = {key: Recorded(**value) for key, value in content["causes"].items()}
-        content["coverage"] = Coverage(
-            *(Counter[str](content["coverage"][k]) for k in ("types", "attributes"))
-        )
-        for name in ("cases", "set_aside"):
-            content[name] = Counter[str](content[name])
-        return SessionState(**content)
+        """Read a state that `write` wrote. Raises HloError (``fuzz.folder``) for any other file."""
+        try:
+            content: Any = json.loads(path.read_text())
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {content['format']}, not {FORMAT}")
+            content["causes"] = {key: Recorded(**value) for key, value in content["causes"].items()}
+            coverage = content["coverage"]
+            content["coverage"] = Coverage(*(Counter[str](coverage[k]) for k in ("types", "attributes")))
+            for name in ("cases", "set_aside"):
+                content[name] = Counter[str](content[name])
+            return SessionState(**content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = (
+                f"{path} is not a state that this version of hloom wrote ({type(error).__name__}: {error}); "
+                "state another folder by --out, or remove the file to begin again with the first program"
+            )
+            raise HloError(message, rule="fuzz.folder") from None
 
     def write(self, path: Path) -> None:
         """Replace the file atomically by this state."""
@@ -119,7 +132,7 @@ class Session:
         sharded: whether only whole modules with shardings are drawn, for several devices.
         progress: called with a line of text about the state.
 
-    Raises HloError (``fuzz.folder``) for a folder of another comparison or another seed.
+    Raises HloError (``fuzz.folder``) for a folder of another comparison, another seed or another version.
     """
 
     def __init__(
@@ -136,6 +149,7 @@ class Session:
         self.folder = folder
         self.sharded = sharded
         self.progress = progress
+        self.interrupted = False
         for part in ("corpus", "findings"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         self.state = self._state(name, seed)
@@ -153,13 +167,33 @@ class Session:
         return state
 
     def run(self, minutes: float) -> None:
-        """Draw and compare cases until the time is up."""
-        end = time.monotonic() + 60 * minutes
-        while time.monotonic() < end:
-            start = time.monotonic()
-            self.step(GROUP if not self.sharded else GROUP // 8)
-            self.state.seconds += time.monotonic() - start
-            self.save()
+        """Draw and compare cases until some processor time is spent, of this process and its children.
+
+        An interrupt ends the run too; the group of cases that it interrupts is drawn again by the next run.
+        """
+        end = spent(self.subject) + 60 * minutes
+        try:
+            while (start := spent(self.subject)) < end:
+                self.step(GROUP if not self.sharded else GROUP // 8)
+                self.state.seconds += spent(self.subject) - start
+                self.save()
+                left = max(0.0, end - spent(self.subject)) / 60
+                self.progress(
+                    f"{self.programs} programs, {len(self.state.causes)} causes, {left:.1f} minutes left"
+                )
+        except KeyboardInterrupt:
+            path = self.folder / "state.json"
+            self.state = (
+                SessionState.read(path)
+                if path.exists()
+                else SessionState(self.state.seed, self.state.subject)
+            )
+            self.interrupted = True
+
+    @property
+    def programs(self) -> int:
+        """The number of compared programs."""
+        return sum(self.state.cases.values())
 
     def step(self, count: int) -> None:
         """Draw and compare the next `count` cases, and record their findings."""
@@ -185,7 +219,6 @@ class Session:
                 self.record(explained_finding(difference, explanation, self.subject))
         for finding in report.findings:
             self.record(finding)
-        self.progress(f"{sum(state.cases.values())} cases, {len(state.causes)} causes")
 
     def record(self, finding: Finding) -> None:
         """Find the cause of a finding and count it; write a page for a new cause."""
@@ -194,7 +227,7 @@ class Session:
         brief = f"{signature(finding)}: {name}"
         key = state.signatures.get(brief)
         if key is None:
-            self.progress(f"reducing {finding.case}")
+            self.progress(f"{self.programs} programs, {len(state.causes)} causes, reducing {finding.case}")
             cause = cause_of(finding, self.subject)
             explanation = cause.finding.explanation
             if explanation is not None and not explanation.defect:
@@ -209,21 +242,25 @@ class Session:
         state.causes[key].count += 1
 
     def _write(self, cause: FindingCause) -> None:
-        """Write the page, and the program, of a new cause."""
+        """Write the page, and the program, of a new cause; run its script."""
         finding, backend = cause.finding, self.subject.backend
-        title = pages.title(cause, backend)
+        number = len(self.state.causes) + 1
+        stem = f"{number:03}-{re.sub(r'[^a-z0-9]+', '-', cause.key.lower())[:60].strip('-')}"
+        path = self.folder / "findings" / f"{stem}.py"
+        outcome = ""
+        if backend == "xla":
+            path.write_text(reproduction.script(cause))
+            outcome = reproduction.outcome(path, finding)
+        path.with_suffix(".md").write_text(pages.page(cause, backend, outcome))
         self.state.causes[cause.key] = Recorded(
-            title,
+            title(cause, backend),
             cause.where,
             finding.explanation.name if finding.explanation is not None else "",
             pages.instructions(finding.case),
+            outcome,
             1,
             finding.case.name,
         )
-        stem = f"{len(self.state.causes):03}-{re.sub(r'[^a-z0-9]+', '-', cause.key.lower())[:60].strip('-')}"
-        (self.folder / "findings" / f"{stem}.md").write_text(pages.page(cause, backend))
-        if backend == "xla":
-            (self.folder / "findings" / f"{stem}.py").write_text(pages.script(cause))
         self.keep(finding.case)
 
     def keep(self, case: Case) -> None:

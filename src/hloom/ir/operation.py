@@ -141,6 +141,11 @@ class ErrorRun(Protocol):
         """Whether any operand has errors."""
         ...
 
+    @property
+    def rounds_partial_sums(self) -> bool:
+        """Whether partial sums may be rounded to the type of the result."""
+        ...
+
     def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:
         """Evaluate the instruction in f64 on other values of its operands; complex results as magnitudes.
 

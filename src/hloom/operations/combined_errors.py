@@ -86,6 +86,7 @@ def combined_errors(
         propagated = size - finite(value)
     else:
         raise no_bound(run, "combines by another operation than add, multiply, maximum or minimum")
+    in_place = in_place or run.rounds_partial_sums
     return propagated + accumulated(value, size, rate, propagated, in_place=in_place)
 
 

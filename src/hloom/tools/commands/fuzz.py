@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 )
 @click.option("--passes", default="", metavar="NAMES", help="Passes for --against evaluator. Default: all.")
 @click.option("--sharded", is_flag=True, help="Whole modules with random shardings, on several devices.")
-@click.option("--minutes", type=click.FloatRange(0), default=10.0, show_default=True, help="Time to spend.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="Processor time to spend, of this process and its children.",
+)
 @click.option("--seed", type=click.IntRange(0), help="Of a new folder. Default: 0.")
 @click.option(
     "--out",
@@ -39,8 +45,17 @@ def fuzz(against: str, passes: str, sharded: bool, minutes: float, seed: int | N
     """Draw valid programs, compare results within rounding errors, and write a page for each cause.
 
     A page has the reduced program, its arguments, both results, the pass that introduces the difference,
-    and, for XLA, a script that reproduces it with JAX alone. Differences that are choices are counted by
-    name. XLA and native code run in a process of their own, since some programs end it.
+    and, for XLA, a script that uses JAX alone, with the outcome of its run. Differences that are choices are
+    counted by name. XLA and native code run in a process of their own, since some programs end it.
+
+    The same command continues in the same folder, also after Ctrl-C.
+
+    \b
+    Folder:
+      findings/NNN-CAUSE.md   the page of a cause; .py is the script
+      corpus/                 programs that covered something first, and reduced ones, with arguments
+      coverage.md             operations, their element types and attributes, with counts
+      state.json              where to continue
 
     \b
     Examples:
@@ -48,7 +63,7 @@ def fuzz(against: str, passes: str, sharded: bool, minutes: float, seed: int | N
       hloom fuzz --against cpu --out fuzz-native
       hloom fuzz --against evaluator --passes algsimp,cse
 
-    Exit status: 0 without a difference, 1 with at least one that is no choice.
+    Exit status: 0 without a difference, 1 with at least one that is no choice, 130 after Ctrl-C.
     """
     from hloom.fuzzing.session import Session
 
@@ -62,7 +77,7 @@ def fuzz(against: str, passes: str, sharded: bool, minutes: float, seed: int | N
         session.run(minutes)
     progress.done()
     echo(report(session))
-    sys.exit(bool(session.state.causes))
+    sys.exit(130 if session.interrupted else bool(session.state.causes))
 
 
 def _subject(against: str, passes: str) -> AbstractContextManager[Subject]:
@@ -74,13 +89,29 @@ def _subject(against: str, passes: str) -> AbstractContextManager[Subject]:
 
 def report(session: Session) -> str:
     """Return the causes, the differences that are set aside, and the coverage of a folder."""
+    from hloom.fuzzing.reproduction import REPRODUCED
+
     state = session.state
-    lines = [f"{sum(state.cases.values())} programs in {state.seconds / 60:.1f} minutes, seed {state.seed}"]
+    minutes = f"{state.seconds / 60:.1f} minutes of processor time"
+    lines = [f"{session.programs} programs in {minutes}, seed {state.seed}"]
     lines += [f"  {state.coverage.summary()}"]
     if state.set_aside:
-        lines += ["", styled("set aside", "title")]
+        lines += ["", styled("choices, set aside", "title")]
         lines += [f"  {count:6} {name}" for name, count in state.set_aside.most_common()]
-    if state.causes:
-        rows = [[str(c.count), str(c.instructions), c.where or "?", c.title] for c in state.causes.values()]
-        lines += ["", table([["findings", "size", "pass", "cause"], *rows])]
-    return "\n".join([*lines, "", f"pages: {session.folder / 'findings'}"])
+    causes = list(state.causes.values())
+    alone = [c for c in causes if not c.outcome or c.outcome.startswith(REPRODUCED)]
+    for heading, part in (
+        ("causes", alone),
+        ("not reproduced with JAX alone", [c for c in causes if c not in alone]),
+    ):
+        rows = [[str(c.count), str(c.instructions), c.where or "?", _shortened(c.title)] for c in part]
+        if rows:
+            lines += ["", styled(heading, "title"), table([["findings", "size", "pass", "cause"], *rows])]
+    ended = ["", "interrupted; the same command continues"] if session.interrupted else []
+    return "\n".join([*lines, *ended, "", f"pages: {session.folder / 'findings'}"])
+
+
+def _shortened(title: str) -> str:
+    """Return a title without the name of the implementation and the pass, in at most 100 characters."""
+    text = title.partition("): ")[2] or title
+    return text if len(text) <= 100 else f"{text[:97]}..."
