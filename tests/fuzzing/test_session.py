@@ -258,6 +258,22 @@ def test_a_fused_product_is_within_the_bounds_of_more_roundings() -> None:
     assert 0 < bound[0] < 1e-6
 
 
+def test_products_of_arrays_and_numbers_have_bounds() -> None:
+    """Only elements whose operands are finite count as overflows."""
+    text = (
+        "HloModule m\nf { a = f32[] parameter(0)  t = f32[] constant(2)  ROOT b = f32[] multiply(a, t) }\n"
+        "ENTRY e { x = f32[3] parameter(0)  ROOT r = f32[3] map(x), dimensions={0}, to_apply=f }"
+    )
+    bounds: Any = RoundingAnalysis(HloModule.from_text(text)).run([f32([1, 3e38, np.inf])])[1]
+    assert np.isinf(bounds).tolist() == [False, True, False]
+
+
+def test_a_failure_of_the_evaluator_is_a_finding_of_hloom() -> None:
+    cause = cause_of(finding_of(FindingKind.EVALUATOR, "hloom breaks"), Passes())
+    assert "JAX alone" not in pages.page(cause, "xla")
+    assert "# hloom: the evaluator fails" in pages.page(cause, "xla")
+
+
 def test_partial_sums_may_be_rounded_to_a_narrow_type() -> None:
     """1 + 2^-9 is 1 in bf16, and so is 1 + 2^-9 + ... + 2^-9 from left to right; the sum is 1.5."""
     text = (

@@ -95,6 +95,11 @@ class FindingKind(StrEnum):
     EVALUATOR = "the evaluator fails"
     PRINT = "another print"
 
+    @property
+    def of_hloom(self) -> bool:
+        """Whether the fault is hloom's: its evaluator, verifier, parser or printer fails."""
+        return self in (FindingKind.EVALUATOR, FindingKind.PRINT)
+
 
 @dataclass(frozen=True)
 class Finding:

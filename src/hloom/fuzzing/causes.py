@@ -123,6 +123,8 @@ def opcodes(case: Case) -> set[str]:
 def title(cause: FindingCause, backend: str) -> str:
     """Return a title of one line for the page of a cause."""
     finding = cause.finding
+    if finding.kind.of_hloom:
+        backend = "hloom"
     name = {"xla": "XLA:CPU", "cpu": "hloom's native code", "passes": "hloom's passes"}.get(backend, backend)
     about = (
         finding.explanation.name
@@ -225,6 +227,8 @@ def _labelled(finding: Finding, subject: Subject) -> Finding:
 def cause_of(finding: Finding, subject: Subject) -> FindingCause:
     """Reduce the program of a finding, and find the pass that introduces the fault."""
     smallest = reduced(finding, subject)
+    if finding.kind.of_hloom:
+        return FindingCause(smallest, "")
     if subject.backend == "xla":
         return _in_xla(smallest)
     if isinstance(subject, Passes) or smallest.kind is not FindingKind.VALUES or smallest.case.devices > 1:

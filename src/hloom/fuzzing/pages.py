@@ -36,7 +36,7 @@ def page(cause: FindingCause, backend: str, outcome: str = "") -> str:
     if cause.before is not None and cause.after is not None:
         lines += ["```diff", *_changes(cause.before, cause.after), "```", ""]
     lines += ["## Versions", "", versions(), ""]
-    if backend == "xla":
+    if backend == "xla" and not finding.kind.of_hloom:
         lines += ["## Reproduction with JAX alone", "", f"Outcome: {outcome or 'not run'}.", ""]
         lines += ["```python", script(cause).rstrip(), "```", ""]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,7 @@ class RoundingAnalysis(ErrorAnalysis):
             sizes = np.abs(wide(value))
             values = [wide(plain(o)) for o in operands]
             finite = [np.isfinite(v) if v.shape == sizes.shape else np.isfinite(v).all() for v in values]
-            overflows = np.isinf(sizes) & np.logical_and.reduce(finite)
+            overflows = reduce(np.logical_and, finite, np.isinf(sizes))
             return bounded(
                 result.value, np.where(overflows, np.inf, result.spread + units * ulp(sizes, value.dtype))
             )

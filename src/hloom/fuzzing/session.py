@@ -248,7 +248,7 @@ class Session:
         stem = f"{number:03}-{re.sub(r'[^a-z0-9]+', '-', cause.key.lower())[:60].strip('-')}"
         path = self.folder / "findings" / f"{stem}.py"
         outcome = ""
-        if backend == "xla":
+        if backend == "xla" and not finding.kind.of_hloom:
             path.write_text(reproduction.script(cause))
             outcome = reproduction.outcome(path, finding)
         path.with_suffix(".md").write_text(pages.page(cause, backend, outcome))
