@@ -20,7 +20,7 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Operand, Value
 from hloom.codegen.llvm.module import STREAMED_LINE
 from hloom.codegen.llvm.structured import choose
-from hloom.codegen.target import Target
+from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
@@ -226,8 +226,11 @@ def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) 
     width = module.target.vector_bytes if costly >= MANY_COSTLY and not nested else VECTOR_BYTES
     lanes = vector_lanes([*members, *inputs], lane.trips, width) if lane is not None else 0
     if nested:
-        # several vectors side by side: each step along the reduced dimension then reads whole cache lines
-        while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
+        # Several vectors side by side, so that each step along the reduced dimension reads whole cache lines:
+        # sums in at most half of the registers.
+        sums = registers(module.target) // 2 * module.target.vector_bytes
+        most = min(MOST_LANES, sums // _usual_bytes([*members, *inputs]))
+        while lane is not None and 0 < lanes < most and lanes * 2 <= lane.trips:
             lanes *= 2
     elif lane is not None and lanes and (count >= LONG or _turning(members)):
         value = lanes * max(_usual_bytes(members), _COMPUTED_BYTES)
@@ -318,7 +321,8 @@ def work_for_each(members: Sequence[HloInstruction]) -> int:
     """Return the approximate number of operations per element."""
     loop = _turning(members)
     if loop is None:
-        return len(members) + GATHERED * sum(_loads_single_elements(m) for m in members)
+        arithmetic = sum(LATENCY.get(m.operation.element_cost, 1) for m in members)
+        return arithmetic + GATHERED * sum(_loads_single_elements(m) for m in members)
     count = loop.annotation(TripCount)
     return len(members) + (count.iterations if count is not None else 1) * len(loop.called_computations[0])
 
@@ -332,8 +336,9 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int, most: int = 4) 
     """Return the number of vectors to compute together, which hides the latency of long dependency chains."""
     loop = _turning(members)
     if loop is not None:
-        registers = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)
-        count = 4 if registers <= 3 else 2 if registers <= 6 else 1
+        state = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)
+        carried = 3 * most // max(1, state)  # three values' registers hold the state of the loop
+        count = 4 if carried >= 4 else 2 if carried >= 2 else 1
         while count > 1 and rounds % count:
             count //= 2
         return count

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PRED: Final = 1
 """PJRT's number of the element type of the empty arrays that JAX passes for tokens."""
-LONG_WORK: Final = 2_000_000
+LONG_WORK: Final = 8_000_000
 """Number of elementary operations, about 100 µs, from which a worker thread runs a program."""
 
 

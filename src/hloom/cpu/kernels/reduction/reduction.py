@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
+from typing import Final
 
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.analysis.combiners import grouping, is_choice
@@ -13,7 +14,8 @@ from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I32, I64, Module, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
-from hloom.codegen.types import Element, register_type
+from hloom.codegen.target import Target, registers
+from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.reduction.column_reduction import emit_column_reduction
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction, ReductionEmitter, lane_zero
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -26,6 +28,10 @@ from hloom.plan.accesses import Accesses
 from hloom.plan.iteration import planned_space
 from hloom.plan.kernel import KernelParts, KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space
+from hloom.shape.shape import Shape
+
+_LANES: Final = 64
+"""Lanes of a row's accumulators."""
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
@@ -86,13 +92,17 @@ def emit_row_reduction(
     views = dict(zip(inputs, arrays, strict=False))
     lane = next(reversed(reduced.variables))
     lanes = vector_lanes([*members, *inputs], lane.trips) or 1
-    while in_lanes and lanes * 2 <= min(lane.trips, 64):
+    most, chains = _LANES, 1
+    if position is not None:
+        most, chains = _chains_of_choice(module.target, results, lane.trips)
+    lanes = min(lanes, most)
+    while in_lanes and lanes * 2 <= min(lane.trips, most):
         lanes *= 2
     scalars = Elements(function, 0, views)
     vectors = Elements(function, lanes, views)
     with outer_loops(function, outer.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
-            values = RowReduction(scalars, vectors, root, outer.indices, reduced).run(position)
+            values = RowReduction(scalars, vectors, root, outer.indices, reduced).run(position, chains)
         else:
             values = OrderedReduction(scalars, vectors, root, outer.indices, reduced).run(order)
         for target, value in zip(arrays[len(inputs) :], values, strict=True):
@@ -101,6 +111,16 @@ def emit_row_reduction(
     trips = outer.variables[0].trips if outer.variables else 1
     work = math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members))
     return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows" + ("" if in_lanes else ", in order"))
+
+
+def _chains_of_choice(target: Target, results: Sequence[Shape], trips: int) -> tuple[int, int]:
+    """Return the lanes of a vector of a choice, and the number of vectors side by side.
+
+    In long rows a vector fills one register: masks of longer ones are packed into bytes and unpacked again.
+    """
+    lanes = target.vector_bytes // max(storage_bytes(r.element_type) for r in results)
+    chains = min(registers(target) // 4 // len(results), trips // (4 * lanes))
+    return (lanes, chains) if chains > 1 else (_LANES, 1)
 
 
 def position_operand(root: HloInstruction) -> int | None:
@@ -143,13 +163,14 @@ class RowReduction(ReductionEmitter):
     def run(
         self,
         position: int | None = None,
+        chains: int = 1,
         observe: Callable[[Indices, list[Element]], None] = lambda source, values: None,
     ) -> list[Element]:
         """Return the reduced values as scalars.
 
         ``position`` is the number of an operand that counts along the row, for a combiner that chooses one of
-        its arguments: the choices of the lanes are then combined in the order of their positions. ``observe``
-        is called with the index and the elements of every vector.
+        its arguments: the choices of the lanes, and of ``chains`` vectors side by side, are then combined in
+        the order of their positions. ``observe`` is called with the index and the elements of every vector.
         """
         self._position, self._observe = position, observe
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
@@ -162,16 +183,41 @@ class RowReduction(ReductionEmitter):
             ]
             sums = self._rounds(list(outer), lane, 0, start)
         else:
-            sums = self._rounds([], lane, lanes, self._first(lane))
+            sums = self._side_by_side(lane, chains)
         start = self.combiner.starts(initial, self.types)
         total = self.combiner.combine(self.scalars, start, self._across(sums))
         return self.combiner.lower(total, self.types)
 
-    def _first(self, lane: Variable) -> list[Element]:
-        """Return the first vector of values: accumulators of a combiner without a neutral element."""
-        lane.is_lane, lane.value = True, self.function.constant(I64, 0)
-        with self.vectors.scope():
-            return self._observed()
+    def _side_by_side(self, lane: Variable, chains: int) -> list[Element]:
+        """Combine vectors into several accumulators in turn, then these, then the vectors that are left.
+
+        The first vectors are the accumulators of a combiner without a neutral element.
+        """
+        lane.is_lane = True
+        lanes = self.vectors.lanes
+        step = chains * lanes
+        starts: list[list[Element]] = []
+        for chain in range(chains):
+            lane.value = self.function.constant(I64, chain * lanes)
+            with self.vectors.scope():
+                starts.append(self._observed())
+        if chains == 1:
+            return self._rounds([], lane, lanes, starts[0])
+        end, width = lane.trips // step * step, len(self.types)
+        start = [x for each in starts for x in each]
+        with self.function.loop(step, end, step, flatten(start)) as loop:
+            accumulators, sums = unflatten(loop.values, start), list[Element]()
+            for chain in range(chains):
+                lane.value = loop.index + chain * lanes
+                with self.vectors.scope():
+                    sums += self._combined(accumulators[chain * width : (chain + 1) * width])
+            loop.next(*flatten(sums))
+        sums = unflatten(loop.values, start)
+        total, rest = sums[:width], sums[width:]
+        while rest:
+            total = self.combiner.combine(self.vectors, *self._in_order(self.vectors, total, rest[:width]))
+            total, rest = [spread(self.vectors, x) for x in total], rest[width:]
+        return self._rounds([], lane, end, total)
 
     def _rounds(self, outer: list[Variable], lane: Variable, low: int, start: list[Element]) -> list[Element]:
         if outer:
