@@ -12,7 +12,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.passes.expand.async_collective_custom_calls import AsyncCollectiveCustomCalls
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
-from hloom.passes.expand.fft_decomposer import FftDecomposer
+from hloom.passes.expand.fft_decomposer import FftDecomposer, convolution_length, largest_factor
 from hloom.passes.expand.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.expand.map_inliner import MapInliner
 from hloom.passes.expand.result_caster import ResultCaster
@@ -224,3 +224,15 @@ def test_results_narrower_than_products() -> None:
     (dot,) = [i for i in after.instructions() if i.opcode == "dot"]
     assert dot.shape.element_type.name == "f64"
     assert not ResultCaster().run(parse(text.replace("f64", "f32")))
+
+
+@pytest.mark.parametrize("least", [1, 17, 256, 257, 513, 1025, 4097, 8198, 100_003])
+def test_convolutions_are_as_short_as_lanes_along_them_allow(least: int) -> None:
+    """A power of two up to 256; beyond it the next multiple of 256 without primes over 5."""
+    power = 1 << (least - 1).bit_length()
+    length = convolution_length(least)
+    assert least <= length <= power
+    if length != power:
+        assert length % 256 == 0
+        assert largest_factor(length) <= 5
+    assert length == power or not any(largest_factor(m) <= 5 for m in range(-(-least // 256), length // 256))

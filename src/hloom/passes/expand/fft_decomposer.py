@@ -29,6 +29,8 @@ from hloom.shape.shape import Shape
 
 LONG: Final = 64
 LARGE: Final = 1 << 18
+_LANES_ALONG: Final = 256
+_LARGEST_CHEAP_RADIX: Final = 5
 _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
 
@@ -64,6 +66,19 @@ def largest_factor(n: int) -> int:
             largest, n = divisor, n // divisor
         divisor += 1
     return max(largest, n) if n > 1 else largest
+
+
+def convolution_length(least: int) -> int:
+    """Return the length of the transforms of a convolution: a power of two, or a shorter multiple of 256.
+
+    Transforms whose length is a multiple of 256 have lanes along them.
+    """
+    if least <= _LANES_ALONG:
+        return 1 << (least - 1).bit_length()
+    multiple = -(-least // _LANES_ALONG)
+    while largest_factor(multiple) > _LARGEST_CHEAP_RADIX:
+        multiple += 1
+    return multiple * _LANES_ALONG
 
 
 class _Decomposition:
@@ -156,7 +171,7 @@ class _Decomposition:
         sign = 1 if inverse else -1
         angles = np.array([int(k) for k in (j * j) % (2 * n)], np.float64) * (np.pi / n)
         chirp = np.exp(sign * 1j * angles)
-        m = 1 << (2 * n - 2).bit_length()
+        m = convolution_length(2 * n - 1)
         kernel = np.zeros(m, np.complex128)
         kernel[:n] = chirp.conj()
         kernel[m - n + 1 :] = chirp[1:][::-1].conj()
