@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.codegen.target import Target, host, require_native_platform
+from hloom.codegen.target import Target, host, reproducible_target, require_native_platform
 from hloom.cpu.leaves import flat, joined
 from hloom.cpu.native import NativeExecutable, compile_or_load
 from hloom.cpu.refinement import Recent, RefinedForms, sized
@@ -18,9 +19,9 @@ from hloom.devices.world import VirtualDevice, World
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array, Value
-from hloom.passes.expand.dynamic_form import actual, enclosed
+from hloom.passes.expand.dynamic_form import actual, enclosed, is_dynamic
 from hloom.passes.expand.refine_shapes import is_unbounded
-from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Host, Program
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Division, Host, Program
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
@@ -74,6 +75,15 @@ class CpuBackend(Backend):
             CompiledDeviceProgram(native, device, plan.participants(n))
             for n, (native, device) in enumerate(zip(natives, world.devices, strict=True))
         ]
+
+    def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> Division:
+        """Divide a program; raises HloError by the rule ``prepare.dynamic`` for one of dynamic sizes."""
+        if is_dynamic(module):
+            message = f"arguments of {module.name} cannot be prepared: it has arrays of dynamic sizes"
+            raise HloError(message, rule="prepare.dynamic")
+        from hloom.cpu.preparation import divided
+
+        return divided(module, kept, reproducible_target(host()) if options.reproducible else host())
 
     def gang(
         self,

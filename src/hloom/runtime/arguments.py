@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Value
 from hloom.operations.values import elements_of, fits_dimensions
 from hloom.shape.literal import Literal, from_dlpack
@@ -25,16 +27,51 @@ def bound_arguments(entry: HloComputation, arguments: Sequence[object]) -> list[
         signature = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
         message = f"the program takes {len(parameters)} arguments ({signature}), got {len(arguments)}"
         raise EvaluationError(message, rule="run.argument-count")
-    values: list[Value] = []
-    for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
-        try:
-            values.append(incoming(argument, parameter.shape))
-        except (HloError, TypeError, ValueError, OverflowError) as error:
-            reason = error.message if isinstance(error, HloError) else str(error)
-            shape = parameter.shape.to_string(layout=False)
-            message = f"argument {number} does not fit parameter %{parameter.name} of shape {shape}: {reason}"
-            raise EvaluationError(message, rule="run.argument") from None
-    return values
+    pairs = zip(parameters, arguments, strict=True)
+    return [bound_value(parameter, number, argument) for number, (parameter, argument) in enumerate(pairs)]
+
+
+def bound_value(parameter: HloInstruction, number: int, argument: object) -> Value:
+    """Return the value of a caller's argument; raises EvaluationError that names the parameter."""
+    try:
+        return incoming(argument, parameter.shape)
+    except (HloError, TypeError, ValueError, OverflowError) as error:
+        reason = error.message if isinstance(error, HloError) else str(error)
+        shape = parameter.shape.to_string(layout=False)
+        message = f"argument {number} does not fit parameter %{parameter.name} of shape {shape}: {reason}"
+        raise EvaluationError(message, rule="run.argument") from None
+
+
+def kept_arguments(entry: HloComputation, values: Sequence[tuple[int | str, Any]]) -> dict[int, Any]:
+    """Return values by the numbers of their parameters; raises HloError by the rule ``prepare.argument``."""
+    parameters = entry.parameters
+    names = {p.name: number for number, p in enumerate(parameters)}
+    short = {re.sub(r"\.\d+$", "", name): number for name, number in names.items()}
+    kept: dict[int, Any] = {}
+    if not values:
+        raise HloError("name at least one argument to prepare", rule="prepare.argument")
+    for name, value in values:
+        number = name if isinstance(name, int) else names.get(name, short.get(name, -1))
+        if number not in range(len(parameters)) or number in kept:
+            problem = "has two values" if number in kept else "is no parameter"
+            message = f"{name!r} {problem}; the parameters are {', '.join(names)}"
+            raise HloError(message, rule="prepare.argument")
+        kept[number] = _contiguous(bound_value(parameters[number], number, value))
+    return kept
+
+
+def _contiguous(value: Value) -> Value:
+    """Return a value whose arrays are contiguous, so that no run copies them."""
+    if isinstance(value, tuple):
+        return tuple(map(_contiguous, value))
+    return None if value is None else np.ascontiguousarray(value)
+
+
+def bytes_of(value: Value) -> int:
+    """Return the bytes of the arrays of a value."""
+    if isinstance(value, tuple):
+        return sum(map(bytes_of, value))
+    return 0 if value is None else value.nbytes
 
 
 def incoming(value: Any, shape: Shape) -> Value:

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -70,6 +71,24 @@ class CompileOptions:
     num_replicas: int = 1
     num_partitions: int = 1
     reproducible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A program divided into what follows from kept arguments only, and the rest; see `Executable.prepare`.
+
+    Attributes:
+        preparing: computes a tuple of prepared values from kept arguments.
+        sources: the numbers of these among the parameters of the whole program.
+        remaining: computes the result from other arguments, kept ones that it reads as they are, and the
+            prepared values, in this order.
+        others: the numbers of the arguments before the prepared values.
+    """
+
+    preparing: HloModule
+    sources: tuple[int, ...]
+    remaining: HloModule
+    others: tuple[int, ...]
 
 
 class DeviceProgram(Protocol):
@@ -202,6 +221,13 @@ class Backend(Protocol):
         Override it if the programs of several devices share data, as for native collectives.
         """
         return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
+
+    def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> Division:
+        """Divide a program by the parameters that keep their values; raises HloError if it cannot do that.
+
+        ``kept``: their numbers.
+        """
+        raise _not_offered("preparation of arguments")
 
     def gang(
         self,

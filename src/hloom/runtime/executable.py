@@ -9,6 +9,8 @@
     results = exe.run([[x0, y0], [x1, y1]])
     exe = hloom.compile(module, backend="evaluator")
     exe.trace(x, y).first_nan
+    with exe.prepare(weights=w) as step:
+        y = step(x)
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import ctypes
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from hloom.devices.peers import Peers
@@ -31,11 +34,12 @@ from hloom.hooks import Hook
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
-from hloom.runtime.arguments import Outgoing, bound_arguments
+from hloom.runtime.arguments import Outgoing, bound_arguments, bytes_of, kept_arguments
 from hloom.runtime.backend import (
     Backend,
     CompileOptions,
     DeviceProgram,
+    Division,
     GangProgram,
     Host,
     Program,
@@ -210,6 +214,7 @@ class Executable(Displayed):
         self.num_replicas = options.num_replicas
         self.num_partitions = options.num_partitions
         self._backend = backend
+        self._options = options
         self._modules = list(modules)
         self._programs = list(programs)
         self._make_instance = lambda: _Instance(backend, self._programs, options, processes)
@@ -396,6 +401,34 @@ class Executable(Displayed):
                 raise
         return values
 
+    def prepare(self, arguments: Mapping[int | str, Any] | None = None, **named: Any) -> PreparedExecutable:
+        """Bind arguments that do not change, such as weights; return what runs on the other arguments.
+
+        What depends on them alone is computed here, once, where it takes no more memory than they do, such as
+        transposes. Products find them packed as their kernels read them if they would pack them at every run:
+        factors of the type of the sums (f32 in f32 products), for more than a few rows. Other arrays are kept
+        as they are, without a copy: do not change them. Results have the same bits.
+
+        Args:
+            arguments: values by the number or the name of a parameter.
+            named: values by the name of a parameter; without the number behind the name's last dot, which
+                functions of JAX have (``w.1``).
+
+        Raises HloError by rules ``prepare.argument`` for an unknown parameter, one that has two values, or
+        none at all, ``prepare.dynamic`` for a program of dynamic sizes, ``compile.not-offered`` for another
+        backend than ``cpu``; EvaluationError by ``run.argument`` for a value that does not fit, by
+        ``run.one-device`` for several devices.
+        """
+        self._require_one_device()
+        kept = kept_arguments(self._modules[0].entry, [*(arguments or {}).items(), *named.items()])
+        division = self._backend.divide(self._modules[0], kept.keys(), self._options)
+
+        def ready(module: HloModule) -> Executable:
+            program = self._backend.compile(module, self._options)
+            return Executable(self._backend, [module], [program], self._options)
+
+        return PreparedExecutable(division, kept, ready)
+
     # -- inspection; each raises HloError by ``compile.not-offered`` on a backend that does not offer it
 
     @property
@@ -485,3 +518,61 @@ class Executable(Displayed):
         """
         self._require_one_device()
         return _TRACE(self._modules[0], arguments)
+
+
+class PreparedExecutable:
+    """A program with some of its arguments bound and prepared; call it with the others, in their order.
+
+    It owns the prepared arguments until `release`, or the end of a ``with`` block.
+
+    Attributes:
+        executable: runs on the other arguments, those kept as they are, and the prepared ones; inspect it.
+    """
+
+    def __init__(
+        self, division: Division, kept: Mapping[int, Any], ready: Callable[[HloModule], Executable]
+    ) -> None:
+        self.executable = ready(division.remaining)
+        self._arity = sum(number not in kept for number in division.others)
+        bound = [kept[number] for number in division.others[self._arity :]]
+        if division.sources:
+            bound += ready(division.preparing)(*(kept[number] for number in division.sources))
+        self._bound: list[Any] | None = bound
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run with the arguments that are not bound.
+
+        Raises EvaluationError as `Executable` does, and by the rule ``prepare.released`` after `release`.
+        """
+        return self.executable(*self._all(arguments))
+
+    def profile(self, *arguments: Any) -> Profile:
+        """Run with the arguments that are not bound, and return the time of every instruction."""
+        return self.executable.profile(*self._all(arguments))
+
+    def _all(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        if self._bound is None:
+            raise EvaluationError("the prepared arguments have been released", rule="prepare.released")
+        if len(arguments) != self._arity:
+            message = (
+                f"the program takes {self._arity} arguments besides those prepared, got {len(arguments)}"
+            )
+            raise EvaluationError(message, rule="run.argument-count")
+        return *arguments, *self._bound
+
+    @property
+    def bound_bytes(self) -> int:
+        """The bytes of the bound arguments, those prepared and those kept as they are."""
+        return sum(map(bytes_of, self._bound or ()))
+
+    def release(self) -> None:
+        """Let go of the bound arguments."""
+        self._bound = None
+
+    def __enter__(self) -> PreparedExecutable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.purity import is_free, is_pure
+from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
@@ -41,7 +42,7 @@ class WhileLoopInvariantCodeMotion(
     def move(self, loop: TupleLoop) -> bool:
         """Hoist out of one loop; return whether anything changed."""
         invariant = invariants(loop)
-        movable = [i for i in frontier(loop, invariant) if self.pays(i, loop)]
+        movable = [i for i in frontier(loop.body, invariant) if self.pays(i, loop)]
         if not movable:
             return False
         copies: dict[HloInstruction, HloInstruction] = {}
@@ -79,8 +80,8 @@ def invariants(loop: TupleLoop) -> set[HloInstruction]:
     return invariant
 
 
-def frontier(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruction]:
-    """Return the last non-free instructions of invariant computations; free ones stay in the body."""
+def frontier(computation: HloComputation, invariant: set[HloInstruction]) -> list[HloInstruction]:
+    """Return the last non-free of the invariant instructions of a computation; free ones stay in it."""
     border: dict[HloInstruction, None] = {}
     waiting = [i for i in invariant if i.users and any(user not in invariant for user in i.users)]
     seen: set[HloInstruction] = set()
@@ -93,7 +94,7 @@ def frontier(loop: TupleLoop, invariant: set[HloInstruction]) -> list[HloInstruc
             waiting.extend(o for o in i.operands if o in invariant)
         else:
             border[i] = None
-    return [i for i in loop.body.post_order() if i in border]
+    return [i for i in computation.post_order() if i in border]
 
 
 def _sources(i: HloInstruction, loop: TupleLoop) -> Iterator[HloInstruction]:
