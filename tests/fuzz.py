@@ -3,7 +3,7 @@
 For any bytes, the only exception is HloError, and no case takes long. A mutation is a splice, a deletion, a
 duplication, a bit flip or a token from another position, or another value for a field of a proto; half of the
 cases mutate more than once. Accepted modules are verified and printed; those with mutated fields are
-optimized and emitted too.
+optimized and emitted too. What `hloom.fuzzing` draws is valid; most of these programs are not.
 """
 
 from __future__ import annotations

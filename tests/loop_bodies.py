@@ -3,7 +3,8 @@
 The state of a loop is a counter, the number of iterations, arrays of N elements and a row of 8. Bodies and
 branches are sequences of slices, updates, scatters, guarded updates, conditionals and inner loops on any
 versions of the arrays. The oracle looks at a body on its own: every version is updated at most once, and an
-order exists in which each update follows all other reads of the version that it overwrites.
+order exists in which each update follows all other reads of the version that it overwrites. The loops of
+`hloom.fuzzing` have any operations, for which the oracle knows no answer.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.fuzzing.generators.draw import Draw
 from hloom.shape.element_type import ElementType
 from tests.one_operation import every, numbers
 
@@ -18,52 +19,12 @@ COMPLEX = ("c64", "c128")
 
 
 def sample(name: str, count: int = 512, seed: int = 0) -> Array:
-    """Return ``count`` numbers of a type, deterministic for a seed."""
+    """Return ``count`` numbers of a type, deterministic for a seed: of up to 16 bits, all of them in turn."""
+    draw = Draw(seed, "sample", name)
     kind = ElementType.parse(name)
-    generator = np.random.default_rng([seed, kind.number])
-    dtype = kind.numpy_dtype
-    if kind.is_predicate:
-        return generator.integers(0, 2, count).astype(bool)
-    if kind.is_complex:
-        parts = [sample(kind.component.name, count, 2 * seed + k) for k in range(2)]
-        return np.stack(parts, axis=-1).view(dtype).reshape(count)
-    if kind.bits <= 16:
-        return np.resize(generator.permutation(every(name)), count)
-    patterns = generator.integers(0, 256, (count, kind.bytes), dtype=np.uint8).view(dtype)[:, 0]
-    special = _special_integers(kind) if kind.is_integer else _special_floats(dtype)
-    small = (generator.integers(-40 if kind.is_signed or kind.is_floating else 0, 40, count) / 2).astype(
-        dtype
-    )
-    which = generator.integers(0, 3, count)
-    return np.choose(which, [patterns, small, special[generator.integers(0, len(special), count)]])
-
-
-def _special_integers(kind: ElementType) -> Array:
-    lowest, highest = kind.limits
-    return np.array(
-        [0, 1, 2, kind.bits - 1, kind.bits, lowest, lowest + 1, highest, highest // 2 + 1], kind.dtype
-    )
-
-
-def _special_floats(dtype: Any) -> Array:
-    limits = np.finfo(dtype)
-    extremes = [np.inf, limits.max, limits.tiny, limits.tiny / 2, limits.smallest_subnormal]
-    positive = [
-        *extremes,
-        0.0,
-        1.0,
-        0.5,
-        2.0,
-        2.0**31,
-        2.0**32,
-        2.0**63,
-        2.0**64,
-        0.49999997,
-        2.5,
-        255.5,
-        1e10,
-    ]
-    return np.array([*positive, *(-n for n in positive), np.nan], dtype)
+    if kind.bits <= 16 and not kind.is_predicate:
+        return np.resize(draw.numbers.permutation(every(name)), count)
+    return draw.any_values(name, (count,))
 
 
 def equal_bits(got: Any, wanted: Any) -> Array:
