@@ -12,13 +12,14 @@ from hloom.debug.agreement import within
 from hloom.error_bounds.floating import ulp
 from hloom.evaluate.evaluator import Evaluator
 from hloom.fuzzing import limits
-from hloom.fuzzing.campaign import Campaign, CampaignReport, FindingKind, Passes, installed_xla
+from hloom.fuzzing.campaign import Campaign, CampaignReport, FindingKind, Passes
 from hloom.fuzzing.child import Answer, Child, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
-from hloom.fuzzing.generators.case import Case, as_case, program
+from hloom.fuzzing.generators.case import Case, as_case, installed_xla, program
 from hloom.fuzzing.generators.families import FAMILIES, FAMILY_NAMES, draw_case, round_robin
 from hloom.fuzzing.known import DIFFERENCES
 from hloom.ir.module import HloModule
+from hloom.ir.xla_version import V0_12, XlaVersion
 from hloom.shape.element_type import ElementType
 from tests.arrays import f32, s32
 from tests.fuzzing.known_examples import EXAMPLES
@@ -75,6 +76,14 @@ def test_generated_programs_are_valid(family: str) -> None:
             assert [p.shape for p in again.module.entry.parameters] == [
                 p.shape for p in case.module.entry.parameters
             ]
+
+
+def test_reduced_programs_are_printed_for_the_installed_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attribute of total order was `type` until XLA 0.12, which the parser of jaxlib 0.10 expects."""
+    case, read = EXAMPLES["total order of constants"], "hloom.fuzzing.generators.case.installed_xla"
+    for installed, attribute in ((V0_12, "order="), (XlaVersion(0, 10), "type=")):
+        monkeypatch.setattr(read, lambda installed=installed: installed)
+        assert attribute in as_case(case.module, case.arguments, case).lines[-1]
 
 
 def one_addition(**changes: object) -> Case:

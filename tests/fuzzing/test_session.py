@@ -304,7 +304,7 @@ def test_coverage_counts_operations_types_and_attributes() -> None:
     assert "negate" not in coverage.undrawn
     assert "convolution" in coverage.undrawn
     rows = {row[0]: row for row in coverage.table()}
-    assert rows["add"][1] == "f32 2"
+    assert rows["add"][1] == "f32: 2"
 
 
 def test_most_operations_are_drawn() -> None:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -22,13 +21,12 @@ from hloom.debug.tolerance import Tolerance
 from hloom.errors import HloError
 from hloom.fuzzing.child import Answer, Crashed, Refused, Request
 from hloom.fuzzing.explanations import Difference
-from hloom.fuzzing.generators.case import Case, program
+from hloom.fuzzing.generators.case import Case, installed_xla, program
 from hloom.fuzzing.generators.draw import Array
 from hloom.fuzzing.known import DIFFERENCES, KnownDifference
 from hloom.fuzzing.limits import time_limit
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
-from hloom.ir.xla_version import XlaVersion
 
 LINES_OF_A_PROGRAM: Final = 40
 """Cases are run together in programs of about this many instructions."""
@@ -280,11 +278,6 @@ def known_differences() -> tuple[KnownDifference, ...]:
     """Return the known differences of the installed version of XLA."""
     installed = installed_xla()
     return tuple(each for each in DIFFERENCES if each.is_of(installed))
-
-
-def installed_xla() -> XlaVersion:
-    """Return the version of the installed jaxlib."""
-    return XlaVersion.parse(version("jaxlib"))
 
 
 def batches(cases: Sequence[Case]) -> Iterator[list[Case]]:

@@ -56,7 +56,7 @@ class Coverage:
         for column, counter in enumerate((self.types, self.attributes)):
             for text, count in sorted(counter.items()):
                 opcode, _, feature = text.partition(" ")
-                rows[opcode][column].append(f"{feature} {count}")
+                rows[opcode][column].append(f"{feature}: {count}" if feature else str(count))
         for opcode, (types, attributes) in sorted(rows.items()):
             yield opcode, ", ".join(types), ", ".join(attributes)
 

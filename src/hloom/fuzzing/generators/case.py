@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import numpy as np
@@ -17,12 +19,12 @@ from hloom.fuzzing.generators.draw import Array, Draw
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
+from hloom.ir.xla_version import NEWEST, XlaVersion
 from hloom.operations.structure import Constant, Tuple
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 from hloom.text.printer import print_computation, print_instruction
 
-_OPTIONS: Final = PrintOptions(print_large_constants=True, print_metadata=False)
 _SIGNED_ZERO: Final = re.compile(r"-0(?![\w.])")
 
 
@@ -205,6 +207,20 @@ def program(cases: Sequence[Case]) -> str:
     return "HloModule cases\n\n" + "".join(computations) + "ENTRY entry {\n" + "\n".join(lines) + "\n}\n"
 
 
+@cache
+def installed_xla() -> XlaVersion:
+    """Return the version of the installed jaxlib, or the newest one that hloom knows if none is installed."""
+    try:
+        return XlaVersion.parse(version("jaxlib"))
+    except PackageNotFoundError:
+        return NEWEST
+
+
+def _options() -> PrintOptions:
+    """Return options by which programs are printed: in a form that the installed XLA reads."""
+    return PrintOptions(print_large_constants=True, print_metadata=False, xla_version=installed_xla())
+
+
 def as_case(module: HloModule, arguments: Sequence[Array], like: Case) -> Case:
     """Return a module as a case with the name, the operation and the devices of another case.
 
@@ -224,12 +240,12 @@ def as_case(module: HloModule, arguments: Sequence[Array], like: Case) -> Case:
         arguments=tuple(np.asarray(a) for a in arguments),
         lines=tuple(line for name, line in lines.items() if name not in dropped),
         roots=tuple(_marked(f"%{name}", places) for name in roots),
-        computations=tuple(_marked(print_computation(c, _OPTIONS), {}) + "\n" for c in called),
+        computations=tuple(_marked(print_computation(c, _options()), {}) + "\n" for c in called),
     )
 
 
 def _text(instruction: HloInstruction) -> str:
-    text = print_instruction(instruction, _OPTIONS).strip().removeprefix("ROOT ")
+    text = print_instruction(instruction, _options()).strip().removeprefix("ROOT ")
     return _SIGNED_ZERO.sub("-0.0", text) if isinstance(instruction.operation, Constant) else text
 
 
