@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     default=16,
     show_default=True,
-    help="Arguments to try where nothing is proved; every second one has edge values.",
+    help="Arguments to try where nothing is proved, at least 100 of small programs without loops; "
+    "every second one has edge values.",
 )
 @click.option(
     "--partitioned",
