@@ -33,7 +33,7 @@ from hloom.fuzzing.rounding import RoundingAnalysis
 from hloom.fuzzing.session import Recorded, Session, SessionState
 from hloom.tools.cli import main
 from hloom.tools.commands.fuzz import report
-from tests.arrays import f32
+from tests.arrays import c64, f32
 from tests.fuzzing.known_examples import EXAMPLES
 from tests.planted_bugs.planting import rule
 
@@ -256,6 +256,14 @@ def test_a_fused_product_is_within_the_bounds_of_more_roundings() -> None:
     _, bounds = RoundingAnalysis(case.module).run(case.arguments)
     (bound,) = parts_of(bounds)
     assert 0 < bound[0] < 1e-6
+
+
+def test_both_parts_of_a_fused_complex_product_may_be_rounded_otherwise() -> None:
+    """Both are one unit of 13 away, and so is their distance 1.4 units."""
+    parameters = "x = c64[1] parameter(0)  y = c64[1] parameter(1)"
+    text = f"HloModule m\nENTRY e {{ {parameters}  ROOT r = c64[1] multiply(x, y) }}"
+    bounds: Any = RoundingAnalysis(HloModule.from_text(text)).run([c64([13 + 13j]), c64([1])])[1]
+    assert bounds[0] >= abs(c64(2**-20 + 2**-20 * 1j))
 
 
 def test_products_of_arrays_and_numbers_have_bounds() -> None:

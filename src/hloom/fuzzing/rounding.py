@@ -37,6 +37,8 @@ class RoundingAnalysis(ErrorAnalysis):
         if value.dtype.kind in "biu":
             return result
         units = FUNCTION_ULPS if is_function and value.dtype.itemsize >= 4 else 1.0
+        if value.dtype.kind == "c":  # both parts, in ulp of the magnitude
+            units *= 2
         with np.errstate(all="ignore"):
             sizes = np.abs(wide(value))
             values = [wide(plain(o)) for o in operands]
