@@ -161,7 +161,8 @@ class Session:
         state = SessionState.read(path)
         if state.subject != name or seed not in (None, state.seed):
             message = (
-                f"{self.folder} has {state.subject} from seed {state.seed}; state another one for {name}"
+                f"{self.folder} has {state.subject} from seed {state.seed}, not {name}"
+                f"{'' if seed is None else f' from seed {seed}'}; state another folder by --out"
             )
             raise HloError(message, rule="fuzz.folder")
         return state
