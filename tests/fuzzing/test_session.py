@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 from hloom import HloError, HloModule
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.error_bounds.bounded import parts_of
-from hloom.fuzzing import limits, pages, reproduction
+from hloom.fuzzing import causes, limits, pages, reproduction
 from hloom.fuzzing.campaign import Campaign, Finding, FindingKind, Passes
 from hloom.fuzzing.causes import cause_of, explained_finding, message, nature, reduced, signature
 from hloom.fuzzing.child import Answer, Child, Request
@@ -433,6 +434,17 @@ class OneMore:
     def run(self, request: Request) -> Answer:
         answer = Passes("dce").run(request)
         return Answer([[r + r.dtype.type("reduce(" in request.text) for r in row] for row in answer.results])
+
+
+def end_the_process(*_: object) -> None:
+    os.abort()
+
+
+def test_native_code_may_end_the_search_of_its_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = finding_of(FindingKind.VALUES, "")
+    assert cause_of(finding, OneMore()).where == ""  # hloom's own code is right
+    monkeypatch.setattr(causes, "_bisect", end_the_process)
+    assert cause_of(finding, OneMore()).where == "code generation"
 
 
 def test_reduced_programs_combine_elements_in_any_order() -> None:

@@ -240,18 +240,16 @@ def _in_hloom(finding: Finding) -> FindingCause:
     """Find the pass of the cpu backend, or the instruction whose native code is wrong."""
     case = finding.case.unfolded
     receiver, sender = Pipe(duplex=False)
-    process = get_context("spawn").Process(
-        target=_bisect, args=(sender, case.module.to_text(), case.arguments)
-    )
+    process = get_context("spawn").Process(target=_bisect, args=(sender, program([case]), case.arguments))
     process.start()
     sender.close()
     try:  # wrong code may end the process, or never end
-        where, what, *texts = receiver.recv() if ends_in_time(lambda: receiver.poll(1.0)) else ("", "")
+        where, what, *protos = receiver.recv() if ends_in_time(lambda: receiver.poll(1.0)) else ("", "")
     except EOFError:
-        where, what, texts = CODE_GENERATION, "", []
+        where, what, protos = CODE_GENERATION, "", []
     process.kill()
     process.join()
-    return FindingCause(finding, where, what, *map(HloModule.from_text, texts))
+    return FindingCause(finding, where, what, *map(HloModule.from_proto, protos))
 
 
 def _bisect(sender: Connection, text: str, arguments: Sequence[Array]) -> None:
@@ -260,7 +258,7 @@ def _bisect(sender: Connection, text: str, arguments: Sequence[Array]) -> None:
     if step is None:
         sender.send(("", ""))
     elif step.pass_name:
-        sender.send((step.pass_name, step.rewrite, step.before.to_text(), step.after.to_text()))
+        sender.send((step.pass_name, step.rewrite, step.before.to_proto(), step.after.to_proto()))
     else:
         sender.send((CODE_GENERATION, step.culprit.instruction if step.culprit is not None else ""))
 
