@@ -128,6 +128,22 @@ def test_a_program_that_ends_xla_is_a_finding(xla: Child) -> None:
     assert smallest.kind is FindingKind.CRASHED
 
 
+def test_a_pass_that_writes_an_invalid_program_is_named(xla: Child) -> None:
+    """XLA's simplification of scatters multiplies a scalar by all updates at once."""
+    case = Case(
+        "corners/0", "scatter", ("f32[]", "s8[2,1,0]", "f32[2,1]"),
+        (f32(1), np.zeros((2, 1, 0), np.int8), f32([[2], [3]])),
+        ("@r = f32[] scatter(@p0, @p1, @p2), update_window_dims={}, inserted_window_dims={}, "
+         "scatter_dims_to_operand_dims={}, index_vector_dim=2, to_apply=@f",), ("@r",),
+        ("@f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] multiply(a, b)\n}\n",),
+    )  # fmt: skip
+    campaign = Campaign(xla)
+    campaign.check([case])
+    (finding,) = campaign.report.findings
+    assert finding.kind is FindingKind.REFUSED
+    assert cause_of(finding, xla).where == "scatter_simplifier"
+
+
 def test_a_result_of_another_type_is_a_finding(xla: Child) -> None:
     case = Case(
         "corners/0", "rng-bit-generator", ("u64[2]",), (np.ones(2, np.uint64),),

@@ -283,7 +283,8 @@ def _in_xla(finding: Finding) -> FindingCause:
         if dumped is None:
             return FindingCause(finding, STABLEHLO)
         if finding.kind in (FindingKind.CRASHED, FindingKind.REFUSED):
-            return FindingCause(finding, _next_pass(dumped))
+            verified = re.search(r"Failed after (?!pipeline-start)([\w-]+)", finding.what)
+            return FindingCause(finding, verified[1] if verified is not None else _next_pass(dumped))
         arguments = [] if case.folded else case.arguments_of_devices[0]
         if case.devices > 1 or not dumped.passes:
             return FindingCause(finding, "")
