@@ -136,8 +136,8 @@ def _run(path: Path, finding: Finding, flags: str) -> str:
     """Run a script; return what happens instead of the finding, or an empty text if it is reproduced."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
-            [sys.executable, str(path)], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            env={**os.environ, "XLA_FLAGS": flags},
+            [sys.executable, "-u", str(path)], stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, env={**os.environ, "XLA_FLAGS": flags},
         )  # fmt: skip
 
         def ended() -> bool:
