@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
+from hloom import HloModule
+from hloom.debug.error_analysis import ErrorAnalysis
 from tests import oracle
 from tests.arrays import f32
 from tests.one_operation import same
@@ -48,6 +52,27 @@ def test_a_cumulative_sum_of_slices(axis: int) -> None:
     sums, last = apply(ROWS, operation, values, np.zeros(3, f32))
     same(sums, np.cumsum(values, axis=axis))
     same(last, values.sum(axis=axis))
+
+
+def test_sums_of_an_associative_scan_in_any_order() -> None:
+    """The bounds admit sums of blocks that are added afterwards; in order a scan has one result."""
+    values = np.random.default_rng(0).normal(size=(64, 3)).astype(f32)
+    operation = "scan(@), dimensions={0}, num_carries=1, is_associative=true, to_apply=f"
+    arguments = [values, np.ones(3, f32)]
+
+    def analysis(text: str) -> ErrorAnalysis:
+        return ErrorAnalysis(HloModule.from_text(program(ROWS, text, "f32[64,3]", "f32[3]")))
+
+    (sums, last), (bounds, bound) = cast("Any", analysis(operation).run(arguments))
+    blocks = np.cumsum(values.reshape(8, 8, 3), axis=1)
+    before = np.cumsum(blocks[:, -1], axis=0) - blocks[:, -1] + f32(1)
+    others = (blocks + before[:, None]).reshape(64, 3)
+    assert (others != sums).any()
+    assert (np.abs(others - sums) <= bounds).all()
+    assert (np.abs(others[-1] - last) <= bound).all()
+    assert bounds.max() < 1e-3
+    in_order = analysis(operation.replace("is_associative=true, ", "")).run(arguments)[1]
+    assert not np.any(cast("Any", in_order)[0])
 
 
 def test_without_carries() -> None:

@@ -1,14 +1,18 @@
 """Judge a partitioner: ``python -m tests.proofs.partitioned_corpus programs.zip [--by xla] [--only NAME]``.
 
 Each program is partitioned by hloom or by jaxlib, and judged, in a process of its own. Prints the programs
-that are not proved, and the numbers of verdicts; exits with 1 if hloom's program is refuted.
+that are not proved, and the numbers of verdicts; exits with 1 if hloom's program is refuted. With
+``--verdicts FILE`` the verdicts are written to a file of JSON, and those of an earlier run are not looked for
+again, except with ``--again WORD``: the programs with this verdict.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import resource
+import signal
 import sys
 import time
 from collections import Counter
@@ -22,8 +26,10 @@ from tests.proofs.xla_partitioning import partitioned_by_xla
 from tests.sharding_corpus import programs
 
 SECONDS = 20.0
-"""Time in which a program is judged; it is open otherwise."""
+"""Processor time in which a program is judged; it is open otherwise."""
 MEMORY = 4 << 30
+LONGEST = 600.0
+"""Time that passes before a process is ended that waits for another one."""
 
 
 def judged(text: str, devices: int, by: str) -> tuple[str, str]:
@@ -38,11 +44,19 @@ def judged(text: str, devices: int, by: str) -> tuple[str, str]:
             local, tilings = partitioned.module, (partitioned.parameters, partitioned.results)
     except (HloError, FileNotFoundError) as error:
         return "refused", str(error).replace("\n", " ")
+    _limit_processor_time()
     try:
         verdict = prove_partitioned(whole, local, *tilings, samples=2)
     except (HloError, MemoryError) as error:
         return "open", f"{type(error).__name__} {error}".replace("\n", " ")
     return verdict.relation.value, verdict.reason or verdict.inputs
+
+
+def _limit_processor_time() -> None:
+    """End this process some seconds of processor time from now."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime + SECONDS) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def _answer(text: str, devices: int, by: str, parent: Connection) -> None:
@@ -60,8 +74,11 @@ def judged_apart(text: str, devices: int, by: str, start_method: str = "fork") -
     process.start()
     child.close()
     try:
-        return parent.recv() if parent.poll(SECONDS) else ("open", f"more than {SECONDS:.0f} s")
+        return parent.recv() if parent.poll(LONGEST) else ("open", f"more than {LONGEST:.0f} s")
     except EOFError:
+        process.join()
+        if process.exitcode == -signal.SIGXCPU:
+            return "open", f"more than {SECONDS:.0f} s"
         return "refused", "the process ended"
     finally:
         process.kill()
@@ -74,17 +91,24 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--by", choices=("hloom", "xla"), default="hloom", help="The partitioner.")
     parser.add_argument("--only", default="", help="Judge the programs whose names contain this.")
+    parser.add_argument("--verdicts", type=Path, help="A file of verdicts, read and written.")
+    parser.add_argument("--again", action="append", default=[], help="Judge programs of this verdict again.")
     options = parser.parse_args()
-    counts: Counter[str] = Counter()
+    stored: Path | None = options.verdicts
+    verdicts = json.loads(stored.read_text()) if stored and stored.exists() else {}
     for entry, text in programs(options.corpus):
-        if options.only not in entry["name"] or entry["template"]:
+        name = entry["name"]
+        is_known = name in verdicts and verdicts[name][0] not in options.again
+        if options.only not in name or entry["template"] or is_known:
             continue
         start = time.monotonic()
-        relation, reason = judged_apart(text, entry["num_partitions"], options.by)
-        counts[relation] += 1
+        verdicts[name] = relation, reason = judged_apart(text, entry["num_partitions"], options.by)
         if relation in ("refuted", "open", "refused"):
             seconds = time.monotonic() - start
-            print(f"{relation:8} {seconds:5.1f} s {entry['name']:60} {reason[:140]}", flush=True)
+            print(f"{relation:8} {seconds:5.1f} s {name:60} {reason[:140]}", flush=True)
+        if stored:
+            stored.write_text(json.dumps(verdicts, indent=1))
+    counts = Counter(relation for relation, _ in verdicts.values())
     print(", ".join(f"{count} {word}" for word, count in counts.items()))
     sys.exit(1 if counts["refuted"] and options.by == "hloom" else 0)
 

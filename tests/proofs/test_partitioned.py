@@ -16,6 +16,7 @@ from hloom.tools.cli import main
 REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+add_bf16 { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT r = bf16[] add(a, b) }
 """
 UNEVEN = """
 a = f32[6,8] parameter(0), sharding={devices=[4,1]<=[4]}
@@ -35,6 +36,18 @@ SLICED = """
 a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
 s = s32[] parameter(1)
 ROOT d = f32[2] dynamic-slice(a, s), dynamic_slice_sizes={2}, sharding={replicated}"""
+
+EXCHANGED = """
+a = f32[24,24] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+b = f32[24,32] parameter(1), sharding={devices=[2,2]<=[4]}
+ROOT d = f32[24,32] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0},
+  sharding={devices=[2,2]1,0,3,2}"""
+"""The product of XLA's test Dot2DPartitionedNoncontractingAndContracting3: XLA moves no columns."""
+UPDATED = """
+a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+u = f32[2] parameter(1), sharding={replicated}
+s = s32[] parameter(2)
+ROOT d = f32[8] dynamic-update-slice(a, u, s), sharding={devices=[4]<=[4]}"""
 
 
 def program(body: str) -> HloModule:
@@ -80,6 +93,26 @@ WRONG = {
         largest(f"all-reduce(m), to_apply=max, {EVERY}".replace("0,1,2,3", "0,1},{2,3")),
     ),
     "padding is reduced": (LARGEST, largest(f"all-reduce(m), to_apply=max, {EVERY}")),
+    "tiles of two devices are exchanged": (
+        EXCHANGED,
+        f"""
+        a = f32[12,24] parameter(0) b = f32[12,16] parameter(1)
+        d = f32[24,16] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+        s = f32[24,16] all-reduce(d), to_apply=add, {EVERY.replace("0,1,2,3", "0,2},{1,3")}
+        p = u32[] partition-id() two = u32[] constant(2) q = u32[] divide(p, two)
+        n = u32[] constant(12) o = u32[] multiply(q, n) z = u32[] constant(0)
+        ROOT r = f32[12,16] dynamic-slice(s, o, z), dynamic_slice_sizes={{12,16}}""",
+    ),
+    "no shard owns an update that needs a limit": (
+        UPDATED,
+        """
+        a = f32[2] parameter(0) u = f32[2] parameter(1) s = s32[] parameter(2) two = s32[] constant(2)
+        p = u32[] partition-id() n = s32[] convert(p) o = s32[] multiply(n, two) t = s32[] subtract(s, o)
+        z = s32[] constant(0) is_here = pred[] compare(t, z), direction=EQ
+        w = f32[2] dynamic-update-slice(a, u, z)
+        m = pred[2] broadcast(is_here), dimensions={}
+        ROOT r = f32[2] select(m, w, a)""",
+    ),
     "each shard clamps a slice": (
         SLICED,
         """
@@ -88,6 +121,22 @@ WRONG = {
         ROOT d = f32[2] dynamic-slice(a, t), dynamic_slice_sizes={2}""",
     ),
 }
+
+
+NARROW = """
+    a = bf16[64,128] parameter(0), sharding={devices=[1,4]<=[4]}
+    b = bf16[128,64] parameter(1), sharding={devices=[4,1]<=[4]}
+    ROOT d = bf16[64,64] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+      sharding={replicated}"""
+
+
+def test_partial_sums_that_a_device_rounds_are_no_refutation() -> None:
+    local = """
+    a = bf16[64,32] parameter(0) b = bf16[32,64] parameter(1)
+    d = bf16[64,64] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT r = bf16[64,64] """
+    assert verdict(NARROW, f"{local} all-reduce(d), to_apply=add_bf16, {EVERY}").relation is Relation.OPEN
+    assert verdict(NARROW, f"{local} copy(d)").relation is Relation.REFUTED
 
 
 def test_maxima_of_shards_are_proved() -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import pytest
 
 from hloom import HloModule
-from hloom.ir.affine import Index, Variable
-from hloom.operations.arithmetic import Add
 from hloom.proofs import Relation
 from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
-from hloom.proofs.relations.indices import Quotient, Quotients
-from hloom.proofs.relations.laws import Laws
-from hloom.proofs.relations.terms import Number, Term, Terms
-from hloom.proofs.relations.totals import Totals
-from hloom.shape.element_type import F32
 from hloom.sharding import partitioned_program
 from tests.proofs.partitioned_corpus import judged_apart
 from tests.proofs.partitioned_mutants import wrong_proofs
-from tests.proofs.test_partitioned import REDUCERS
+from tests.proofs.test_partitioned import REDUCERS as SUMS_AND_MAXIMA
+
+REDUCERS = f"""{SUMS_AND_MAXIMA}
+quotient {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] divide(a, b) }}
+"""
 
 SOFTMAX = """
 x = f32[8192,512] parameter(0), sharding={devices=[64,64]<=[4096]}
@@ -111,6 +105,12 @@ STEPS = {
     e = f32[8,8] transpose(d), dimensions={1,0}
     ROOT r = f32[8,8] dot(e, c), lhs_contracting_dims={1}, rhs_contracting_dims={0},
       sharding={devices=[2,2]<=[4]}""",
+    "an update across the border of tiles": """
+    a = f32[16,8] parameter(0), sharding={devices=[4,1]<=[4]}
+    u = f32[1,8] parameter(1), sharding={replicated}
+    n = s32[] parameter(2)
+    z = s32[] constant(0)
+    ROOT d = f32[16,8] dynamic-update-slice(a, u, n, z), sharding={devices=[4,1]<=[4]}""",
     "a slice on the first device": """
     a = f32[512] parameter(0), sharding={devices=[4]<=[4]}
     ROOT s = f32[1] slice(a), slice={[0:1]}, sharding={devices=[4]<=[4]}""",
@@ -143,6 +143,26 @@ def test_no_mistake_is_proved(body: str) -> None:
     assert words["proved, different"] == 0
 
 
+def test_a_wrong_choice_is_not_proved_at_one_index() -> None:
+    """The fold reads one array from row 5 on, and another one before; its first element is of that one."""
+    body = """
+    a = f32[8,4] parameter(0), sharding={replicated}
+    b = f32[8,4] parameter(1), sharding={replicated}
+    one = f32[] constant(1)
+    first = f32[8,8,4] broadcast(a), dimensions={0,2}
+    second = f32[8,8,4] broadcast(b), dimensions={1,2}
+    n = s32[8,8,4] iota(), iota_dimension=0
+    five = s32[] constant(5)
+    limit = s32[8,8,4] broadcast(five), dimensions={}
+    p = pred[8,8,4] compare(n, limit), direction=GE
+    s = f32[8,8,4] select(p, first, second)
+    f = f32[8,8] reduce(s, one), dimensions={2}, to_apply=quotient
+    ROOT r = f32[1,1] slice(f), slice={[0:1],[0:1]}, sharding={replicated}"""
+    assert relation(body, body, 2).is_proof
+    assert relation(body, body.replace("select(p, first, second)", "copy(second)"), 2).is_proof
+    assert relation(body, body.replace("select(p, first, second)", "copy(first)"), 2) is Relation.REFUTED
+
+
 def test_a_transformers_training_step_on_4096_devices() -> None:
     pytest.importorskip("jax")
     from hloom.stablehlo import module_of
@@ -158,61 +178,3 @@ def test_the_partitioner_of_xla_is_proved() -> None:
     pytest.importorskip("jax")
     relation, reason = judged_apart(program(STEPS["two products"], 4).to_text(), 4, "xla", "spawn")
     assert relation == "equal over the reals", reason
-
-
-# -- indices and totals
-
-
-def value(index: Index, numbers: dict[Variable, int]) -> int:
-    """Return an index for values of its variables."""
-    total = index.constant
-    for variable, coefficient in index.terms:
-        if isinstance(variable, Quotient):
-            number = value(variable.dividend, numbers) // variable.divisor
-        else:
-            number = numbers[variable]
-        total += coefficient * number
-    return total
-
-
-def test_quotients_are_those_of_numbers() -> None:
-    generator = random.Random(0)
-    quotients = Quotients()
-    for _ in range(400):
-        variables = [Variable(generator.choice((2, 3, 4, 8))) for _ in range(3)]
-        index = Index(generator.randrange(-9, 9), [(v, generator.randrange(-12, 13)) for v in variables])
-        for divisor in generator.choices((2, 3, 4, 6, 8, 12), k=2):
-            result = quotients.divide(index, divisor)
-            for _ in range(5):
-                numbers = {v: generator.randrange(v.extent) for v in variables}
-                assert value(result, numbers) == value(index, numbers) // divisor
-            index = result * generator.choice((1, 2, 4)) + Index(1, [(variables[0], 1)])
-
-
-def test_a_total_over_tiles_is_the_total() -> None:
-    terms = Terms()
-    laws = Laws(terms, reals=True)
-    totals = Totals(terms, laws)
-    k, tile, row = (Variable(extent) for extent in (12, 4, 3))
-
-    def element(index: Index) -> Term:
-        return terms.close(("argument", 0), [Number(index)])
-
-    total = totals.combine(Add(), F32, [k], element(Index.of(k)))
-    inner = totals.combine(Add(), F32, [row], element(Index(0, [(tile, 3), (row, 1)])))
-    assert totals.combine(Add(), F32, [tile], inner, frozenset([tile])) == total
-    overlapping = totals.combine(Add(), F32, [tile, row], element(Index(0, [(tile, 2), (row, 1)])))
-    assert overlapping != total
-    masked = terms.choose(Index(8, [(k, -1)]), element(Index.of(k)), laws.constant(0, F32))
-    shorter = Variable(9)
-    assert totals.combine(Add(), F32, [k], masked) == totals.combine(
-        Add(),
-        F32,
-        [shorter],
-        element(Index.of(shorter)),
-    )
-
-
-def test_constants_over_the_reals() -> None:
-    laws = Laws(Terms(), reals=True)
-    assert laws.constant(np.float32(-0.0), F32) == laws.constant(0, F32)

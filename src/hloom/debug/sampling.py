@@ -154,7 +154,7 @@ class Perturbed(Evaluator):
             return value
         step = ErrorStep(self.analysis, i, [Bounded(o) for o in operands], value)
         if isinstance(value, tuple):
-            if i.operation.roundoff is not Roundoff.ACCUMULATED:
+            if i.operation.roundoff_of(i) is not Roundoff.ACCUMULATED:
                 return cast("Any", value)
             errors = zip(parts_of(value), parts_of(i.operation.errors(step)), strict=True)
             return tuple(self._moved(v, error) for v, error in errors)

@@ -7,10 +7,12 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from hloom.error_bounds.bounded import Bounded, Tree, parts_of
+from hloom.error_bounds.bounded import Bounded, Tree, finite, parts_of
+from hloom.error_bounds.sums import accumulated, growth
 from hloom.errors import ShapeError
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import (
     Array,
     ErrorRun,
@@ -20,8 +22,11 @@ from hloom.ir.operation import (
     Value,
     operation,
     require_dynamic,
+    rounds_pairs,
 )
 from hloom.ir.traits import ElementCost, Family, Roundoff
+from hloom.operations.arithmetic import Add
+from hloom.operations.combined_errors import combiner
 from hloom.shape.shape import Shape
 
 T = TypeVar("T")
@@ -158,8 +163,48 @@ class Scan(Operation):
         shapes = [*outputs, *carries]
         return Shape.tuple_(shapes) if step.result.is_tuple else shapes[0]
 
+    def terms(self, *operands: Sequence[int]) -> float:
+        """Return the number of steps and the initial carry."""
+        return 1 + operands[0][self.dimensions[0]]
+
+    def roundoff_of(self, instruction: HloInstruction) -> Roundoff:
+        """Return the roundoff: the steps of an associative scan may be combined in any order."""
+        rounds = self.is_associative and any(map(rounds_pairs, instruction.called_computations))
+        return Roundoff.ACCUMULATED if rounds else Roundoff.NONE
+
+    def errors(self, run: ErrorRun) -> Value:
+        """Bound partial sums, of an associative scan, by the magnitudes of their terms.
+
+        Nothing is known of other functions in any order: an intermediate result may overflow.
+        """
+        inputs, carries = self._split(run.operands)
+        step = run.instruction.called_computations[0]
+        if len(inputs) != 1 or len(carries) != 1 or not isinstance(combiner(step), Add):
+            unknown = [np.full(np.shape(value), np.inf) for value in parts_of(run.value)]
+            return tuple(unknown) if run.instruction.shape.is_tuple else unknown[0]
+        (axis,), (x,), (initial,) = self.dimensions, inputs, carries
+        order = np.s_[:: -1 if self.is_reverse else 1]
+
+        def partial_sums(terms: Array, first: Array) -> Array:
+            lines = np.moveaxis(terms, axis, 0)[order]
+            return np.moveaxis((np.cumsum(lines, 0) + first)[order], 0, axis)
+
+        size = partial_sums(finite(x.value) + x.spread, finite(initial.value) + initial.spread)
+        error = partial_sums(x.spread, initial.spread)
+        rate = growth(partial_sums(np.ones(size.shape), np.ones(())))
+
+        def bound(value: Array) -> Array:
+            parts = (size, rate, error)
+            if value.ndim < size.ndim:
+                parts = tuple([part.take(0 if self.is_reverse else -1, axis) for part in parts])
+            return np.asarray(parts[2] + accumulated(value, *parts, in_place=True))
+
+        return tuple(map(bound, run.value)) if run.instruction.shape.is_tuple else bound(run.value)
+
     def evaluate_bounded(self, run: ErrorRun, *operands: Bounded) -> Tree:
-        """Bound the steps in order."""
+        """Bound the steps in order, except those of associative scans."""
+        if self.roundoff_of(run.instruction) is not Roundoff.NONE:
+            return run.bounded()
         inputs, carries = self._split(operands)
         (axis,) = self.dimensions
         rows: list[tuple[Bounded, ...]] = []

@@ -204,6 +204,8 @@ def refute_partitioned(
 ) -> Verdict | None:
     """Return a verdict with the first arguments for which results differ by more than rounding, or None.
 
+    Both programs may round: a device may round partial sums that the global program never forms.
+
     Args:
         whole: the program on global arrays.
         local: the program of a device.
@@ -222,7 +224,12 @@ def refute_partitioned(
             (bounds,) = Tolerance().bounds_of_devices(whole, [drawn], [expected])
         except EvaluationError:
             continue
-        comparisons = [c for d in devices for c in _compared(got[d], expected, bounds, results, d)]
+        comparisons = [c for d in devices for c in _compared(got[d], 0.0, expected, bounds, results, d)]
+        if any(c.wrong for c in comparisons):
+            own = Tolerance().bounds_of_devices(local, tiles, got)
+            comparisons = [
+                c for d in devices for c in _compared(got[d], own[d], expected, bounds, results, d)
+            ]
         if any(c.wrong for c in comparisons):
             inputs = f"{'edge values' if edges else 'random'} {number}"
             return Verdict(Relation.REFUTED, inputs=inputs, arguments=drawn, comparisons=comparisons)
@@ -230,18 +237,24 @@ def refute_partitioned(
 
 
 def _compared(
-    got: Any, expected: Any, bounds: Any, tilings: Sequence[Tiling], device: int
+    got: Any, own_bounds: Any, expected: Any, bounds: Any, tilings: Sequence[Tiling], device: int
 ) -> Iterator[Comparison]:
-    allowed = list(flat(bounds))
+    """Yield the comparison of each result of a device; the bounds of both programs are added."""
     leaves = list(flat(expected))
-    allowed = allowed if len(allowed) == len(leaves) else allowed * len(leaves)
-    for n, (x, y, bound, tiling) in enumerate(zip(flat(got), leaves, allowed, tilings, strict=True)):
+    columns = flat(got), _all(own_bounds, leaves), leaves, _all(bounds, leaves), tilings
+    for n, (x, own_bound, y, bound, tiling) in enumerate(zip(*columns, strict=True)):
         if y is None:
             continue
         tile = tile_of(y, tiling, device)
-        tile_bound = tile_of(np.broadcast_to(bound, np.shape(y)), tiling, device)
+        tile_bound = tile_of(np.broadcast_to(bound, np.shape(y)), tiling, device) + own_bound
         own = np.where(_inside(np.shape(y), tiling, device), x, tile)
         yield from compare(own, tile, tile_bound, f"result {n} of device {device}")
+
+
+def _all(bounds: Any, leaves: Sequence[Any]) -> list[Any]:
+    """Return the bounds of all leaves; a single bound holds for each."""
+    listed = list(flat(bounds))
+    return listed if len(listed) == len(leaves) else listed * len(leaves)
 
 
 def _require_tiles(

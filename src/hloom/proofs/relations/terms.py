@@ -101,6 +101,7 @@ class Terms:
         self._functions: dict[Hashable, ClosedFunction] = {}
         self._data: dict[tuple[Element, int, int], Datum] = {}
         self._parameters: list[Variable] = []
+        self._known_parameters: frozenset[Variable] = frozenset()
         self._bound: dict[tuple[int, int], Variable] = {}
         self._axes: dict[tuple[int, int], Index] = {}
 
@@ -117,9 +118,11 @@ class Terms:
         return self._axes[key]
 
     def parameter(self, number: int) -> Variable:
-        """Return a parameter of functions; nothing is known of its value."""
-        while len(self._parameters) <= number:
-            self._parameters.append(Variable(1 << 80, "p"))
+        """Return a parameter of functions; nothing is known of its value, which may be negative."""
+        if len(self._parameters) <= number:
+            count = len(self._parameters)
+            self._parameters += [Variable(1 << 80, "p") for _ in range(count, number + 1)]
+            self._known_parameters = frozenset(self._parameters)
         return self._parameters[number]
 
     def bound(self, number: int, extent: int) -> Variable:
@@ -169,11 +172,15 @@ class Terms:
 
     def opened(self, element: Element) -> tuple[Sequence[Term], list[Variable]]:
         """Return the operands of the operation that computes an element, and the variables that it binds."""
+        fresh = [Variable(b.extent, "b") for b in element.function.bound]
+        return self.opened_over(element, fresh), fresh
+
+    def opened_over(self, element: Element, variables: Sequence[Variable]) -> list[Term]:
+        """Return the operands of the operation that computes an element; variables replace those it binds."""
         function = element.function
-        fresh = [Variable(b.extent, "b") for b in function.bound]
-        renaming = {b: Index.of(f) for b, f in zip(function.bound, fresh, strict=True)}
+        renaming = {b: Index.of(v) for b, v in zip(function.bound, variables, strict=True)}
         renaming.update({self.parameter(n): index for n, index in enumerate(element.indices)})
-        return [self.at(o, renaming) for o in function.operands], fresh
+        return [self.at(o, renaming) for o in function.operands]
 
     # -- substitution
 
@@ -238,13 +245,17 @@ class Terms:
 
     def choose(self, condition: Index, yes: Term, no: Term) -> Term:
         """Return one term where a condition holds, else another."""
-        if condition.minimum() >= 0:
+        if self._is_true(condition):
             return yes
-        if condition.maximum() < 0:
+        if self._is_true(negated(condition)):
             return no
         condition = reduced(condition)
         yes, no = self.assume(yes, condition), self.assume(no, negated(condition))
         return yes if yes == no else Piecewise(condition, yes, no)
+
+    def _is_true(self, condition: Index) -> bool:
+        """Return whether a condition holds for all values of its variables; none of parameters is decided."""
+        return condition.minimum() >= 0 and free_variables(condition).isdisjoint(self._known_parameters)
 
     def every(self, conditions: Sequence[Index], yes: Term, no: Term) -> Term:
         """Return one term where all conditions hold, else another."""
@@ -262,9 +273,9 @@ class Terms:
         """Return a term for the indices for which a fact holds."""
         if not isinstance(term, Piecewise):
             return term
-        if (term.condition - fact).minimum() >= 0:
+        if self._is_true(term.condition - fact):
             return self.assume(term.yes, fact)
-        if (negated(term.condition) - fact).minimum() >= 0:
+        if self._is_true(negated(term.condition) - fact):
             return self.assume(term.no, fact)
         yes, no = self.assume(term.yes, fact), self.assume(term.no, fact)
         if yes is term.yes and no is term.no:
@@ -281,20 +292,6 @@ class Terms:
         if isinstance(term, Element) and term.function.head == SEALED:
             return self.opened(term)[0][0]
         return term
-
-    def are_equal(self, a: Term, b: Term, facts: Sequence[Index] = ()) -> bool:
-        """Return whether two terms are equal for all indices for which facts hold."""
-        if a == b:
-            return True
-        a, b = self.unsealed(a), self.unsealed(b)
-        for fact in facts:
-            a, b = self.assume(a, fact), self.assume(b, fact)
-        for term in (a, b):
-            if isinstance(term, Piecewise):
-                cases = term.condition, negated(term.condition)
-                parts = [(self.assume(a, c), self.assume(b, c), (*facts, c)) for c in cases]
-                return all(self.are_equal(*part) for part in parts)
-        return a == b
 
 
 SEALED: Final = ("choice",)

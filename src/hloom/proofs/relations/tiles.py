@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add
+from hloom.proofs.relations.equality import Equality
 from hloom.proofs.relations.mesh import DeviceAxes, axes_of
 from hloom.proofs.relations.programs import RelationEvaluator, Value, renaming
 from hloom.proofs.relations.terms import Number, Term, Terms
@@ -93,7 +94,9 @@ class _Tiles:
             tile = evaluator.totals.combine(Add(), shape.element_type, variables, tile, frozenset(variables))
         shorter = {v: Index.of(Variable(extent, "x")) for v, extent in _extents(inside).items()}
         facts = [self.terms.index_at(fact, shorter) for fact in inside]
-        return self.terms.are_equal(self.terms.at(expected, shorter), self.terms.at(tile, shorter), facts)
+        return Equality(self.terms).holds(
+            self.terms.at(expected, shorter), self.terms.at(tile, shorter), facts
+        )
 
     def _source(self, shape: Shape, tiling: Tiling) -> tuple[Indices, list[Index]]:
         """Return the index of a tile's element in its array, and the conditions that there is one."""

@@ -17,7 +17,7 @@ from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, And, Divide, Maximum, Minimum, Multiply, Or, Subtract
 from hloom.operations.comparison import Select
 from hloom.operations.unary import Negate
-from hloom.proofs.relations.indices import free_variables, negated
+from hloom.proofs.relations.indices import Quotient, free_variables, negated
 from hloom.proofs.relations.laws import Laws
 from hloom.proofs.relations.terms import Element, Piecewise, Term, Terms, conditions_of
 from hloom.shape.element_type import ElementType
@@ -80,9 +80,9 @@ class Totals:
         units = [v for v in terms.variables if v.extent == 1]
         if units:
             self._replace(terms, {v: Index(0) for v in units}, units)
-        if any(v.extent == 0 for v in terms.variables):
-            return neutral
         while True:
+            if any(v.extent == 0 for v in terms.variables):
+                return neutral
             terms.body = self._unsealed(terms)
             if isinstance(terms.body, Piecewise):
                 parts = self._alternatives(terms, neutral)
@@ -151,7 +151,7 @@ class Totals:
         """Replace a variable that the conditions restrict to fewer values."""
         for v in terms.variables:
             bounds = [(c, k) for c in terms.conditions if (k := _coefficient(c, v))]
-            if self._shortened(terms, v, bounds) or self._single(terms, v, bounds):
+            if self._shortened(terms, v, bounds) or self._single(terms, v, bounds) or self._divided(terms, v):
                 return True
         return False
 
@@ -179,9 +179,35 @@ class Totals:
             gap = a + b
             if up > 0 and down == -up and gap.is_constant and gap.constant == up - 1:
                 rest = b + Index(0, [(v, up)])  # v * up <= rest < (v + 1) * up
+                if v in free_variables(rest):
+                    continue
                 inside = [rest, rest * -1 + (up * v.extent - 1)]
                 value = self.terms.quotients.divide(rest, up)
                 terms.conditions += inside
+                self._replace(terms, {v: value}, [v])
+                return True
+        return False
+
+    def _divided(self, terms: _Range, v: Variable) -> bool:
+        """Replace a variable of which only the values are used that make an index divisible by a number.
+
+        ``divisor * q - (rest + v) >= 0`` for ``q = (rest + v) // divisor`` holds only if they are equal. Then
+        ``v = divisor * q - rest``, so that each such v in its range belongs to one q.
+        """
+        for c in terms.conditions:
+            for q, k in c.terms:
+                if not isinstance(q, Quotient) or k != q.divisor or c != Index(0, [(q, k)]) - q.dividend:
+                    continue
+                rest = q.dividend - Index(0, [(v, 1)])
+                if v in free_variables(rest):
+                    continue
+                fresh = Variable(q.extent, "b")
+                value = Index(0, [(fresh, q.divisor)]) - rest
+                terms.variables.append(fresh)
+                if v in terms.devices:
+                    terms.devices |= {fresh}
+                terms.conditions = [other for other in terms.conditions if other != c]
+                terms.conditions += [value, value * -1 + (v.extent - 1)]
                 self._replace(terms, {v: value}, [v])
                 return True
         return False
