@@ -124,17 +124,17 @@ WRONG = {
 
 
 NARROW = """
-    a = bf16[64,128] parameter(0), sharding={devices=[1,4]<=[4]}
-    b = bf16[128,64] parameter(1), sharding={devices=[4,1]<=[4]}
-    ROOT d = bf16[64,64] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+    a = bf16[16,128] parameter(0), sharding={devices=[1,4]<=[4]}
+    b = bf16[128,16] parameter(1), sharding={devices=[4,1]<=[4]}
+    ROOT d = bf16[16,16] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0},
       sharding={replicated}"""
 
 
 def test_partial_sums_that_a_device_rounds_are_no_refutation() -> None:
     local = """
-    a = bf16[64,32] parameter(0) b = bf16[32,64] parameter(1)
-    d = bf16[64,64] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-    ROOT r = bf16[64,64] """
+    a = bf16[16,32] parameter(0) b = bf16[32,16] parameter(1)
+    d = bf16[16,16] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT r = bf16[16,16] """
     assert verdict(NARROW, f"{local} all-reduce(d), to_apply=add_bf16, {EVERY}").relation is Relation.OPEN
     assert verdict(NARROW, f"{local} copy(d)").relation is Relation.REFUTED
 
@@ -173,7 +173,90 @@ def test_the_command(tmp_path: Path) -> None:
     assert statuses == [1, 0]
 
 
-def test_a_region_of_manual_partitioning_is_open() -> None:
+REGION = """
+    a = f32[8,4] parameter(0), sharding={devices=[4,1]<=[4]}
+    t = f32[2,4] custom-call(a), custom_call_target="SPMDFullToShardShape", sharding={manual}
+    e = f32[2,4] exponential(t), sharding={manual}
+    s = f32[2,4] all-reduce(e), to_apply=max, GROUPS, sharding={manual}
+    d = f32[2,4] subtract(t, s), sharding={manual}
+    ROOT r = f32[8,4] custom-call(d), custom_call_target="SPMDShardToFullShape",
+      sharding={devices=[4,1]<=[4]}"""
+REGION = REGION.replace("GROUPS", EVERY)
+OF_REGION = f"""
+    t = f32[2,4] parameter(0)
+    e = f32[2,4] exponential(t)
+    s = f32[2,4] all-reduce(e), to_apply=max, {EVERY}
+    ROOT d = f32[2,4] subtract(t, s)"""
+
+
+@pytest.mark.parametrize(
+    ("whole", "local", "is_proof"),
+    [
+        (REGION, OF_REGION, True),
+        (
+            REGION.replace("ROOT r = f32[8,4] custom-call(d)", "ROOT r = f32[8,4] custom-call(e)"),
+            OF_REGION,
+            False,
+        ),
+        (REGION, OF_REGION.replace("0,1,2,3", "0,1},{2,3"), False),
+        (
+            REGION.replace(
+                'SPMDShardToFullShape",\n      sharding={devices=[4,1]<=[4]',
+                'SPMDShardToFullShape",\n      sharding={devices=[4,1]3,2,1,0',
+            ),
+            OF_REGION,
+            False,
+        ),
+    ],
+    ids=["the region's program", "another value", "other groups", "tiles in another order"],
+)
+def test_a_region_of_manual_partitioning(whole: str, local: str, is_proof: bool) -> None:
+    assert verdict(whole, local).relation.is_proof == is_proof
+
+
+GATHERED = f"""
+    a = f32[4] parameter(0), sharding={{replicated}}
+    p = u32[] partition-id()
+    n = f32[] convert(p)
+    f = f32[4] broadcast(n), dimensions={{}}
+    s = f32[4] add(a, f)
+    ROOT r = f32[16] all-gather(s), dimensions={{0}}, {EVERY}"""
+
+
+def test_a_global_program_of_which_every_device_has_all_arrays() -> None:
+    assert verdict(GATHERED, GATHERED).relation.is_proof
+    wrong = GATHERED.replace("all-gather(s)", "all-gather(a)")
+    assert not verdict(GATHERED, wrong).relation.is_proof
+    divided = GATHERED.replace("f32[4] parameter(0), sharding={replicated}", "f32[4] parameter(0)")
+    divided += ", sharding={devices=[4]<=[4]}"
+    tile = "ROOT r = f32[4] all-reduce(s), to_apply=add, "
+    local = GATHERED.replace("ROOT r = f32[16] all-gather(s), dimensions={0}, ", tile)
+    assert "collectives" in verdict(divided, local).reason
+
+
+FIRST_ADDS = """
+    a = f32[4] parameter(0), sharding={replicated}
+    b = f32[8,4] parameter(1), sharding={devices=[4,1]<=[4]}
+    zero = f32[] constant(0)
+    t = f32[4] reduce(b, zero), dimensions={0}, to_apply=add
+    ROOT r = f32[4] add(a, t), sharding={replicated}"""
+
+
+@pytest.mark.parametrize(("table", "relation"), [("0,1,2,1", "equal over the reals"), ("0,0,1,1", "refuted")])
+def test_one_device_adds_what_all_have(table: str, relation: str) -> None:
+    local = f"""
+    a = f32[4] parameter(0) b = f32[2,4] parameter(1) zero = f32[] constant(0)
+    t = f32[4] reduce(b, zero), dimensions={{0}}, to_apply=add
+    p = u32[] partition-id() table = s32[4] constant({{{table}}})
+    n = s32[1] dynamic-slice(table, p), dynamic_slice_sizes={{1}}
+    m = s32[] reshape(n) c = pred[] convert(m) w = pred[4] broadcast(c), dimensions={{}}
+    z = f32[4] broadcast(zero), dimensions={{}}
+    s = f32[4] select(w, z, a) u = f32[4] add(s, t)
+    ROOT r = f32[4] all-reduce(u), to_apply=add, {EVERY}"""
+    assert verdict(FIRST_ADDS, local).relation.value == relation
+
+
+def test_regions_in_the_program_of_a_device_are_open() -> None:
     body = """
     a = f32[4] parameter(0), sharding={replicated}
     t = f32[4] custom-call(a), custom_call_target="SPMDFullToShardShape"

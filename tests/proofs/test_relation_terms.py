@@ -136,14 +136,42 @@ def test_totals_of_random_choices(operation: Add | Maximum) -> None:
         own = [random_index(generator, (*free, *bound), terms.quotients) for _ in range(5)]
         body: Term = terms.close(("argument", 0), [Number(index) for index in own[:2]])
         for condition in own[2:]:
-            other = terms.close(("argument", 1), [Number(own[1])]) if generator.random() < 0.3 else neutral
-            body = terms.choose(condition, *generator.sample((body, other), 2))
+            other = terms.close(("argument", 1), [Number(own[1])]) if generator.random() < 0.5 else neutral
+            more = laws.binary(operation, S32, body, other) if generator.random() < 0.3 else other
+            first, second = generator.sample((body, more), 2)
+            body = terms.choose(condition, first, second)
         total = totals.combine(operation, S32, bound, body, frozenset(bound[:1]))
         read = Interpreter(terms)
         for numbers in assignments(free):
             rows = [read.number(body, {**numbers, **more}) for more in assignments(bound)]
             expected = sum(rows) if isinstance(operation, Add) else reduce(max, rows)
             assert read.number(total, numbers) == expected
+
+
+def test_sequences_keep_the_order_of_their_terms() -> None:
+    generator = random.Random(3)
+    shorter = 0
+    for _ in range(300):
+        terms = Terms()
+        totals = Totals(terms, Laws(terms, reals=False))
+        skipped = terms.close(("argument", 9), [])
+        x = Variable(3, "x")
+        variables = [Variable(generator.choice((2, 3, 4)), "b") for _ in range(2)]
+        own = [random_index(generator, (x, *variables), terms.quotients) for _ in range(3)]
+        position = Index(0, [(variables[0], variables[1].extent), (variables[1], 1)])
+        conditions = [own[0], own[0] * -1, own[1]] if generator.random() < 0.5 else own[:2]
+        body = terms.every(conditions, terms.close(("argument", 0), [Number(position)]), skipped)
+        short, rest = totals.sequence(body, variables, skipped)
+        shorter += len(rest) < 2
+        read = Interpreter(terms)
+        for numbers in assignments([x]):
+            lists = [
+                [read.number(term, {**numbers, **more}) for more in assignments(inner)]
+                for term, inner in ((body, variables), (short, rest))
+            ]
+            skip = read.number(skipped, {})
+            assert [n for n in lists[0] if n != skip] == [n for n in lists[1] if n != skip]
+    assert shorter > 30
 
 
 def test_the_values_that_make_an_index_divisible() -> None:
@@ -182,7 +210,7 @@ def test_equal_terms_are_equal_for_all_numbers() -> None:
             ]
             pair.append(terms.choose(fact, elements[0], elements[1]))
         facts = [random_index(generator, (x, y), terms.quotients)]
-        if Equality(terms).holds(*pair, facts):
+        if Equality(terms).holds(pair[0], pair[1], facts):
             read = Interpreter(terms)
             inside = [numbers for numbers in assignments((x, y)) if value(facts[0], numbers) >= 0]
             equal += bool(inside)

@@ -13,6 +13,9 @@ from tests.proofs.partitioned_mutants import wrong_proofs
 from tests.proofs.test_partitioned import REDUCERS as SUMS_AND_MAXIMA
 
 REDUCERS = f"""{SUMS_AND_MAXIMA}
+second {{ a = bf16[] parameter(0) ROOT b = bf16[] parameter(1) }}
+sums {{ a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] parameter(2) d = f32[] parameter(3)
+  e = f32[] add(a, c) f = f32[] multiply(b, d) ROOT r = (f32[], f32[]) tuple(e, f) }}
 quotient {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] divide(a, b) }}
 """
 
@@ -97,6 +100,23 @@ STEPS = {
     u = f32[8,8] parameter(2), sharding={devices=[4,1]<=[4]}
     ROOT s = f32[16,8] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0},
       scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add, sharding={replicated}""",
+    "rows that are replaced, in order": """
+    t = bf16[16,8] parameter(0), sharding={devices=[1,4]<=[4]}
+    i = s32[6] parameter(1), sharding={replicated}
+    u = bf16[6,8] parameter(2), sharding={devices=[1,4]<=[4]}
+    ROOT s = bf16[16,8] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second, sharding={devices=[1,4]<=[4]}""",
+    "rows of two arrays": """
+    t = f32[16,8] parameter(0), sharding={devices=[1,4]<=[4]}
+    w = f32[16,8] parameter(1), sharding={devices=[1,4]<=[4]}
+    i = s32[6] parameter(2), sharding={replicated}
+    u = f32[6,8] parameter(3), sharding={devices=[1,4]<=[4]}
+    v = f32[6,8] parameter(4), sharding={devices=[1,4]<=[4]}
+    s = (f32[16,8], f32[16,8]) scatter(t, w, i, u, v), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sums
+    x = f32[16,8] get-tuple-element(s), index=0
+    y = f32[16,8] get-tuple-element(s), index=1
+    ROOT r = f32[16,8] subtract(x, y), sharding={devices=[1,4]<=[4]}""",
     "two products": """
     a = f32[8,8] parameter(0), sharding={devices=[2,2]<=[4]}
     b = f32[8,8] parameter(1), sharding={devices=[2,2]<=[4]}

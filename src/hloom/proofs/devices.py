@@ -19,6 +19,7 @@ from hloom.operations.collectives import AllGather, AllReduce, ReduceScatter, wa
 from hloom.operations.custom_call import is_identity
 from hloom.operations.device_ids import PartitionId, ReplicaId
 from hloom.operations.exchanges import AllToAll, CollectivePermute
+from hloom.operations.rooted_collectives import CollectiveBroadcast
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.degrees import Degree, largest
 from hloom.proofs.prints import Prints
@@ -54,7 +55,7 @@ class DeviceEvaluator(FingerprintEvaluator):
                 return self._combined
             case AllGather() | AllToAll():
                 return self._exchanged
-            case CollectivePermute(slice_sizes=()):
+            case CollectivePermute(slice_sizes=()) | CollectiveBroadcast(has_dynamic_root=False):
                 return self._exchanged
             case operation if _communicates(operation):
                 raise TooLarge(f"{i.opcode} has no rule")

@@ -14,7 +14,7 @@ from hloom.operations.device_ids import PartitionId, ReplicaId
 from hloom.operations.exchanges import AllToAll, CollectivePermute
 from hloom.operations.rooted_collectives import CollectiveBroadcast
 from hloom.proofs.relations.laws import Laws
-from hloom.proofs.relations.mesh import AxisGroup, DeviceAxes, NoRelation, sources
+from hloom.proofs.relations.mesh import AxisGroup, DeviceAxes, NoRelation, groups_of, sources
 from hloom.proofs.relations.terms import Term, Terms
 from hloom.proofs.relations.totals import Totals
 from hloom.proofs.sums import combining
@@ -55,24 +55,30 @@ class Collectives:
                 return _alone([self._gathered(i, operation, o, n) for n, o in enumerate(operands)])
             case AllToAll():
                 return self._exchanged(i, operation, operands)
-            case CollectivePermute(slice_sizes=()):
-                return _alone([self._permuted(i, operation, o, n) for n, o in enumerate(operands)])
+            case CollectivePermute(slice_sizes=(), source_target_pairs=pairs):
+                return _alone([self._sent(i, pairs, o, n) for n, o in enumerate(operands)])
             case CollectiveBroadcast(has_dynamic_root=False):
-                group = self._group(i)
-                digits = group.at(Index(0), self.terms.quotients)
-                return _alone([self.terms.at(o, digits) for o in operands])
+                pairs = [(row[0], device) for row in self._rows(i) for device in row]
+                return _alone([self._sent(i, pairs, o, n) for n, o in enumerate(operands)])
             case _:
                 raise NoRelation(f"{i.opcode} has no relation")
 
     def _group(self, i: HloInstruction) -> AxisGroup:
+        return self.axes.group(self._groups(i))
+
+    def _rows(self, i: HloInstruction) -> list[list[int]]:
+        """Return the devices of each group, the root first."""
+        return groups_of(self._groups(i), math.prod(self.axes.sizes)).tolist()
+
+    def _groups(self, i: HloInstruction) -> object:
         assert isinstance(i.operation, Collective)
         mode, partitions = i.operation.group_mode, self.axes.partitions
         replicas = math.prod(self.axes.sizes) // partitions
         if mode != "flattened_id" and replicas > 1 and partitions > 1:
             raise NoRelation("groups of replicas or partitions in a program of both")
         if (mode == "cross_replica" and partitions > 1) or (mode == "cross_partition" and replicas > 1):
-            return self.axes.group(DeviceList(tuple([(n,) for n in range(replicas * partitions)])))
-        return self.axes.group(i.operation.replica_groups)
+            return DeviceList(tuple([(n,) for n in range(replicas * partitions)]))
+        return i.operation.replica_groups
 
     def _axis(self, shape: Shape, d: int) -> Variable:
         """Return the variable of a dimension."""
@@ -142,8 +148,9 @@ class Collectives:
             result = self.terms.choose(group.member * -1 + number, other, result)
         return result
 
-    def _permuted(self, i: HloInstruction, operation: CollectivePermute, term: Term, n: int) -> Term:
-        digits, conditions = sources(self.axes, operation.source_target_pairs)
+    def _sent(self, i: HloInstruction, pairs: Sequence[tuple[int, int]], term: Term, n: int) -> Term:
+        """Return what each device receives: from the source of a pair if it is its target, else zeros."""
+        digits, conditions = sources(self.axes, pairs)
         zero = self.laws.constant(0, i.operands[n].shape.element_type)
         return self.terms.every(conditions, self.terms.at(term, digits), zero)
 

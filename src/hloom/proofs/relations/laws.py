@@ -257,6 +257,8 @@ class Laws:
         match operation, [self.index_of(o, source) for o in operands]:
             case Convert(), (a,) if kind.is_integer:
                 return self.number(a, kind)
+            case Convert(), (a,) if kind.is_predicate:
+                return self.terms.every((a, a * -1), FALSE, TRUE)
             case Negate(), (a,):
                 return self.number(a * -1, kind)
             case Add(), (a, b):

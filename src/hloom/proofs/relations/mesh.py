@@ -67,7 +67,7 @@ class DeviceAxes:
     def group(self, groups: object) -> AxisGroup:
         """Return the axes of groups of devices."""
         if groups not in self._groups:
-            self._groups[groups] = AxisGroup(self, _array(groups, math.prod(self.sizes)))
+            self._groups[groups] = AxisGroup(self, groups_of(groups, math.prod(self.sizes)))
         return self._groups[groups]
 
 
@@ -152,15 +152,15 @@ def _fitted(axes: DeviceAxes, values: Numbers, devices: Numbers) -> Index:
 # -- the choice of digits
 
 
-def axes_of(module: HloModule, tilings: Iterable[Tiling]) -> DeviceAxes:
-    """Return the digits of the devices of a partitioned program."""
+def axes_of(module: HloModule, whole: HloModule, tilings: Iterable[Tiling]) -> DeviceAxes:
+    """Return the digits of the devices of a partitioned program, and of the global one's collectives."""
     devices = module.config.replica_count * module.config.num_partitions
     bounds = {1, devices, module.config.num_partitions}
     for tiling in tilings:
         coordinates = [*tiling.coordinates, *([tiling.unreduced] if tiling.unreduced else [])]
         for stride, size in (digit for c in coordinates for digit in c.digits):
             bounds |= {stride, stride * size}
-    for i in module.instructions():
+    for i in (*module.instructions(), *whole.instructions()):
         bounds |= _bounds(getattr(i.operation, "replica_groups", None), devices)
     ordered = sorted(bounds)
     if any(larger % smaller for smaller, larger in pairwise(ordered)):
@@ -194,7 +194,7 @@ def _steps(ids: Sequence[int]) -> set[int]:
     return bounds
 
 
-def _array(groups: object, devices: int) -> Numbers:
+def groups_of(groups: object, devices: int) -> Numbers:
     """Return an array of a row for each group."""
     match groups:
         case IotaDeviceList(group_size=size, tiles=tiles):

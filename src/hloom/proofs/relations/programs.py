@@ -28,7 +28,8 @@ from hloom.proofs.relations.collectives import Collectives
 from hloom.proofs.relations.elements import ElementTerms
 from hloom.proofs.relations.laws import Laws
 from hloom.proofs.relations.mesh import DeviceAxes, NoRelation
-from hloom.proofs.relations.scatters import scattered_update
+from hloom.proofs.relations.regions import crossed, is_border
+from hloom.proofs.relations.scatters import SKIPPED, joined_updates, scattered_update
 from hloom.proofs.relations.terms import Element, Number, Term, Terms, by_cases
 from hloom.proofs.relations.totals import Totals
 from hloom.proofs.sums import combining
@@ -102,7 +103,7 @@ class RelationEvaluator:
                 return self._product(i)
             case Reduce() | ReduceWindow():
                 return self._reduction(i)
-            case Scatter() if i.shape.is_array:
+            case Scatter():
                 return self._scattered(i, operation)
             case Map():
                 return self.run(i.called_computations[0], operands)
@@ -112,6 +113,8 @@ class RelationEvaluator:
                 return self.elements.elementwise(i, operands)
             case _ if operation.declares_element():
                 return self.elements.of(i, self.terms.axes(i.shape.dimensions))
+            case _ if is_border(i):
+                return crossed(self.terms, self.collectives.axes, i, operands[0])
             case _ if operation.family is Family.STRUCTURE or is_identity(i):
                 return operands[0] if operands else None
             case _:
@@ -229,14 +232,28 @@ class RelationEvaluator:
         total = self.totals.combine(operation, exact, variables, term)
         return self._rounded(self.laws.binary(operation, exact, total, initial), kind)
 
-    def _scattered(self, i: HloInstruction, operation: Scatter) -> Term:
-        kind, single = i.shape.element_type, combining(i.called_computations[0])
-        if single is None or self._exact(kind) != kind or not self.totals.is_free(single(), kind):
-            return self._unknown(i, [self.values[o] for o in i.operands])
+    def _scattered(self, i: HloInstruction, operation: Scatter) -> Value:
+        single = combining(i.called_computations[0]) if i.shape.is_array else None
+        if single is None:
+            return self._scattered_in_order(i, operation)
+        kind = i.shape.element_type
+        if self._exact(kind) != kind or not self.totals.is_free(single(), kind):
+            return self._scattered_in_order(i, operation)
         neutral = self.totals.neutral(single(), kind)
         update = scattered_update(self.elements, i, operation, neutral)
         total = self.totals.combine(single(), kind, update.variables, update.term)
         return self.laws.binary(single(), kind, self.values[i.operands[0]], total)
+
+    def _scattered_in_order(self, i: HloInstruction, operation: Scatter) -> Value:
+        """Return the function of each element and of the sequence of its updates; others are skipped."""
+        count = len(i.operands) // 2
+        update = joined_updates(self.elements, i, operation)
+        body, variables = self.totals.sequence(update.term, update.variables, self.terms.close(SKIPPED, ()))
+        olds = [self.values[o] for o in i.operands[:count]]
+        words = [o.shape.element_type.name for o in i.operands[:count]]
+        head = "scatter", self.signature(i.called_computations[0]), *words
+        results = [self.terms.close((n, *head), [*olds, body], variables, ordered=True) for n in range(count)]
+        return tuple(results) if i.shape.is_tuple else results[0]
 
     def signature(self, computation: HloComputation) -> Value:
         """Return the result of a computation of scalars, which tells it from others."""

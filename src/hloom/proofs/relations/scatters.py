@@ -1,9 +1,14 @@
-"""Scatters on terms: an element is combined with the updates whose position is its index."""
+"""Scatters on terms: an element is combined with the updates whose position is its index.
+
+If updates may be combined in any order without rounding, an element is combined with their total. Otherwise
+it is a function of itself and of the sequence of all updates, in which those of other elements are skipped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
@@ -11,20 +16,35 @@ from hloom.operations.gather_scatter import Scatter
 from hloom.proofs.relations.elements import ElementTerms
 from hloom.proofs.relations.terms import Term, by_cases
 
+SKIPPED: Final = ("skipped",)
+"""The head of an update that is none of an element."""
+
 
 @dataclass(frozen=True)
 class ScatteredUpdate:
-    """The updates of an element: a term for all values of variables, neutral for those of other elements."""
+    """The updates of an element: a term for all values of variables, neutral for those of other elements.
+
+    Attributes:
+        variables: the variables on which the updates of an element depend, in the order of the updates.
+        term: the update.
+    """
 
     variables: Sequence[Variable]
     term: Term
 
 
+def joined_updates(elements: ElementTerms, i: HloInstruction, operation: Scatter) -> ScatteredUpdate:
+    """Return the updates of each element of one or several arrays; those of other elements are skipped."""
+    skipped = elements.terms.close(SKIPPED, ())
+    return scattered_update(elements, i, operation, skipped)
+
+
 def scattered_update(
     elements: ElementTerms, i: HloInstruction, operation: Scatter, neutral: Term
 ) -> ScatteredUpdate:
-    """Return the updates of each element of a scatter of one array."""
-    operand, indices, updates = (o.shape for o in i.operands)
+    """Return the updates of each element of a scatter; those of several arrays are one term."""
+    count = len(i.operands) // 2
+    operand, indices, updates = (i.operands[n].shape for n in (0, count, count + 1))
     axes = elements.terms.axes(operand.dimensions)
     window = sorted(operation.update_window_dims)
     without = (*operation.inserted_window_dims, *operation.input_batching_dims)
@@ -45,8 +65,9 @@ def scattered_update(
         vector = list(batch)
         if operation.index_vector_dim < indices.rank:
             vector.insert(operation.index_vector_dim, Index(number))
-        starts.append(elements.element_at(i.operands[1], tuple(vector)))
-    term = elements.element_at(i.operands[2], tuple(update))
+        starts.append(elements.element_at(i.operands[count], tuple(vector)))
+    parts = [elements.element_at(o, tuple(update)) for o in i.operands[count + 1 :]]
+    term = parts[0] if count == 1 else elements.terms.close(("updates",), parts)
 
     def placed(values: Sequence[Term]) -> Term:
         inside = list(conditions)

@@ -11,6 +11,7 @@ from hloom.operations.arithmetic import Add
 from hloom.proofs.relations.equality import Equality
 from hloom.proofs.relations.mesh import DeviceAxes, axes_of
 from hloom.proofs.relations.programs import RelationEvaluator, Value, renaming
+from hloom.proofs.relations.regions import border_tiling, is_border
 from hloom.proofs.relations.terms import Number, Term, Terms
 from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat, nested
@@ -30,7 +31,9 @@ def are_tiles(
     Raises NoRelation for programs whose values have no relation to the arguments that is known.
     """
     terms = Terms()
-    axes = axes_of(local, [*parameters, *results])
+    devices = local.config.replica_count * local.config.num_partitions
+    borders = [border_tiling(i, devices) for i in whole.instructions() if is_border(i)]
+    axes = axes_of(local, whole, [*parameters, *results, *borders])
     tiles = _Tiles(terms, axes)
     evaluators = [RelationEvaluator(terms, axes, reals=reals) for _ in range(2)]
     leaves = [leaf for p in whole.entry.parameters for _, leaf in p.shape.leaves()]
@@ -85,6 +88,8 @@ class _Tiles:
         self, whole: Term, tile: Term, shape: Shape, tiling: Tiling, evaluator: RelationEvaluator
     ) -> bool:
         """Return whether a term is the tile of another one on each device, within its borders."""
+        if any(c.digits for c in tiling.coordinates) and not whole.free.isdisjoint(self.axes.variables):
+            return False  # the global array itself differs between devices
         source, inside = self._source(shape, tiling)
         expected = self.terms.at(whole, renaming(self.terms.axes(shape.dimensions), source))
         if tiling.unreduced is not None:

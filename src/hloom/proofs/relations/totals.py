@@ -75,6 +75,36 @@ class Totals:
         """Return the combination of a term for all values of variables; the operation `is_free`."""
         return self._combined(operation, kind, _Range(list(variables), body, devices=devices))
 
+    def sequence(
+        self, body: Term, variables: Sequence[Variable], skipped: Term
+    ) -> tuple[Term, list[Variable]]:
+        """Return a shorter sequence of terms, which are skipped where the body is ``skipped``.
+
+        The terms that remain keep their order: a variable starts later and ends earlier, or is replaced by
+        its only value, if this depends on no variable but those before it.
+        """
+        terms = _Range(list(variables), body)
+        while True:
+            if isinstance(terms.body, Piecewise) and not self._skips(terms, skipped):
+                break
+            if not isinstance(terms.body, Piecewise) and not self._restricted(terms, keeps_order=True):
+                break
+        return self.terms.every(terms.conditions, terms.body, skipped), terms.variables
+
+    def _skips(self, terms: _Range, skipped: Term) -> bool:
+        """Move a condition of the body, whose other terms are skipped, to the range."""
+        body = terms.body
+        assert isinstance(body, Piecewise)
+        for fact, term, other in (
+            (body.condition, body.yes, body.no),
+            (negated(body.condition), body.no, body.yes),
+        ):
+            if other == skipped:
+                terms.conditions.append(fact)
+                terms.body = term
+                return True
+        return False
+
     def _combined(self, operation: Operation, kind: ElementType, terms: _Range) -> Term:
         neutral = self.neutral(operation, kind)
         units = [v for v in terms.variables if v.extent == 1]
@@ -85,7 +115,7 @@ class Totals:
                 return neutral
             terms.body = self._unsealed(terms)
             if isinstance(terms.body, Piecewise):
-                parts = self._alternatives(terms, neutral)
+                parts = self._with_summand(operation, kind, terms) or self._alternatives(terms, neutral)
                 if parts is not None:
                     condition, yes, no = parts
                     totals = [self._combined(operation, kind, part) for part in (yes, no)]
@@ -117,6 +147,28 @@ class Totals:
         numbers = {v for c in conditions_of([choice]) for v, _ in c.terms}
         return terms.body if numbers.isdisjoint(terms.variables) else choice
 
+    def _with_summand(
+        self, operation: Operation, kind: ElementType, terms: _Range
+    ) -> tuple[None, _Range, _Range] | None:
+        """Return the ranges of x where a condition holds, and of y, for a choice of ``x + y`` or ``y``."""
+        body = terms.body
+        assert isinstance(body, Piecewise)
+        for fact, longer, shorter in (
+            (body.condition, body.yes, body.no),
+            (negated(body.condition), body.no, body.yes),
+        ):
+            if not isinstance(longer, Element) or longer.function.head != (operation, *[kind.name] * 3):
+                continue
+            operands, _ = self.terms.opened(longer)
+            for n, operand in enumerate(operands):
+                if operand == shorter:
+                    extra = _Range(
+                        list(terms.variables), operands[1 - n], [*terms.conditions, fact], terms.devices
+                    )
+                    rest = _Range(list(terms.variables), shorter, list(terms.conditions), terms.devices)
+                    return None, extra, rest
+        return None
+
     def _alternatives(self, terms: _Range, neutral: Term) -> tuple[Index | None, _Range, _Range] | None:
         """Move a condition of the body to the range; else return two ranges to combine.
 
@@ -147,11 +199,14 @@ class Totals:
             part(negated(condition), body.no, keeps=True),
         )
 
-    def _restricted(self, terms: _Range) -> bool:
+    def _restricted(self, terms: _Range, *, keeps_order: bool = False) -> bool:
         """Replace a variable that the conditions restrict to fewer values."""
         for v in terms.variables:
             bounds = [(c, k) for c in terms.conditions if (k := _coefficient(c, v))]
-            if self._shortened(terms, v, bounds) or self._single(terms, v, bounds) or self._divided(terms, v):
+            after = terms.variables[terms.variables.index(v) :] if keeps_order else [v]
+            if self._shortened(terms, v, bounds) or self._single(terms, v, bounds, after):
+                return True
+            if not keeps_order and self._divided(terms, v):
                 return True
         return False
 
@@ -173,13 +228,19 @@ class Totals:
         self._replace(terms, {v: value}, [shorter] if shorter.extent == 1 else [])
         return True
 
-    def _single(self, terms: _Range, v: Variable, bounds: Sequence[tuple[Index, int]]) -> bool:
-        """Replace a variable by the only value that two conditions admit."""
+    def _single(
+        self,
+        terms: _Range,
+        v: Variable,
+        bounds: Sequence[tuple[Index, int]],
+        excluded: Sequence[Variable],
+    ) -> bool:
+        """Replace a variable by the only value that two conditions admit, if no excluded one is in it."""
         for (a, up), (b, down) in permutations(bounds, 2):
             gap = a + b
             if up > 0 and down == -up and gap.is_constant and gap.constant == up - 1:
                 rest = b + Index(0, [(v, up)])  # v * up <= rest < (v + 1) * up
-                if v in free_variables(rest):
+                if not free_variables(rest).isdisjoint(excluded):
                     continue
                 inside = [rest, rest * -1 + (up * v.extent - 1)]
                 value = self.terms.quotients.divide(rest, up)
