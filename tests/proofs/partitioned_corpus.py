@@ -46,7 +46,7 @@ def judged(text: str, devices: int, by: str) -> tuple[str, str]:
         return "refused", str(error).replace("\n", " ")
     _limit_processor_time()
     try:
-        verdict = prove_partitioned(whole, local, *tilings, samples=2)
+        verdict = prove_partitioned(whole, local, *tilings, samples=4)
     except (HloError, MemoryError) as error:
         return "open", f"{type(error).__name__} {error}".replace("\n", " ")
     return verdict.relation.value, verdict.reason or verdict.inputs

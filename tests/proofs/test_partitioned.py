@@ -44,10 +44,10 @@ ROOT d = f32[24,32] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0
   sharding={devices=[2,2]1,0,3,2}"""
 """The product of XLA's test Dot2DPartitionedNoncontractingAndContracting3: XLA moves no columns."""
 UPDATED = """
-a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
-u = f32[2] parameter(1), sharding={replicated}
+a = f32[32] parameter(0), sharding={devices=[4]<=[4]}
+u = f32[8] parameter(1), sharding={replicated}
 s = s32[] parameter(2)
-ROOT d = f32[8] dynamic-update-slice(a, u, s), sharding={devices=[4]<=[4]}"""
+ROOT d = f32[32] dynamic-update-slice(a, u, s), sharding={devices=[4]<=[4]}"""
 
 
 def program(body: str) -> HloModule:
@@ -106,12 +106,15 @@ WRONG = {
     "no shard owns an update that needs a limit": (
         UPDATED,
         """
-        a = f32[2] parameter(0) u = f32[2] parameter(1) s = s32[] parameter(2) two = s32[] constant(2)
-        p = u32[] partition-id() n = s32[] convert(p) o = s32[] multiply(n, two) t = s32[] subtract(s, o)
-        z = s32[] constant(0) is_here = pred[] compare(t, z), direction=EQ
-        w = f32[2] dynamic-update-slice(a, u, z)
-        m = pred[2] broadcast(is_here), dimensions={}
-        ROOT r = f32[2] select(m, w, a)""",
+        a = f32[8] parameter(0) u = f32[8] parameter(1) s = s32[] parameter(2) eight = s32[] constant(8)
+        p = u32[] partition-id() n = s32[] convert(p) o = s32[] multiply(n, eight) t = s32[] subtract(o, s)
+        i = s32[8] iota(), iota_dimension=0 first = s32[8] broadcast(t), dimensions={}
+        x = s32[8] add(i, first) z = s32[] constant(0) zeros = s32[8] broadcast(z), dimensions={}
+        eights = s32[8] broadcast(eight), dimensions={} above = pred[8] compare(x, zeros), direction=GE
+        below = pred[8] compare(x, eights), direction=LT is_here = pred[8] and(above, below)
+        v = f32[8] gather(u, x), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+          index_vector_dim=1, slice_sizes={1}
+        ROOT r = f32[8] select(is_here, v, a)""",
     ),
     "each shard clamps a slice": (
         SLICED,

@@ -183,12 +183,16 @@ def test_a_wrong_choice_is_not_proved_at_one_index() -> None:
     assert relation(body, body.replace("select(p, first, second)", "copy(first)"), 2) is Relation.REFUTED
 
 
-def test_a_transformers_training_step_on_4096_devices() -> None:
+def test_a_transformers_training_step_on_4096_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the width of a language model, for sequences of 1,024 tokens."""
     pytest.importorskip("jax")
     from hloom.stablehlo import module_of
-    from tests.sharding.test_transformer import lowered
+    from tests.sharding import test_transformer, transformer
 
-    module = module_of(lowered(1024, 4, layers=2))
+    for name, number in (("WIDTH", 1024), ("HEADS", 64), ("VOCABULARY", 50304)):
+        monkeypatch.setattr(transformer, name, number)
+    monkeypatch.setattr(test_transformer, "LENGTH", 1025)
+    module = module_of(test_transformer.lowered(64, 64, layers=2))
     partitioned = partitioned_program(module, 4096)
     found = prove_partitioned(module, partitioned.module, partitioned.parameters, partitioned.results)
     assert found.relation is Relation.EQUAL_OVER_REALS

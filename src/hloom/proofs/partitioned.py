@@ -15,12 +15,13 @@ import numpy as np
 from hloom.debug.agreement import Comparison, compare
 from hloom.debug.backends import run_on
 from hloom.debug.cut import inlined
-from hloom.debug.inputs import random_arguments
+from hloom.debug.inputs import edge_values, random_arguments
 from hloom.debug.tolerance import Tolerance
 from hloom.errors import EvaluationError, HloError, NoBound
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
+from hloom.operations.control_flow import While
 from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.proofs.algebra import Algebra
@@ -236,7 +237,7 @@ def refute_partitioned(
     devices = range(device_count(local))
     for number in numbers:
         edges = bool((number - numbers.start) % 2)
-        drawn = random_arguments(whole, number, edges=edges)
+        drawn = _with_edge_scalars(whole, number) if edges else random_arguments(whole, number)
         padding = [random_arguments(local, number + 1000 * (d + 1)) for d in devices]
         tiles = [_tiles(local, drawn, parameters, d, padding[d]) for d in devices]
         try:
@@ -258,6 +259,23 @@ def refute_partitioned(
             inputs = f"{'edge values' if edges else 'random'} {number}"
             return Verdict(Relation.REFUTED, inputs=inputs, arguments=drawn, comparisons=comparisons)
     return None
+
+
+def _with_edge_scalars(module: HloModule, seed: int) -> list[Any]:
+    """Return random arguments with edge values, also of integers, such as the start of a slice.
+
+    Integers stay small in programs with loops: they may be numbers of iterations.
+    """
+    drawn: list[Any] = list(random_arguments(module, seed, edges=True))
+    if any(isinstance(i.operation, While) for i in module.instructions()):
+        return drawn
+    generator = np.random.default_rng(seed)
+    for n, parameter in enumerate(module.entry.parameters):
+        shape = parameter.shape
+        if shape.is_array and shape.rank == 0 and shape.element_type.is_integer:
+            value = generator.choice(np.array(edge_values(shape.element_type), object))
+            drawn[n] = np.asarray(value, shape.element_type.numpy_dtype)
+    return drawn
 
 
 def _compared(
