@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import hloom
 from hloom.analysis.cost import Cost, instruction_cost, module_cost, trip_count
+from tests.cpu.test_row_stream import layers
 from tests.evaluation import parse
 from tests.reducers import ADD
 
@@ -38,6 +40,57 @@ from tests.reducers import ADD
 )
 def test_counts(text: str, flops: float, bytes: float) -> None:
     assert module_cost(parse(text)) == Cost(flops, bytes=bytes)
+
+
+PARAMETERS = "p = f32[100] parameter(0)\n q = f32[5] parameter(1)\n i = s32[] parameter(2)"
+
+
+@pytest.mark.parametrize(
+    ("members", "bytes"),
+    [
+        ("s = f32[10] slice(p), slice={[0:10]}\n ROOT r = f32[10] negate(s)", 40 + 40),
+        (
+            "s = f32[10] dynamic-slice(p, i), dynamic_slice_sizes={10}\n ROOT r = f32[10] negate(s)",
+            4 + 40 + 40,
+        ),
+        # the whole array is read elsewhere
+        (
+            "s = f32[10] slice(p), slice={[0:10]}\n n = f32[100] negate(p)\n "
+            "ROOT r = (f32[10], f32[100]) tuple(s, n)",
+            400 + 40 + 400,
+        ),
+        # slices overlap: no more is read than there is
+        (
+            "s = f32[90] slice(p), slice={[0:90]}\n t = f32[90] slice(p), slice={[10:100]}\n "
+            "ROOT r = f32[90] add(s, t)",
+            400 + 360,
+        ),
+        (
+            "g = f32[10,10] reshape(p)\n z = s32[] constant(0)\n s = f32[1,10] dynamic-slice(g, z, z), "
+            "dynamic_slice_sizes={1,10}\n ROOT r = f32[10] reshape(s)",
+            40 + 40,
+        ),
+        # an update in place stores the new elements, and one of a computed array all of them
+        ("n = f32[5] negate(q)\n ROOT r = f32[100] dynamic-update-slice(p, n, i)", 4 + 20 + 20),
+        ("n = f32[100] negate(p)\n ROOT r = f32[100] dynamic-update-slice(n, q, i)", 4 + 20 + 400 + 400),
+        (
+            "u = f32[100] dynamic-update-slice(p, q, i)\n ROOT r = f32[100] negate(u)",
+            4 + 20 + 400 + 400,
+        ),
+    ],
+)
+def test_fusions_read_parts_of_their_operands(members: str, bytes: float) -> None:
+    text = f"HloModule m\nbody {{ {PARAMETERS}\n {members}\n}}\nENTRY e {{ {PARAMETERS}\n {members}\n}}"
+    result = parse(text).entry.root.shape
+    call = f"ROOT f = {result} fusion(p, q, i), kind=kLoop, calls=body"
+    fused = f"HloModule m\nbody {{ {PARAMETERS}\n {members}\n}}\nENTRY e {{ {PARAMETERS}\n {call}\n}}"
+    assert module_cost(parse(fused)).bytes == bytes
+
+
+def test_slices_that_stay_where_they_are_move_nothing() -> None:
+    module = layers("f32", 1, 301, 517)
+    matrices = 2 * 301 * 517 * 4  # of two iterations
+    assert matrices <= hloom.compile(module).cost.bytes < matrices * 1.02
 
 
 def test_transcendental_functions_are_counted_by_themselves() -> None:

@@ -2,7 +2,7 @@
 
 An elementwise operation counts once per result element, a contraction twice per product, a reduction once per
 application of its computation. Bytes are the operands and results of each kernel; values inside a fusion move
-none. Loops count with their known trip count.
+none, and of operands that it only slices the slices count. Loops count with their known trip count.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Final
 
 from hloom.analysis.library_calls import library_flops
+from hloom.analysis.subviews import Subview
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -19,6 +20,11 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes, shape_elements
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.custom_call import CustomCall, is_allocation
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Slice
+from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import Parameter, Tuple
 
 _FLOPS: Final = 10
 """Flops in the time of a byte of memory traffic, or of a transcendental function."""
@@ -173,11 +179,61 @@ def _arithmetic_of(computation: HloComputation) -> float:
 
 
 def moved_bytes(i: HloInstruction) -> float:
-    """Return the bytes that an instruction reads and writes; a repeated operand is read once."""
+    """Return the bytes that an instruction reads and writes; a repeated operand is read once.
+
+    Those of a part of an array that stays where it is are none.
+    """
+    if i.annotation(Subview) is not None:
+        return 0.0
+    if isinstance(i.operation, Fusion):
+        return _fusion_bytes(i)
     repeated = len(i.operands) - len(dict.fromkeys(i.operands))
     if repeated and i.operation.elementwise:
         return shape_bytes(i.shape) + sum(shape_bytes(o.shape) for o in dict.fromkeys(i.operands))
     return i.operation.traffic(i.shape, *(o.shape for o in i.operands))
+
+
+def _fusion_bytes(fusion: HloInstruction) -> float:
+    """Return the bytes that a fusion moves: of operands that it slices or updates, those of the parts."""
+    body = fusion.called_computations[0]
+    roots = body.root.operands if isinstance(body.root.operation, Tuple) else [body.root]
+    operands = dict(zip(fusion.operands, body.parameters, strict=True))
+    return sum(map(_read_bytes, operands.values())) + sum(map(_written_bytes, roots))
+
+
+def _read_bytes(array: HloInstruction) -> float:
+    """Return the bytes of an array that its users in a fusion read."""
+    return min(float(shape_bytes(array.shape)), sum(_used_bytes(user, array) for user in array.users))
+
+
+def _used_bytes(user: HloInstruction, array: HloInstruction) -> float:
+    """Return the bytes of an array that a user in a fusion reads."""
+    if user.operands.count(array) > 1 or user.operands[0] is not array:
+        return shape_bytes(array.shape)
+    match user.operation:
+        case Slice() | DynamicSlice() | Gather():
+            return shape_bytes(user.shape)
+        case DynamicUpdateSlice():
+            return 0.0 if _written_bytes(user) < shape_bytes(user.shape) else shape_bytes(array.shape)
+        case Reshape():
+            return _read_bytes(user) if user.users else shape_bytes(array.shape)
+        case _:
+            return shape_bytes(array.shape)
+
+
+def _written_bytes(root: HloInstruction) -> float:
+    """Return the bytes that a fusion writes of a result: an update in place writes the new elements."""
+    is_root = root.is_root or any(isinstance(user.operation, Tuple) for user in root.users)
+    if isinstance(root.operation, DynamicUpdateSlice) and is_root and _is_view(root.operands[0]):
+        return shape_bytes(root.operands[1].shape)
+    return shape_bytes(root.shape)
+
+
+def _is_view(i: HloInstruction) -> bool:
+    """Return whether a member of a fusion is an operand, in any shape."""
+    while isinstance(i.operation, Reshape):
+        (i,) = i.operands
+    return isinstance(i.operation, Parameter)
 
 
 def trip_count(loop: HloInstruction) -> int:
