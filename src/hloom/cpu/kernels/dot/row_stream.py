@@ -35,6 +35,9 @@ from hloom.shape import element_type as et
 
 MOST_ROWS: Final = 8
 """Most rows of A: with more of them multiplying takes longer than reading."""
+LARGE: Final = 1 << 24
+LARGE_ROWS: Final = 12
+"""Bytes of B from which more rows pay: packing columns of it reads pieces of rows, on a page each."""
 COMPUTING_ROWS: Final = 4
 """Rows of A from which loading and storing sums costs more than reading."""
 LEAST_BYTES: Final = 3 << 15
@@ -139,10 +142,12 @@ def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target)
     few = gemm.transposed if transposed else gemm
     if gemm.is_packed:
         return _planned(few, transposed, target) if streams_packed(gemm) else None
-    if few.b.column != 1 or few.m > MOST_ROWS or not _has_joined_batches(few):
+    if few.b.column != 1 or not _has_joined_batches(few):
         return None
     columns = few.batches * few.n
     size = few.k * columns * storage_bytes(few.b_type)
+    if few.m > (MOST_ROWS if size < LARGE else LARGE_ROWS):
+        return None
     if size < LEAST_BYTES or read_before_again(factors[0 if transposed else 1]) < CACHED:
         return None
     if few.kind.is_complex or few.kind is et.PRED or columns < MOST_ROWS * SIXTEEN:
