@@ -78,6 +78,39 @@ def test_slices_of_a_large_array(narrow: str, m: int, k: int, n: int) -> None:
     agreement.computed(compile_or_load(module).caller.run(arguments)[0], module, arguments)
 
 
+INTEGERS = """
+HloModule integers
+ENTRY main {
+  x = LEFT[M,K] parameter(0)
+  matrix = RIGHT[K,N] parameter(1)
+  others = u8[8388608] parameter(2)
+  ROOT y = s32[M,N] dot(x, matrix), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+@pytest.mark.parametrize(("left", "right", "m", "k", "n", "in_pairs"), [
+    ("s8", "s8", 1, 502, 517, True), ("s8", "s8", 8, 1030, 300, True), ("u8", "s8", 3, 64, 9001, True),
+    ("s8", "u8", 5, 334, 640, True), ("s8", "s16", 2, 128, 700, True), ("s8", "s8", 2, 601, 500, False),
+    ("s32", "s8", 2, 300, 512, False),
+])  # fmt: skip
+def test_integers(machine: str, left: str, right: str, m: int, k: int, n: int, in_pairs: bool) -> None:
+    if not runs_here(machine):
+        pytest.skip(f"this machine is no {machine}")
+    sizes = {"M": m, "K": k, "N": n}
+    text = re.sub(r"(?<=[\[,])[MKN](?=[,\]])", lambda name: str(sizes[name[0]]), INTEGERS)
+    module = HloModule.from_text(text.replace("LEFT", left).replace("RIGHT", right))
+    arguments: list[Any] = random_arguments(module, seed=k)
+    x, matrix, others = arguments
+    x[0], matrix[:, 0] = np.iinfo(x.dtype).min, np.iinfo(matrix.dtype).min
+    native = Native(module, PROCESSORS[machine])
+    forms = [call.kernel.form for call in native.program.calls if call.kernel is not None]
+    assert any("sums of rows" in form for form in forms)
+    assert any("2 products at a time" in form for form in forms) == in_pairs
+    agreement.same(native(x, matrix, others), x.astype(np.int32) @ matrix.astype(np.int32))
+
+
 PACKED = """
 HloModule packed
 ENTRY main {

@@ -86,15 +86,20 @@ FEW_ROWS: Final = 4
 
 def factors_of(gemm: Gemm, target: Target) -> Factors:
     """Return the fastest exact factors for a target."""
-    types = gemm.a_type, gemm.b_type
     if gemm.m < FEW_ROWS and gemm.b.column == 1:
         return Plain(gemm)
-    if gemm.kind in (et.S32, et.U32) and target.architecture == "x86_64":
-        if all(t.is_integer and t.bits <= 8 for t in types):
-            return Bytes(gemm) if target.has("avx512vnni", "avx512vl") else Words(gemm, False)
-        if all(t is et.S16 or (t.is_integer and t.bits <= 8) for t in types):
-            return Words(gemm, target.has("avx512vnni", "avx512vl"))
-    return Plain(gemm)
+    words = words_of(gemm, target)
+    is_bytes = all(t.bits <= 8 for t in (gemm.a_type, gemm.b_type))
+    return Bytes(gemm) if words is not None and words.adds and is_bytes else words or Plain(gemm)
+
+
+def words_of(gemm: Gemm, target: Target) -> Words | None:
+    """Return pairs of 16-bit integers as factors; None for other types and targets."""
+    if gemm.kind not in (et.S32, et.U32) or target.architecture != "x86_64":
+        return None
+    if any(t is not et.S16 and not (t.is_integer and t.bits <= 8) for t in (gemm.a_type, gemm.b_type)):
+        return None
+    return Words(gemm, target.has("avx512vnni", "avx512vl"))
 
 
 @dataclass(frozen=True, slots=True)

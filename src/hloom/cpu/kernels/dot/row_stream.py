@@ -10,6 +10,9 @@ The columns of all batches are one row if they are neighbours in B: heads of val
 
 Bytes of two 4-bit numbers are divided into a vector of even columns and one of odd columns. The sums of a
 tile are in this order too, until the second kernel interleaves them.
+
+Integers of a byte are multiplied in pairs of rows, by the instructions that add the products of two 16-bit
+integers.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, load_at
+from hloom.cpu.kernels.dot.gemm_factors import Words, words_of
 from hloom.cpu.kernels.dot.inner_product import plus
 from hloom.ir.affine import Index, Variable
 from hloom.ir.instruction import HloInstruction
@@ -80,6 +84,7 @@ class RowStream:
         depth: rows of B in a block.
         part: rows of B in a partial sum.
         width: columns of a task.
+        words: how integers are multiplied, two rows at a time; None for one row at a time.
     """
 
     gemm: Gemm
@@ -89,6 +94,17 @@ class RowStream:
     depth: int
     part: int
     width: int
+    words: Words | None
+
+    @property
+    def group(self) -> int:
+        """Return the rows of B that one instruction multiplies."""
+        return 1 if self.words is None else self.words.group
+
+    @property
+    def vectors(self) -> int:
+        """Return the vectors of sums of a row of a tile."""
+        return self.gemm.b.per_byte if self.words is None else self.lanes // self.whole
 
     @property
     def parts(self) -> int:
@@ -122,6 +138,7 @@ class RowStream:
     def __str__(self) -> str:
         words = [
             f"sums of rows, {self.depth} x {self.lanes} at a time"
+            + (f", {self.group} products at a time" if self.words is not None else "")
             + (", transposed" if self.transposed else ""),
             f"tasks of {self.part} rows, {self.width} columns",
         ]
@@ -188,7 +205,8 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
     while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * size // few.b.per_byte:
         parts *= 2
     part = -(-few.k // (parts * depth)) * depth
-    return RowStream(few, transposed, lanes, whole, depth, part, width)
+    words = words_of(few, target) if few.k % Words.group == 0 else None
+    return RowStream(few, transposed, lanes, whole, depth, part, width, words)
 
 
 def read_before_again(array: HloInstruction) -> int:
@@ -263,18 +281,22 @@ class _Tasks:
             self.block(start, following, rows, sums, column, end)
 
     def load_factors(self, k: Value, rows: Value) -> None:
-        """Copy the elements of A for the rows of a block, as elements of the sums' type."""
+        """Copy the elements of A for the rows of a block, as the products take them."""
         f, gemm = self.f, self.plan.gemm
         with f.loop(0, rows) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
             depth = Index.of(Variable(gemm.k, "k", k + loop.index))
             batch = Index.of(Variable(gemm.batches, "b", batches.index))
             base = depth * gemm.a.column + (batch * gemm.a.batch[0] if gemm.batches > 1 else 0)
-            place = (loop.index * gemm.batches + batches.index) * gemm.m
+            group, words = self.plan.group, self.plan.words
+            step = loop.index.unsigned_divide(group) if group > 1 else loop.index
+            first = (step * gemm.batches + batches.index) * (gemm.m * group) + (loop.index - step * group)
             for row in range(gemm.m):
                 loaded = load_at(self.e, self.a, base + row * gemm.a.row, gemm.a_type)
                 value = converted(loaded, gemm.a_type, gemm.kind)
-                assert isinstance(value, Value)
-                f.store(value, f.offset(self.factors, place + row, self.type))
+                assert isinstance(loaded, Value) and isinstance(value, Value)
+                if words is not None:
+                    value = words.factor(loaded, gemm.a_type, of_a=True)
+                f.store(value, f.offset(self.factors, first + row * group, value.type))
 
     def block(
         self, start: Value, following: Value, rows: Value, sums: Value, column: Value, end: Value
@@ -294,11 +316,11 @@ class _Tasks:
         """Add to the sums of some columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         parts = gemm.b.per_byte
-        type = self.type.vector(plan.lanes // parts)
+        type = self.type.vector(plan.lanes // plan.vectors)
         places = [
-            f.offset(sums, column + (row * plan.sums[2] + part * type.lanes), self.type)
+            f.offset(sums, column + (row * plan.sums[2] + vector * type.lanes), self.type)
             for row in range(gemm.m)
-            for part in range(parts)
+            for vector in range(plan.vectors)
         ]
         totals = tuple(f.load(type, place) for place in places)
         bytes = column * storage_bytes(gemm.b_type)
@@ -308,7 +330,7 @@ class _Tasks:
         def steps(low: Value, high: Value, unrolled: int, totals: tuple[Value, ...]) -> tuple[Value, ...]:
             with f.loop(low, high, unrolled, totals) as loop:
                 values = loop.values
-                for step in range(unrolled):
+                for step in range(0, unrolled, plan.group):
                     k = loop.index + step if step else loop.index
                     values = self.step(first, factors, k, count, values)
                 loop.next(*values)
@@ -317,45 +339,70 @@ class _Tasks:
         many = rows & -UNROLLED
         totals = steps(f.constant(I64, 0), many, UNROLLED, totals)
         if gemm.k % UNROLLED:
-            totals = steps(many, rows, 1, totals)
+            totals = steps(many, rows, plan.group, totals)
         for place, total in zip(places, totals, strict=True):
             f.store(total, place)
 
     def step(
         self, first: Value, factors: Value, k: Value, count: int, totals: Sequence[Value]
     ) -> tuple[Value, ...]:
-        """Add the multiples of a row of a block to sums; the vectors of each row of A are neighbours."""
-        f, gemm = self.f, self.plan.gemm
+        """Add the multiples of a row of a block, or of two, to sums.
+
+        The vectors of each row of A are neighbours.
+        """
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        lanes, words = totals[0].type.lanes, plan.words
         with self.e.scope():
-            vectors = self.row(f.offset(first, k * self.plan.row_bytes), count)
+            at = f.offset(first, k * plan.row_bytes)
+            vectors = self.row(at, count) if words is None else self.pairs(at, words, count)
+            step = k.unsigned_divide(plan.group) if words is not None else k
             results: list[Value] = []
             for row in range(gemm.m):
-                place = k * (gemm.batches * gemm.m) + row
-                factor = f.load(self.type, f.offset(factors, place, self.type))
-                wide = factor.splat(vectors[0].type.lanes)
+                factor = f.offset(factors, step * (gemm.batches * gemm.m) + row, self.type)
+                wide = words.broadcast(f, factor, lanes) if words else f.load(self.type, factor).splat(lanes)
                 for vector in vectors:
-                    total = multiply_add(self.e, gemm.kind, wide, vector, totals[len(results)])
-                    assert isinstance(total, Value)
-                    results.append(total)
+                    total = totals[len(results)]
+                    if words is not None:
+                        added = words.multiply(self.e, wide, vector, total)
+                    else:
+                        added = multiply_add(self.e, gemm.kind, wide, vector, total)
+                    assert isinstance(added, Value)
+                    results.append(added)
         return tuple(results)
+
+    def pairs(self, at: Value, words: Words, count: int) -> list[Value]:
+        """Load two rows of a tile of B, as vectors of pairs of factors."""
+        plan, whole = self.plan, self.plan.whole
+        low, high = (self.loaded(self.f.offset(at, row * plan.row_bytes), count) for row in range(2))
+        parts = [range(n, n + whole) for n in range(0, plan.lanes, whole)]
+        pairs = [low.shuffle(part).interleave(high.shuffle(part)) for part in parts]
+        return [words.factor(pair, plan.gemm.b_type, of_a=False) for pair in pairs]
 
     def row(self, at: Value, count: int) -> list[Value]:
         """Load a row of a tile of B, of which some columns exist, in the type of the sums."""
-        f, gemm, lanes = self.f, self.plan.gemm, self.plan.lanes
-        mask = None
-        if count < lanes:
-            many = lanes // gemm.b.per_byte
+        gemm = self.plan.gemm
+        loaded = self.loaded(at, count)
+        if gemm.b.per_byte > 1:
+            return list(halves(loaded, signed=gemm.b_type.is_signed))
+        value = converted(loaded, gemm.b_type, gemm.kind)
+        assert isinstance(value, Value)
+        return [value]
+
+    def loaded(self, at: Value, count: int) -> Value:
+        """Load a row of a tile of B, of which some columns exist; of packed numbers their bytes."""
+        f, gemm = self.f, self.plan.gemm
+        many, mask = self.plan.lanes // gemm.b.per_byte, None
+        if count < self.plan.lanes:
             mask = f.constant(I32.vector(many), list(range(many))).compare("ult", count // gemm.b.per_byte)
         if gemm.b.per_byte > 1:
-            type = I8.vector(lanes // gemm.b.per_byte)
-            both = f.load(type, at, align=1) if mask is None else masked_load(type, at, mask)
-            return list(halves(both, signed=gemm.b_type.is_signed))
+            type = I8.vector(many)
+            return f.load(type, at, align=1) if mask is None else masked_load(type, at, mask)
         lane = Variable(gemm.n, "n", f.constant(I64, 0))
         lane.is_lane = True
         with self.e.masked(mask):
-            value = converted(load_at(self.e, at, Index.of(lane), gemm.b_type), gemm.b_type, gemm.kind)
+            value = load_at(self.e, at, Index.of(lane), gemm.b_type)
         assert isinstance(value, Value)
-        return [value]
+        return value
 
     def prefetch(self, block: Value, first: Value, column: Value) -> None:
         """Prefetch a part of a block, as large as the tile at a column, in the order of memory."""
