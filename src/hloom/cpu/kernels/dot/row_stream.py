@@ -325,7 +325,9 @@ class _Tasks:
         totals = tuple(f.load(type, place) for place in places)
         bytes = column * storage_bytes(gemm.b_type)
         first = f.offset(start, bytes.unsigned_divide(parts) if parts > 1 else bytes)
-        factors = f.offset(self.factors, column.unsigned_divide(gemm.n) * gemm.m, self.type)
+        factors = self.factors
+        if gemm.batches > 1:
+            factors = f.offset(factors, column.unsigned_divide(gemm.n) * gemm.m, self.type)
 
         def steps(low: Value, high: Value, unrolled: int, totals: tuple[Value, ...]) -> tuple[Value, ...]:
             with f.loop(low, high, unrolled, totals) as loop:
@@ -435,7 +437,9 @@ def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
         name = "llvm.x86.avx512.permvar.sf.512"
         return f.call(table.type, name, table, wide), f.call(table.type, name, table, wide >> 4)
     if signed:
-        return ((wide << 28) >> 28).cast("sitofp", F32), (wide >> 4).cast("sitofp", F32)
+        # the bits of 2 ** 23 + 8 + n: shifts and conversions share the ports that extend bytes
+        low = ((wide & 15) ^ 0x4B000008).bitcast(F32.vector(lanes)) - float((1 << 23) + 8)
+        return low, (wide >> 4).cast("sitofp", F32)
     return (wide & 15).cast("uitofp", F32), (wide >> 4).cast("uitofp", F32)
 
 
