@@ -20,7 +20,7 @@ from hloom.operations.reduction import Reduce
 from hloom.passes.rewriting import RewriteRule, RuleFamily
 from hloom.passes.rules.reduction import again, arrays_of
 from hloom.passes.writing import Writer
-from hloom.proofs.symbolic import facts
+from hloom.proofs.symbolic import questions
 from hloom.proofs.symbolic.rewrites import prove_rewrite
 from hloom.proofs.symbolic.rules import RuleBook, Sketch, overall, prove_rule
 from hloom.proofs.symbolic.sizes import Trail
@@ -276,11 +276,11 @@ def test_command(tmp_path: Path) -> None:
 
 def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "z3", None)
-    facts.solver_library.cache_clear()
+    questions.solver_library.cache_clear()
     with pytest.raises(HloError, match=r"pip install 'hloom\[prove\]'") as caught:
-        facts.solver_library()
+        questions.solver_library()
     assert caught.value.rule == "prove.solver"
-    facts.solver_library.cache_clear()
+    questions.solver_library.cache_clear()
 
 
 def test_rules_are_frozen() -> None:

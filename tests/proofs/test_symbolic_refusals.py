@@ -9,7 +9,7 @@ import pytest
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.proofs.symbolic import facts
+from hloom.proofs.symbolic import questions
 from hloom.proofs.symbolic.elements import IndexVariables, SymbolicElements
 from hloom.proofs.symbolic.rules import SymbolicRule, prove_rule
 from hloom.proofs.symbolic.sizes import Trail
@@ -18,11 +18,11 @@ from hloom.tools.commands.prove_rules import rule_books
 
 def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "z3", None)
-    facts.solver_library.cache_clear()
+    questions.solver_library.cache_clear()
     with pytest.raises(HloError, match=r"pip install 'hloom\[prove\]'") as caught:
-        facts.solver_library()
+        questions.solver_library()
     assert caught.value.rule == "prove.solver"
-    facts.solver_library.cache_clear()
+    questions.solver_library.cache_clear()
 
 
 def test_a_rule_without_instances_is_refused() -> None:

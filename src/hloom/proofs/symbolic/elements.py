@@ -40,8 +40,9 @@ from hloom.operations.structure import (
 )
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.proofs.symbolic.bijections import ranges
-from hloom.proofs.symbolic.facts import Facts, Implication, divided, within
+from hloom.proofs.symbolic.facts import Facts, divided, within
 from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.questions import Implication
 from hloom.proofs.symbolic.sizes import Constraint, Size, Trail
 from hloom.proofs.symbolic.terms import (
     Access,

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeVar
 
-from hloom.proofs.symbolic.facts import (
+from hloom.proofs.symbolic.facts import division_facts, learn, least
+from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.questions import (
     EFFORT,
-    Formula,
-    conditional_formula,
-    division_facts,
-    learn,
-    least,
-    relation,
+    Statement,
+    ask,
+    connected,
     solver_library,
+    truth,
     variable,
 )
 from hloom.proofs.symbolic.sizes import Constraint, Trail
@@ -77,8 +77,8 @@ class Exploration:
         z3, names = solver_library(), trail.symbols
         solver = z3.Solver()
         solver.set("rlimit", EFFORT)
-        solver.add(*(conditional_formula(division_facts(d)) for d in trail.divisions))
-        solver.add(*map(relation, trail.comparisons), *(bound for name in names for bound in _bounds(name)))
+        solver.add(*(truth(division_facts(d)) for d in trail.divisions))
+        solver.add(*map(truth, (*trail.comparisons, *(bound for name in names for bound in _bounds(name)))))
         yield {name: trail.values[name] for name in names}
         for number in range(1, count):
             draw = random.Random(number)
@@ -98,47 +98,41 @@ class Exploration:
 
     def _others(self, trail: Trail, depth: int) -> list[_Start]:
         """Return numbers for which a comparison from a depth on is the first to come out otherwise."""
-        solver = solver_library().Solver()
-        solver.set("rlimit", EFFORT)
         lows: dict[str, int] = {}
         others: list[_Start] = []
-        divisions = list(trail.divisions)
-        solver.add(*(conditional_formula(division_facts(d)) for d in divisions))
+        known: list[Statement] = [division_facts(d) for d in trail.divisions]
         comparisons = tuple(trail.comparisons)
         for number, comparison in enumerate(comparisons):
             if least(comparison, lows):
                 continue
             if number >= depth:
                 opposite = comparison.negation()
-                values = self._solution(solver, opposite)
+                values = self._solution(trail, connected([opposite], known))
                 if values is not None and comparison in trail.fixed:
                     self.is_complete = False
                 elif values is not None:
                     others.append(_Start(values, (*comparisons[:number], opposite)))
             learn(comparison, lows)
-            solver.add(relation(comparison))
+            known.append(comparison)
         return others
 
-    def _solution(self, solver: Formula, opposite: Constraint) -> dict[str, int] | None:
-        """Return numbers for the symbols that make a comparison true besides what a solver assumes."""
-        z3 = solver_library()
-        solver.push()
-        solver.add(relation(opposite))
-        answer = solver.check()
-        values = self._values(solver.model()) if answer == z3.sat else None
-        if answer == z3.unknown or (values is not None and max(map(abs, values.values())) > LARGEST):
-            solver.add(*(bound for name in self.names for bound in _bounds(name)))
-            if solver.check() == z3.sat:
-                values = self._values(solver.model())
-        solver.pop()
-        if answer == z3.unknown and values is None:
+    def _solution(self, trail: Trail, statements: list[Statement]) -> dict[str, int] | None:
+        """Return numbers for the symbols that fulfil statements; those of a run for others."""
+        names = set[str]().union(*(s.variables for s in statements)) & set(self.names)
+        answer = ask(statements)
+        if answer.is_possible is False:
+            return None
+        if not answer.is_possible or any(abs(answer.values[name]) > LARGEST for name in names):
+            small = ask([*statements, *(bound for name in sorted(names) for bound in _bounds(name))])
+            answer = small if small.is_possible else answer
+        if not answer.is_possible:
             self.is_complete = False
-        return values
-
-    def _values(self, model: Formula) -> dict[str, int]:
-        return {n: model.eval(variable(n), model_completion=True).as_long() for n in self.names}
+            return None
+        return {name: answer.values.get(name, trail.values[name]) for name in self.names}
 
 
 @cache
-def _bounds(name: str) -> tuple[Formula, Formula]:
-    return variable(name) <= LARGEST, variable(name) >= -LARGEST
+def _bounds(name: str) -> tuple[Constraint, Constraint]:
+    """Return that a number's magnitude is at most `LARGEST`."""
+    limit, value = Polynomial.constant(LARGEST), Polynomial.variable(name)
+    return Constraint(limit - value, is_equation=False), Constraint(limit + value, is_equation=False)

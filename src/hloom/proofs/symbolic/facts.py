@@ -4,65 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from importlib import import_module
-from typing import Any, Final, TypeAlias
 
-from hloom.errors import HloError
 from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.questions import (
+    EFFORT,
+    Formula,
+    Implication,
+    Statement,
+    ask,
+    components,
+    connected,
+    formula,
+    truth,
+    variable,
+)
 from hloom.proofs.symbolic.sizes import Constraint, Division
-
-EFFORT: Final = 3_000_000
-"""Limit on z3's steps for a question; a second or so. Beyond it nothing is known, on every machine alike."""
-
-Formula: TypeAlias = Any
-"""A z3 expression; z3 states no types."""
-
-
-@cache
-def solver_library() -> Any:
-    """Return the module z3; raise HloError (``prove.solver``) where it is not installed."""
-    try:
-        return import_module("z3")
-    except ImportError:
-        message = "proofs for all sizes need z3: pip install 'hloom[prove]'"
-        raise HloError(message, rule="prove.solver") from None
-
-
-@cache
-def variable(name: str) -> Formula:
-    """Return a variable as a z3 integer."""
-    return solver_library().Int(name)
-
-
-@lru_cache(100_000)
-def formula(polynomial: Polynomial) -> Formula:
-    """Return a polynomial as a z3 integer."""
-    z3 = solver_library()
-    products: list[Formula] = []
-    for monomial, coefficient in polynomial.terms:
-        factors: list[Formula] = [variable(name) for name in monomial]
-        if coefficient != 1 or not factors:
-            factors.insert(0, z3.IntVal(coefficient))
-        products.append(z3.Product(*factors))
-    return z3.Sum(*products) if products else z3.IntVal(0)
-
-
-@lru_cache(100_000)
-def relation(comparison: Constraint) -> Formula:
-    """Return a comparison as a z3 truth value."""
-    value = formula(comparison.polynomial)
-    if comparison.is_equation:
-        return value == 0 if comparison.holds else value != 0
-    return value >= 0 if comparison.holds else value < 0
-
-
-@dataclass(frozen=True, slots=True)
-class Implication:
-    """A fact that holds where a guard does: all of the guard's comparisons imply all of the others."""
-
-    guard: tuple[Constraint, ...]
-    comparisons: tuple[Constraint, ...]
 
 
 @dataclass(slots=True)
@@ -81,7 +37,8 @@ class Facts:
     definitions: dict[str, Polynomial] = field(default_factory=dict[str, Polynomial])
     lows: dict[str, int] = field(default_factory=dict[str, int])
     _answers: dict[Constraint, bool] = field(default_factory=dict[Constraint, bool])
-    _solver: Formula = None
+    _statements: list[Statement] | None = None
+    _contradict: bool | None = None
 
     @classmethod
     def of(
@@ -134,7 +91,8 @@ class Facts:
         if least(goal, self.lows):
             return True
         if goal not in self._answers:
-            self._answers[goal] = self._refutes(relation(goal.negation()))
+            opposite = goal.negation()
+            self._answers[goal] = ask(connected([opposite], self.statements())).is_possible is False
         return self._answers[goal]
 
     def are_equal(self, a: Polynomial, b: Polynomial) -> bool:
@@ -144,47 +102,52 @@ class Facts:
     @property
     def contradict(self) -> bool:
         """Whether no numbers fulfil the facts."""
-        if any(
-            c.polynomial.value is not None and not _truth(c, c.polynomial.value) for c in self.comparisons
-        ):
-            return True
-        return self._refutes()
+        if self._contradict is None:
+            groups = components(self.statements())
+            self._contradict = any(ask(group).is_possible is False for group in groups)
+        return self._contradict
 
-    def _refutes(self, *formulas: Formula) -> bool:
-        """Return whether the facts and some formulas have no solution."""
-        z3 = solver_library()
-        if self._solver is None:
-            self._solver = self.assert_into(z3.Solver())
-        self._solver.push()
-        self._solver.add(*formulas)
-        answer = self._solver.check()
-        self._solver.pop()
-        return bool(answer == z3.unsat)
+    def statements(self) -> list[Statement]:
+        """Return what holds of the variables that are not defined by others."""
+        if self._statements is None:
+            listed: list[Statement] = [self._applied(c) for c in self.comparisons]
+            for conditional in self.conditionals:
+                listed += self._simplified(conditional)
+            self._statements = [s for s in dict.fromkeys(listed) if s.variables or not _is_true(s)]
+        return self._statements
 
-    def assert_into(self, solver: Formula) -> Formula:
-        """Add the facts to a solver, with definitions applied; return it."""
-        z3 = solver_library()
+    def _simplified(self, conditional: Implication) -> Sequence[Statement]:
+        """Return an implication, or its conclusions where its guard holds, with definitions applied."""
+        guard = [self._applied(c) for c in conditional.guard]
+        guard = [c for c in guard if not (_is_true(c) or least(c, self.lows))]
+        then = tuple(self._applied(c) for c in conditional.comparisons)
+        if not guard:
+            return then
+        return () if any(_is_false(c) for c in guard) else (Implication(tuple(guard), then),)
+
+    def assert_into(self, solver: Formula) -> None:
+        """Add the facts to a solver."""
         solver.set("rlimit", EFFORT)
-        for name, value in self.definitions.items():
-            solver.add(variable(name) == formula(value))
-        for comparison in self.comparisons:
-            solver.add(relation(self._applied(comparison)))
-        for conditional in self.conditionals:
-            guard = [self._applied(c) for c in conditional.guard]
-            is_true = all(g.polynomial.value is not None and _truth(g, g.polynomial.value) for g in guard)
-            then = z3.And(*(relation(self._applied(c)) for c in conditional.comparisons))
-            solver.add(then if is_true else z3.Implies(z3.And(*map(relation, guard)), then))
-        return solver
+        solver.add(*(variable(name) == formula(value) for name, value in self.definitions.items()))
+        solver.add(*map(truth, self.statements()))
 
     def _applied(self, comparison: Constraint) -> Constraint:
-        return replace(comparison, polynomial=self.normal(comparison.polynomial))
+        polynomial = self.normal(comparison.polynomial)
+        return (
+            comparison if polynomial is comparison.polynomial else replace(comparison, polynomial=polynomial)
+        )
 
 
-def conditional_formula(conditional: Implication) -> Formula:
-    """Return an implication as a z3 truth value."""
-    z3 = solver_library()
-    guard, then = (z3.And(*map(relation, c)) for c in (conditional.guard, conditional.comparisons))
-    return z3.Implies(guard, then)
+def _is_true(statement: Statement) -> bool:
+    """Return whether a statement is a comparison of constants that holds."""
+    if isinstance(statement, Implication):
+        return False
+    value = statement.polynomial.value
+    return value is not None and _truth(statement, value)
+
+
+def _is_false(comparison: Constraint) -> bool:
+    return comparison.polynomial.value is not None and not _is_true(comparison)
 
 
 def least(comparison: Constraint, lows: dict[str, int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TypeAlias
 
 Monomial: TypeAlias = tuple[str, ...]
@@ -16,7 +17,7 @@ class Polynomial:
         terms: the coefficients, none of them 0, by monomial, sorted.
     """
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_variables", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -24,15 +25,28 @@ class Polynomial:
         merged: dict[Monomial, int] = {}
         for monomial, coefficient in terms:
             merged[monomial] = merged.get(monomial, 0) + coefficient
-        self.terms = tuple(sorted(term for term in merged.items() if term[1]))
-        self._hash = hash(self.terms)
+        self._set(tuple(sorted(term for term in merged.items() if term[1])))
+
+    def _set(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+        self._variables: frozenset[str] | None = None
 
     @classmethod
+    def _normal(cls, terms: tuple[tuple[Monomial, int], ...]) -> Polynomial:
+        """Return the polynomial of terms in normal form."""
+        polynomial = cls.__new__(cls)
+        polynomial._set(terms)
+        return polynomial
+
+    @classmethod
+    @cache
     def constant(cls, value: int) -> Polynomial:
         """Return a constant."""
         return cls([((), value)])
 
     @classmethod
+    @cache
     def variable(cls, name: str) -> Polynomial:
         """Return a variable."""
         return cls([((name,), 1)])
@@ -41,18 +55,24 @@ class Polynomial:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Polynomial) and self.terms == other.terms
+        return self is other or (isinstance(other, Polynomial) and self.terms == other.terms)
 
     def __add__(self, other: Polynomial) -> Polynomial:
+        if not (self.terms and other.terms):
+            return self if self.terms else other
         return Polynomial((*self.terms, *other.terms))
 
     def __neg__(self) -> Polynomial:
-        return Polynomial((monomial, -coefficient) for monomial, coefficient in self.terms)
+        return Polynomial._normal(tuple((monomial, -coefficient) for monomial, coefficient in self.terms))
 
     def __sub__(self, other: Polynomial) -> Polynomial:
-        return self + -other
+        return self + -other if other.terms else self
 
     def __mul__(self, other: Polynomial) -> Polynomial:
+        for a, b in ((self, other), (other, self)):
+            factor = b.value
+            if factor:
+                return a if factor == 1 else Polynomial._normal(tuple((m, factor * c) for m, c in a.terms))
         return Polynomial((tuple(sorted(a + b)), x * y) for a, x in self.terms for b, y in other.terms)
 
     def __str__(self) -> str:
@@ -60,9 +80,11 @@ class Polynomial:
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     @property
-    def variables(self) -> set[str]:
+    def variables(self) -> frozenset[str]:
         """The variables that occur."""
-        return {name for monomial, _ in self.terms for name in monomial}
+        if self._variables is None:
+            self._variables = frozenset(name for monomial, _ in self.terms for name in monomial)
+        return self._variables
 
     @property
     def value(self) -> int | None:

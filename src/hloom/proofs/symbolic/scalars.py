@@ -35,8 +35,9 @@ from hloom.operations.comparison import Clamp, Compare, Select
 from hloom.operations.conversion import Convert, ReducePrecision
 from hloom.operations.transcendental import Exponential, SquareRoot
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
-from hloom.proofs.symbolic.facts import EFFORT, Facts, Formula, formula, solver_library
+from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.questions import EFFORT, Formula, formula, solver_library
 from hloom.proofs.symbolic.terms import Access, Apply, IndexValue, Scalar, Term
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format

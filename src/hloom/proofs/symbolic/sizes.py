@@ -31,6 +31,11 @@ class Constraint:
     is_equation: bool
     holds: bool = True
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """The variables that occur."""
+        return self.polynomial.variables
+
     def negation(self) -> Constraint:
         """Return the opposite comparison."""
         return Constraint(self.polynomial, self.is_equation, not self.holds)

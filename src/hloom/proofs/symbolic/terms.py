@@ -117,7 +117,7 @@ def variables_of(term: Term) -> set[str]:
     """Return the variables on which a term depends, loop variables of its sums included."""
     match term:
         case Access(linear=index) | IndexValue(index=index):
-            return index.variables
+            return set(index.variables)
         case Choose(guard=guard):
             names = {name for c in guard for name in c.polynomial.variables}
         case Sum(guard=guard, variables=loops):

@@ -1,0 +1,173 @@
+"""Questions about integers to z3, of which only what is connected is asked, and each but for names once.
+
+Statements that have no variable in common with a question, nor with what is connected to it, do not change
+the answer. So sizes of one dimension do not make those of another harder, and a question about the third
+dimension is that about the first, under other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from hloom.errors import HloError
+from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.sizes import Constraint
+
+EFFORT: Final = 3_000_000
+"""Limit on z3's steps for a question; a second or so. Beyond it nothing is known, on every machine alike."""
+
+Formula: TypeAlias = Any
+"""A z3 expression; z3 states no types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Implication:
+    """A fact that holds where a guard does: all of the guard's comparisons imply all of the others."""
+
+    guard: tuple[Constraint, ...]
+    comparisons: tuple[Constraint, ...]
+    variables: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = frozenset[str]().union(*(c.variables for c in (*self.guard, *self.comparisons)))
+        object.__setattr__(self, "variables", names)
+
+
+Statement: TypeAlias = "Constraint | Implication"
+
+
+@cache
+def solver_library() -> Any:
+    """Return the module z3; raise HloError (``prove.solver``) where it is not installed."""
+    try:
+        return import_module("z3")
+    except ImportError:
+        message = "proofs for all sizes need z3: pip install 'hloom[prove]'"
+        raise HloError(message, rule="prove.solver") from None
+
+
+# -- questions
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether numbers fulfil some statements.
+
+    Attributes:
+        is_possible: None where it is not found out.
+        values: of the variables, where numbers were found.
+    """
+
+    is_possible: bool | None
+    values: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def connected(goals: Sequence[Statement], statements: Iterable[Statement]) -> list[Statement]:
+    """Return the statements that share variables with goals, directly or by others, and the goals, first."""
+    names = set[str]().union(*(goal.variables for goal in goals))
+    remaining, result = [s for s in statements if s not in goals], list(goals)
+    while True:
+        others: list[Statement] = []
+        for statement in remaining:
+            if names.isdisjoint(statement.variables):
+                others.append(statement)
+            else:
+                names |= statement.variables
+                result.append(statement)
+        if len(others) == len(remaining):
+            return result
+        remaining = others
+
+
+def components(statements: Iterable[Statement]) -> list[list[Statement]]:
+    """Return statements in groups that have no variables in common."""
+    groups: list[tuple[set[str], list[Statement]]] = []
+    for statement in statements:
+        names, members = set(statement.variables), list[Statement]()
+        separate: list[tuple[set[str], list[Statement]]] = []
+        for group in groups:
+            if names.isdisjoint(group[0]):
+                separate.append(group)
+            else:
+                names |= group[0]
+                members += group[1]
+        groups = [*separate, (names, [*members, statement])]
+    return [members for _, members in groups]
+
+
+def ask(statements: Sequence[Statement]) -> Answer:
+    """Return whether numbers fulfil all of some statements, and such numbers."""
+    names: dict[str, str] = {}
+    answer = _answer(tuple(_renamed(s, names) for s in statements))
+    return Answer(answer.is_possible, {n: answer.values[v] for n, v in names.items() if v in answer.values})
+
+
+def _renamed(statement: Statement, names: dict[str, str]) -> Statement:
+    if isinstance(statement, Implication):
+        guard, then = (
+            tuple(_renamed_comparison(c, names) for c in part)
+            for part in (statement.guard, statement.comparisons)
+        )
+        return Implication(guard, then)
+    return _renamed_comparison(statement, names)
+
+
+def _renamed_comparison(comparison: Constraint, names: dict[str, str]) -> Constraint:
+    polynomial = Polynomial(
+        (tuple(sorted(names.setdefault(v, f"v{len(names)}") for v in monomial)), coefficient)
+        for monomial, coefficient in comparison.polynomial.terms
+    )
+    return Constraint(polynomial, comparison.is_equation, comparison.holds)
+
+
+@lru_cache(200_000)
+def _answer(statements: tuple[Statement, ...]) -> Answer:
+    z3 = solver_library()
+    solver = z3.Solver()
+    solver.set("rlimit", EFFORT)
+    solver.add(*map(truth, statements))
+    found = solver.check()
+    if found != z3.sat:
+        return Answer(False if found == z3.unsat else None)
+    model = solver.model()
+    names = set[str]().union(*(s.variables for s in statements))
+    return Answer(True, {n: model.eval(variable(n), model_completion=True).as_long() for n in names})
+
+
+# -- formulas
+
+
+@cache
+def variable(name: str) -> Formula:
+    """Return a variable as a z3 integer."""
+    return solver_library().Int(name)
+
+
+@lru_cache(100_000)
+def formula(polynomial: Polynomial) -> Formula:
+    """Return a polynomial as a z3 integer."""
+    z3 = solver_library()
+    products: list[Formula] = []
+    for monomial, coefficient in polynomial.terms:
+        factors: list[Formula] = [variable(name) for name in monomial]
+        if coefficient != 1 or not factors:
+            factors.insert(0, z3.IntVal(coefficient))
+        products.append(z3.Product(*factors))
+    return z3.Sum(*products) if products else z3.IntVal(0)
+
+
+@lru_cache(100_000)
+def truth(statement: Statement) -> Formula:
+    """Return a statement as a z3 truth value."""
+    z3 = solver_library()
+    if isinstance(statement, Implication):
+        guard, then = (z3.And(*map(truth, part)) for part in (statement.guard, statement.comparisons))
+        return z3.Implies(guard, then)
+    value = formula(statement.polynomial)
+    if statement.is_equation:
+        return value == 0 if statement.holds else value != 0
+    return value >= 0 if statement.holds else value < 0
