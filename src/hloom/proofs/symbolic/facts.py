@@ -15,6 +15,7 @@ from hloom.proofs.symbolic.questions import (
     components,
     connected,
     formula,
+    is_true,
     truth,
     variable,
 )
@@ -57,7 +58,7 @@ class Facts:
         added: list[Constraint] = []
         for comparison in comparisons:
             polynomial = comparison.polynomial.substitute(definitions)
-            if polynomial.value is not None and _truth(comparison, polynomial.value):
+            if polynomial.value is not None and comparison.is_true_of(polynomial.value):
                 continue
             if polynomial != comparison.polynomial:
                 comparison = replace(comparison, polynomial=polynomial)
@@ -85,7 +86,7 @@ class Facts:
     def entail(self, comparison: Constraint) -> bool:
         """Return whether a comparison follows; False too where this is not found out."""
         polynomial = self.normal(comparison.polynomial)
-        if polynomial.value is not None and _truth(comparison, polynomial.value):
+        if polynomial.value is not None and comparison.is_true_of(polynomial.value):
             return True
         goal = replace(comparison, polynomial=polynomial)
         if least(goal, self.lows):
@@ -113,13 +114,13 @@ class Facts:
             listed: list[Statement] = [self._applied(c) for c in self.comparisons]
             for conditional in self.conditionals:
                 listed += self._simplified(conditional)
-            self._statements = [s for s in dict.fromkeys(listed) if s.variables or not _is_true(s)]
+            self._statements = [s for s in dict.fromkeys(listed) if s.variables or not is_true(s)]
         return self._statements
 
     def _simplified(self, conditional: Implication) -> Sequence[Statement]:
         """Return an implication, or its conclusions where its guard holds, with definitions applied."""
         guard = [self._applied(c) for c in conditional.guard]
-        guard = [c for c in guard if not (_is_true(c) or least(c, self.lows))]
+        guard = [c for c in guard if not (is_true(c) or least(c, self.lows))]
         then = tuple(self._applied(c) for c in conditional.comparisons)
         if not guard:
             return then
@@ -138,16 +139,8 @@ class Facts:
         )
 
 
-def _is_true(statement: Statement) -> bool:
-    """Return whether a statement is a comparison of constants that holds."""
-    if isinstance(statement, Implication):
-        return False
-    value = statement.polynomial.value
-    return value is not None and _truth(statement, value)
-
-
 def _is_false(comparison: Constraint) -> bool:
-    return comparison.polynomial.value is not None and not _is_true(comparison)
+    return comparison.polynomial.value is not None and not is_true(comparison)
 
 
 def least(comparison: Constraint, lows: dict[str, int]) -> bool:
@@ -234,7 +227,3 @@ def _define(definitions: dict[str, Polynomial], polynomial: Polynomial) -> None:
 def _rank(name: str) -> tuple[bool, int, str]:
     """Order variables: those that divisions define are replaced by others last."""
     return not name.startswith(("quotient", "remainder")), len(name), name
-
-
-def _truth(comparison: Constraint, value: int) -> bool:
-    return (value == 0 if comparison.is_equation else value >= 0) == comparison.holds

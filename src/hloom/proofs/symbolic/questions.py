@@ -7,8 +7,8 @@ dimension is that about the first, under other names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -101,9 +101,62 @@ def components(statements: Iterable[Statement]) -> list[list[Statement]]:
 
 def ask(statements: Sequence[Statement]) -> Answer:
     """Return whether numbers fulfil all of some statements, and such numbers."""
-    names: dict[str, str] = {}
-    answer = _answer(tuple(_renamed(s, names) for s in statements))
-    return Answer(answer.is_possible, {n: answer.values[v] for n, v in names.items() if v in answer.values})
+    remaining, definitions = _eliminated(statements)
+    values: dict[str, int] = {}
+    is_possible: bool | None = True
+    for group in components(remaining):
+        names: dict[str, str] = {}
+        answer = _answer(tuple(_renamed(s, names) for s in group))
+        if answer.is_possible is False:
+            return answer
+        is_possible = is_possible and answer.is_possible
+        values |= {n: answer.values[v] for n, v in names.items() if v in answer.values}
+    if not is_possible:
+        return Answer(is_possible)
+    for name in set[str]().union(*(s.variables for s in statements)) - definitions.keys():
+        values.setdefault(name, 0)
+    return Answer(True, values | {name: value.at(values) for name, value in definitions.items()})
+
+
+def _eliminated(statements: Sequence[Statement]) -> tuple[list[Statement], dict[str, Polynomial]]:
+    """Return statements without the variables that equations define, and the values of these."""
+    remaining, definitions = list(dict.fromkeys(statements)), dict[str, Polynomial]()
+    while (defined := next(_definitions(remaining), None)) is not None:
+        equation, name, value = defined
+        new = {name: value}
+        definitions = {n: v.substitute(new) for n, v in definitions.items()} | new
+        others = dict.fromkeys(_substituted(s, new) for s in remaining if s is not equation)
+        remaining = [s for s in others if not is_true(s)]
+    return remaining, definitions
+
+
+def _definitions(statements: Sequence[Statement]) -> Iterator[tuple[Statement, str, Polynomial]]:
+    """Yield equations that define a variable, the variable and its value."""
+    for equation in statements:
+        if isinstance(equation, Constraint) and equation.is_equation and equation.holds:
+            for name in sorted(equation.variables):
+                value = equation.polynomial.solve(name)
+                if value is not None:
+                    yield equation, name, value
+
+
+def _substituted(statement: Statement, definitions: Mapping[str, Polynomial]) -> Statement:
+    if definitions.keys().isdisjoint(statement.variables):
+        return statement
+    if isinstance(statement, Implication):
+        guard, then = (
+            tuple(replace(c, polynomial=c.polynomial.substitute(definitions)) for c in part)
+            for part in (statement.guard, statement.comparisons)
+        )
+        return Implication(guard, then)
+    return replace(statement, polynomial=statement.polynomial.substitute(definitions))
+
+
+def is_true(statement: Statement) -> bool:
+    """Return whether a statement is a comparison of constants that holds."""
+    if isinstance(statement, Implication) or statement.variables:
+        return False
+    return statement.is_true_of(statement.polynomial.value or 0)
 
 
 def _renamed(statement: Statement, names: dict[str, str]) -> Statement:

@@ -7,7 +7,6 @@ numbers that decide these comparisons in the same way, the code computes the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, SupportsIndex
 
@@ -35,6 +34,10 @@ class Constraint:
     def variables(self) -> frozenset[str]:
         """The variables that occur."""
         return self.polynomial.variables
+
+    def is_true_of(self, value: int) -> bool:
+        """Return whether the comparison holds where its polynomial has a value."""
+        return (value == 0 if self.is_equation else value >= 0) == self.holds
 
     def negation(self) -> Constraint:
         """Return the opposite comparison."""
@@ -223,9 +226,3 @@ class Size(int):
 
 def _term(value: int) -> Polynomial:
     return value.polynomial if isinstance(value, Size) else Polynomial.constant(int(value))
-
-
-def at(comparison: Constraint, values: Mapping[str, int]) -> bool:
-    """Return whether a comparison is true for the given numbers."""
-    value = comparison.polynomial.at(values)
-    return (value == 0 if comparison.is_equation else value >= 0) == comparison.holds
