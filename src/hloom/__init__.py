@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hloom.ir.module import HloModule as HloModule
     from hloom.ir.print_options import PrintOptions as PrintOptions
     from hloom.proofs.partitioned import prove_partitioned as prove_partitioned
+    from hloom.proofs.symbolic.pairs import prove_any_size as prove_any_size
     from hloom.proofs.symbolic.rewrites import prove_rewrite as prove_rewrite
     from hloom.proofs.symbolic.rules import prove_rule as prove_rule
     from hloom.proofs.verdict import prove as prove
@@ -62,6 +63,7 @@ _HOMES: Final = {
     "ir.instruction": ("HloInstruction",),
     "ir.module": ("HloModule",),
     "proofs.partitioned": ("prove_partitioned",),
+    "proofs.symbolic.pairs": ("prove_any_size",),
     "proofs.symbolic.rewrites": ("prove_rewrite",),
     "proofs.symbolic.rules": ("prove_rule",),
     "proofs.verdict": ("prove",),

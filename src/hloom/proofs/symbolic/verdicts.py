@@ -240,6 +240,8 @@ def _refutation(pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: boo
         after.verify()
     except HloError as error:
         return RuleVerdict(Relation.REFUTED, 0, 0, error.message, sizes, None, *texts)
+    if not same_type(before.entry.root.shape, after.entry.root.shape):
+        return RuleVerdict(Relation.REFUTED, 0, 0, reason, sizes, None, *texts)
     arrays = (i.shape for m in (before, after) for i in m.entry.post_order() if i.shape.is_array)
     if max((shape.element_count for shape in arrays), default=0) > MOST_ELEMENTS:
         return RuleVerdict(

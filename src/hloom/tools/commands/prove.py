@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="AFTER is the program of one device, sharded as the annotations of BEFORE state.",
 )
+@click.option("--any-size", is_flag=True, help="Vary the sizes of the parameters of both programs.")
 @click.option("--symbolic", is_flag=True, help="BEFORE is a Python file of rules for all sizes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def prove(
@@ -45,6 +46,7 @@ def prove(
     program: str,
     samples: int,
     partitioned: bool,
+    any_size: bool,
     symbolic: bool,
     as_json: bool,
 ) -> None:
@@ -68,6 +70,7 @@ def prove(
     Examples:
       hloom prove before.hlo after.hlo
       hloom prove dump/ --program jit_step
+      hloom prove --any-size before.hlo after.hlo
       hloom prove --partitioned global.hlo local.hlo
       hloom prove --symbolic rules.py
 
@@ -88,6 +91,10 @@ def prove(
         if not Path(before).is_dir():
             raise click.UsageError("state a second program, or a folder of dumps")
         sys.exit(judge_folder(before, program, samples, as_json))
+    if any_size:
+        from hloom.tools.commands.prove_sizes import judge_sizes
+
+        sys.exit(judge_sizes(load(before), load(after), as_json=as_json))
     if partitioned:
         from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
         from hloom.proofs.programs import device_count
