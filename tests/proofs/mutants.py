@@ -1,19 +1,23 @@
 """Wrong programs: copies of a program with one small mistake, as a wrong pass would make them.
 
-``python -m tests.proofs.mutants --count N --seed S [FOLDER]`` judges mutants of what passes make of generated
-programs, and of the stages in a folder of folders of dumps. Every mutant that the evaluator tells apart from
-the original on 100 arguments must not be proved.
+``python -m tests.proofs.mutants OUT.jsonl [FOLDER] --count N --seed S`` judges N mutants of what passes make
+of generated programs, and of the stages in a folder of dumps, and adds a line for each to OUT. A program is
+drawn from the seed and its number, so that a run goes on where OUT ends. Every mutant that the evaluator
+tells apart from the original on 100 arguments must not be proved, and should be refuted.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from hloom.debug.optimization import optimized
@@ -23,7 +27,8 @@ from hloom.errors import HloError
 from hloom.files import load
 from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case
 from hloom.ir.module import HloModule
-from hloom.proofs.verdict import Relation, prove, refute
+from hloom.proofs.refutation import DISTRIBUTIONS, refute
+from hloom.proofs.verdict import Relation, prove
 from hloom.text.printer import print_module
 
 ARGUMENTS = 100
@@ -95,7 +100,9 @@ def is_told_apart(original: HloModule, mutant: HloModule, relation: Relation) ->
     if relation is not Relation.EQUAL_OVER_REALS:
         return refute(original, mutant, samples=ARGUMENTS, seed=1000) is not None
     rounding = Tolerance(rtol=1e-2, atol=1e-3)
-    return refute(original, mutant, samples=ARGUMENTS, seed=1000, edges=False, tolerance=rounding) is not None
+    kinds = [d for d in DISTRIBUTIONS if d.is_ordinary]
+    refuted = refute(original, mutant, samples=ARGUMENTS, seed=1000, distributions=kinds, tolerance=rounding)
+    return refuted is not None
 
 
 def _edits(
@@ -281,41 +288,34 @@ _ATTRIBUTES = (
 )
 
 
-def _programs(folder: Path | None, generator: random.Random) -> Iterator[tuple[str, HloModule, HloModule]]:
-    """Yield programs before and after a pass, and where they come from, without end."""
-    paths = [
-        [stage.path for stage in program.passes]
-        for dump in sorted(folder.iterdir() if folder is not None else ())
-        for program in dumped_programs(dump)
-    ]
-    while True:
-        stages = generator.choice(paths) if paths else []
-        if len(stages) > 1 and generator.random() < 0.5:
-            number = generator.randrange(len(stages) - 1)
-            yield stages[number + 1].name, load(stages[number]), load(stages[number + 1])
-            continue
-        family, number = generator.choice(FAMILY_NAMES), generator.randrange(1 << 20)
-        case = draw_case(family, number, 0)
-        try:
-            module = case.module
-            yield f"{family}/{number}", module, optimized(module, PASSES)
-        except HloError:
-            continue
+def _program(stages: Sequence[Sequence[Path]], generator: random.Random) -> tuple[str, HloModule, HloModule]:
+    """Draw a program before and after passes, and return where it comes from."""
+    if stages and generator.random() < 0.5:
+        paths = generator.choice(stages)
+        number = generator.randrange(len(paths) - 1)
+        return paths[number + 1].name, load(paths[number]), load(paths[number + 1])
+    family, number = generator.choice(FAMILY_NAMES), generator.randrange(1 << 20)
+    module = draw_case(family, number, 0).module
+    return f"{family}/{number}", module, optimized(module, PASSES)
 
 
 def _expired(signal_number: int, frame: object) -> None:
     raise TimeoutError
 
 
-def judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
+def judged(before: HloModule, mutant: HloModule) -> str:
     """Return the verdict on a mutant, and whether the evaluator tells it apart if it is not refuted.
 
-    A mutant whose loop does not end is "endless".
+    A mutant whose judgement takes longer than `SECONDS` is "endless".
     """
     signal.signal(signal.SIGVTALRM, _expired)
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
-        return _judged(name, before, kind, mutant)
+        relation = prove(before, mutant).relation
+        if relation is Relation.REFUTED:
+            return relation.value
+        differs = is_told_apart(before, mutant, relation)
+        return f"{relation.value}, {'different' if differs else 'equal on all arguments'}"
     except HloError:
         return "refused"
     except TimeoutError:
@@ -324,36 +324,49 @@ def judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _judged(name: str, before: HloModule, kind: str, mutant: HloModule) -> str:
-    verdict = prove(before, mutant)
-    word = verdict.relation.value
-    if verdict.relation is not Relation.REFUTED:
-        differs = is_told_apart(before, mutant, verdict.relation)
-        word = f"{word}, {'different' if differs else 'equal on all arguments'}"
-        if differs:
-            print(f"{word}\t{name}\t{kind}", flush=True)
-    return word
+def _lines(number: int, seed: int, stages: Sequence[Sequence[Path]]) -> Iterator[dict[str, object]]:
+    """Yield the verdicts on the mutants of a program."""
+    generator = random.Random(f"{seed} {number}")
+    try:
+        name, before, after = _program(stages, generator)
+    except HloError:
+        return
+    for kind, mutant in islice(mutants(after, generator.randrange(1 << 30)), PER_PROGRAM):
+        start = time.process_time()
+        verdict = judged(before, mutant)
+        seconds = round(time.process_time() - start, 2)
+        row = {"seed": seed, "number": number, "program": name, "kind": kind}
+        yield {**row, "verdict": verdict, "seconds": seconds}
 
 
 def main() -> int:
-    """Judge mutants; return the number of wrong proofs."""
+    """Judge mutants; return the number of wrong proofs in OUT."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    generator = random.Random(options.seed)
-    counts: Counter[str] = Counter()
-    for name, before, after in _programs(options.folder, generator):
-        for number, (kind, mutant) in enumerate(mutants(after, generator.randrange(1 << 30))):
-            if number == PER_PROGRAM:
-                break
-            counts[judged(name, before, kind, mutant)] += 1
-        print(dict(counts), file=sys.stderr, flush=True)
-        if sum(counts.values()) >= options.count:
-            break
-    print(dict(counts))
-    return sum(n for word, n in counts.items() if word.endswith("different") and not word.startswith("open"))
+    dumps = dumped_programs(options.folder) if options.folder is not None else []
+    stages = [[stage.path for stage in program.passes] for program in dumps]
+    stages = [paths for paths in stages if len(paths) > 1]
+    done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    own = [line for line in done if line["seed"] == options.seed]
+    number, count = max((line["number"] + 1 for line in own), default=0), len(own)
+    with options.out.open("a") as out:
+        while count < options.count:
+            for line in _lines(number, options.seed, stages):
+                print(json.dumps(line), file=out, flush=True)
+                done.append(line)
+                count += 1
+            number += 1
+    counts = Counter(line["verdict"] for line in done)
+    for line in done:
+        if line["verdict"].endswith("different"):
+            print(line["verdict"], line["program"], line["kind"], sep="\t")
+    apart = counts["refuted"] + sum(n for verdict, n in counts.items() if verdict.endswith("different"))
+    print(f"{len(done)} mutants, {apart} told apart, {counts['refuted']} refuted:", dict(counts))
+    return sum(n for verdict, n in counts.items() if re.match("(identical|equal).*different", verdict))
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ from typing import Final
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.passes.rewriting import RewriteRule
+from hloom.proofs.refutation import DISTRIBUTIONS, refute
 from hloom.proofs.symbolic.generalization import Generalization
 from hloom.proofs.symbolic.rewrites import apply_once, prove_rewrite
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.symbolic.verdicts import plain
-from hloom.proofs.verdict import refute
 from tests.proofs.proved_rules import MODULES
 
 SECONDS: Final = 15
@@ -134,7 +134,8 @@ def difference(rule: RewriteRule, before: HloModule, after: HloModule) -> bool |
         after.verify()
     except HloError:
         return True
-    return refute(before, after, samples=8, edges=not rule.reorders) is not None
+    kinds = [d for d in DISTRIBUTIONS if d.is_ordinary or not rule.reorders]
+    return refute(before, after, samples=8, distributions=kinds) is not None
 
 
 def is_wrong(rule: RewriteRule, text: str, seed: int) -> bool | None:

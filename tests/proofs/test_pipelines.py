@@ -50,7 +50,7 @@ def _wrong_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(*words: str) -> tuple[int, str]:
     """Return the exit status and the output of a command."""
     done = CliRunner().invoke(main, words)
-    return done.exit_code, done.output
+    return done.exit_code, done.stdout
 
 
 def test_the_passes_of_the_pipeline_are_proved(file: str) -> None:

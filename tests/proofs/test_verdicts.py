@@ -364,6 +364,25 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) f = f32[4] add(e, e)
         ROOT r = f32[4] divide(f, b)""",
     ),
+    "a predicate converted by way of integers": (
+        IDENTICAL,
+        "p = pred[4] parameter(0) a = s32[4] convert(p) b = s8[4] convert(a) ROOT r = f32[4] convert(b)",
+        "p = pred[4] parameter(0) ROOT r = f32[4] convert(p)",
+    ),
+    "an integer converted by way of another": (
+        REFUTED,
+        "p = s32[64] parameter(0) b = s8[64] convert(p) ROOT r = f32[64] convert(b)",
+        "p = s32[64] parameter(0) ROOT r = f32[64] convert(p)",
+    ),
+    "powers of halves": (
+        REALS,
+        """a = f32[4] parameter(0) c = f32[] constant(1.5) b = f32[4] broadcast(c), dimensions={}
+        d = f32[] constant(-1.5) e = f32[4] broadcast(d), dimensions={} p = f32[4] power(a, b)
+        q = f32[4] power(a, e) ROOT t = (f32[4], f32[4]) tuple(p, q)""",
+        """a = f32[4] parameter(0) s = f32[4] sqrt(a) p = f32[4] multiply(a, s) c = f32[] constant(1)
+        b = f32[4] broadcast(c), dimensions={} q = f32[4] divide(b, p)
+        ROOT t = (f32[4], f32[4]) tuple(p, q)""",
+    ),
     "a product with a reciprocal": (
         REALS,
         """a = f32[4] parameter(0) c = f32[] constant(3) b = f32[4] broadcast(c), dimensions={}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import enum
+from collections.abc import Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import ml_dtypes
@@ -12,15 +15,49 @@ from hloom.debug.nonnegative import Leaf, nonnegative_leaves
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array, Value
+from hloom.operations.structure import Constant
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 EDGE_SHARES: Final = (1 / 8, 1 / 64, 1 / 512)
 """Shares of edge values in arrays, one of which is drawn: a NaN hides all other errors of a sum."""
+MOST_CONSTANTS: Final = 64
+"""Number of elements of an array whose elements are constants of a program, not a table."""
+MOST_SCALAR: Final = 64
+"""The largest magnitude of an integer without dimensions that is a constant: it may be a trip count."""
 _finfo: Any = ml_dtypes.finfo
 
 
-def random_arguments(module: HloModule, seed: int, *, edges: bool = False, ties: bool = False) -> list[Value]:
+class Distribution(enum.Enum):
+    """How elements of arguments are drawn; the value describes the arguments."""
+
+    NORMAL = "random"
+    """Normal floats, integers in [0, 8), and pred with probability 1/2."""
+    TIES = "random integers"
+    """Floats rounded to integers, so that equal ones occur."""
+    SIGNED = "random signed"
+    """Integers in [-8, 8); floats are multiples of 1/2 in [-4, 4)."""
+    CONSTANTS = "constants"
+    """Constants of the programs and their neighbours; a half of the elements is as by `SIGNED`."""
+    EDGES = "edge values"
+    """As by `NORMAL`, with `edge_values` in each array."""
+    EDGES_AND_TIES = "edge values and integers"
+    """As by `TIES`, with `edge_values` in each array."""
+    RANGE = "whole range"
+    """Integers of the whole range, floats of any exponent."""
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether arrays have `edge_values`."""
+        return self in (Distribution.EDGES, Distribution.EDGES_AND_TIES)
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether floats are of ordinary size, and no NaN."""
+        return not self.has_edges and self is not Distribution.RANGE
+
+
+def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Value]:
     """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
 
     Sums of squares, such as an optimizer's second moments, are drawn nonnegative (`nonnegative_leaves`).
@@ -29,16 +66,36 @@ def random_arguments(module: HloModule, seed: int, *, edges: bool = False, ties:
         module: the program.
         seed: the seed.
         edges: include `edge_values` in each array. Scalars stay small, since they may be trip counts.
-        ties: round the floats to integers, so that equal ones occur.
 
     Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
     """
-    generator = np.random.default_rng(seed)
-    nonnegative = nonnegative_leaves(module)
-    return [
-        _random(p.shape.to_static(), generator, edges, ties, (number,), nonnegative)
-        for number, p in enumerate(module.entry.parameters)
-    ]
+    return drawn_arguments(module, seed, Distribution.EDGES if edges else Distribution.NORMAL)
+
+
+def drawn_arguments(
+    module: HloModule, seed: int, distribution: Distribution, constants: Sequence[float] = ()
+) -> list[Value]:
+    """Draw arguments from a seed, as `random_arguments` does, by a distribution.
+
+    Args:
+        module: the program.
+        seed: the seed.
+        distribution: how elements are drawn. Integers without dimensions stay small.
+        constants: the numbers for `Distribution.CONSTANTS`.
+    """
+    draw = _Draw(np.random.default_rng(seed), distribution, constants, nonnegative_leaves(module))
+    return [draw.value(p.shape.to_static(), (n,)) for n, p in enumerate(module.entry.parameters)]
+
+
+def constants_of(*modules: HloModule) -> list[float]:
+    """Return the different numbers in small constants of some programs, in ascending order."""
+    numbers: set[float] = set()
+    for i in (i for module in modules for i in module.instructions()):
+        is_real = i.shape.is_array and not i.shape.element_type.is_complex
+        if is_real and isinstance(i.operation, Constant) and i.shape.element_count <= MOST_CONSTANTS:
+            with suppress(HloError):  # elided elements
+                numbers.update(np.asarray(i.operation.literal.numpy()).reshape(-1).tolist())
+    return sorted(number for number in numbers if number == number)
 
 
 def edge_values(element_type: ElementType) -> list[Any]:
@@ -69,45 +126,83 @@ def edge_values(element_type: ElementType) -> list[Any]:
         return list(np.asarray(corners).astype(dtype))
 
 
-def _random(
-    shape: Shape,
-    generator: np.random.Generator,
-    edges: bool,
-    ties: bool,
-    leaf: Leaf,
-    nonnegative: Set[Leaf],
-) -> Value:
-    if shape.is_tuple:
-        elements = enumerate(shape.tuple_shapes)
-        return tuple([_random(e, generator, edges, ties, (*leaf, n), nonnegative) for n, e in elements])
-    if not shape.is_array:
-        return None
-    if shape.is_unbounded:
-        message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
-        raise HloError(message, rule="run.random-unbounded")
-    drawn = _drawn(shape.element_type, shape.dimensions, generator, ties)
-    if leaf in nonnegative and drawn.dtype.kind != "c":
-        drawn = np.abs(drawn)
-    if edges and shape.rank and drawn.size:
-        choices = edge_values(shape.element_type)
-        places = generator.random(shape.dimensions) < generator.choice(EDGE_SHARES)
-        picked = generator.integers(0, len(choices), shape.dimensions)
+@dataclass(frozen=True)
+class _Draw:
+    """Draws values of shapes."""
+
+    generator: Any
+    distribution: Distribution
+    constants: Sequence[float]
+    nonnegative: Set[Leaf]
+
+    def value(self, shape: Shape, leaf: Leaf) -> Value:
+        """Draw a value of a shape, for a leaf of the parameters."""
+        if shape.is_tuple:
+            return tuple([self.value(e, (*leaf, n)) for n, e in enumerate(shape.tuple_shapes)])
+        if not shape.is_array:
+            return None
+        if shape.is_unbounded:
+            message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
+            raise HloError(message, rule="run.random-unbounded")
+        kind, dimensions = shape.element_type, shape.dimensions
+        with np.errstate(all="ignore"):
+            drawn = np.asarray(self._numbers(kind, dimensions)).astype(kind.numpy_dtype)
+        if leaf in self.nonnegative and drawn.dtype.kind != "c":
+            drawn = np.abs(drawn)
+        if self.distribution.has_edges and shape.rank and drawn.size:
+            self._add_edges(kind, drawn)
+        return drawn
+
+    def _add_edges(self, kind: ElementType, drawn: Array) -> None:
+        choices = edge_values(kind)
+        places = self.generator.random(drawn.shape) < self.generator.choice(EDGE_SHARES)
+        picked = self.generator.integers(0, len(choices), drawn.shape)
         for number, choice in enumerate(choices):
             drawn[places & (picked == number)] = choice
-    return drawn
 
+    def _numbers(self, kind: ElementType, sizes: tuple[int, ...]) -> Array:
+        if kind.is_predicate:
+            return self.generator.integers(0, 2, sizes)
+        if kind.is_integer:
+            least, most = kind.limits
+            return self._integers(least, most, sizes)
+        reals = self._reals(kind, sizes)
+        return reals + 1j * self._reals(kind, sizes) if kind.is_complex else reals
 
-def _drawn(
-    element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator, ties: bool
-) -> Array:
-    dtype = element_type.numpy_dtype
-    if element_type.is_predicate:
-        return np.asarray(generator.integers(0, 2, sizes)).astype(bool)
-    if element_type.is_integer:
-        least, most = element_type.limits
-        drawn = generator.integers(max(int(least), 0), min(int(most), 7) + 1, sizes)
-        return np.asarray(drawn).astype(dtype)
-    values = generator.standard_normal(sizes)
-    if element_type.is_complex:
-        values = values + 1j * generator.standard_normal(sizes)
-    return np.asarray(np.round(values) if ties else values).astype(dtype)
+    def _integers(self, least: int, most: int, sizes: tuple[int, ...]) -> Array:
+        draw = self.generator.integers
+        match self.distribution:
+            case Distribution.RANGE if sizes:
+                wide = np.int64 if least else np.uint64
+                return draw(least, most, sizes, dtype=wide, endpoint=True)
+            case Distribution.SIGNED | Distribution.CONSTANTS:
+                small = draw(max(least, -8), min(most, 7) + 1, sizes)
+                near = [
+                    int(x) + d for x in self.constants if x == x // 1 and abs(x) < 2**62 for d in (-1, 0, 1)
+                ]
+                limits = (least, most) if sizes else (max(least, -MOST_SCALAR), min(most, MOST_SCALAR))
+                return self._mixed(small, [x for x in near if limits[0] <= x <= limits[1]])
+            case _:
+                return draw(max(least, 0), min(most, 7) + 1, sizes)
+
+    def _reals(self, kind: ElementType, sizes: tuple[int, ...]) -> Array:
+        generator = self.generator
+        match self.distribution:
+            case Distribution.SIGNED | Distribution.CONSTANTS:
+                return self._mixed(generator.integers(-8, 8, sizes) / 2, self.constants)
+            case Distribution.TIES | Distribution.EDGES_AND_TIES:
+                return np.round(generator.standard_normal(sizes))
+            case Distribution.RANGE:
+                info = _finfo(kind.numpy_dtype)
+                return np.ldexp(
+                    generator.uniform(-2, 2, sizes), generator.integers(info.minexp, info.maxexp, sizes)
+                )
+            case _:
+                return generator.standard_normal(sizes)
+
+    def _mixed(self, numbers: Array, others: Sequence[float]) -> Array:
+        """Replace a half of some numbers by others, if the distribution is that of constants."""
+        if self.distribution is not Distribution.CONSTANTS or not others:
+            return numbers
+        is_other = self.generator.integers(0, 2, numbers.shape).astype(bool)
+        return np.where(is_other, self.generator.choice(np.asarray(others), numbers.shape), numbers)

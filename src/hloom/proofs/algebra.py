@@ -9,6 +9,7 @@ operation of types narrower than f32, rounds by an unknown function.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -49,7 +50,7 @@ from hloom.proofs import field
 from hloom.proofs.degrees import LARGEST_POWER, largest
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
-from hloom.shape.element_type import F32, F64, S32, S64, ElementType
+from hloom.shape.element_type import F32, F64, PRED, S32, S64, ElementType
 from hloom.shape.float_format import float_format
 
 _LARGEST_DENOMINATOR: Final = 4096
@@ -108,10 +109,10 @@ class Algebra:
         """Return the fingerprints of elements converted from a type to another."""
         if before == after:
             return x
-        if before.is_predicate:
+        if before.is_predicate or (before.is_integer and x.format == PRED):
             no, yes = self.known(np.asarray([False, True]).astype(after.numpy_dtype)).residues
             chosen = field.add(no, field.multiply(x.residues, field.subtract(yes, no)))
-            return Prints(np.asarray(chosen))
+            return Prints(np.asarray(chosen), format=PRED if after.is_integer and after.bits > 1 else None)
         if before.is_floating and after.is_floating:
             source = x.format or before
             if contains(after, source):
@@ -316,7 +317,7 @@ class Algebra:
             case Divide():
                 return field.multiply(x, self._reciprocal(operands[1]))
             case Power():
-                return self._power(operands)
+                return self._power(operands, function)
             case SquareRoot():
                 return function(SquareRoot.opcode, x)
             case ReciprocalSquareRoot():
@@ -350,17 +351,24 @@ class Algebra:
             return self.inverse(divisor)
         return self.known(rounded[0]).residues
 
-    def _power(self, operands: list[Prints]) -> Residues | None:
-        """Return x to the power of a known integer, the same for all elements, if it is small; else None."""
+    def _power(
+        self, operands: list[Prints], function: Callable[[str, Residues], Residues]
+    ) -> Residues | None:
+        """Return x to the power of a known multiple of 1/2, the same for all elements, if it is small.
+
+        Returns None for other exponents. x^(3/2) is x times its square root.
+        """
         base, exponents = operands[0], operands[1].value
         if exponents is None or not np.size(exponents):
             return None
         exponent = float(np.asarray(exponents).reshape(-1)[0])
-        is_small = abs(exponent) <= LARGEST_POWER and exponent == int(exponent)
+        is_small = abs(exponent) < LARGEST_POWER and 2 * exponent == int(2 * exponent)
         if not is_small or not (np.asarray(exponents) == exponent).all():
             return None
-        factor = base.residues if exponent >= 0 else self.inverse(base)
-        return field.power(factor, abs(int(exponent)))
+        result = field.power(base.residues, int(abs(exponent)))
+        if exponent != int(exponent):
+            result = field.multiply(result, function(SquareRoot.opcode, base.residues))
+        return result if exponent >= 0 else self.inverse(Prints(result))
 
     def _function(
         self, operation: Operation, source: ElementType, kind: ElementType, residues: list[Residues]

@@ -29,11 +29,12 @@ from hloom.proofs.devices import DeviceEvaluator, results_of_devices
 from hloom.proofs.field import BITS
 from hloom.proofs.prints import Prints
 from hloom.proofs.programs import device_count
+from hloom.proofs.refutation import SAMPLES
 from hloom.proofs.relations.regions import is_border
 from hloom.proofs.relations.tiles import are_tiles
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.values import MOST_ELEMENTS, unknown
-from hloom.proofs.verdict import LEAST_BITS, SAMPLES, Relation, Verdict
+from hloom.proofs.verdict import LEAST_BITS, Relation, Verdict
 from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat, nested, tile_of
 from hloom.sharding.tiling.tiling import Tiling

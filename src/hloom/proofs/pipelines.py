@@ -9,7 +9,8 @@ from hloom.debug.optimization import optimized
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 from hloom.proofs.dumps import judged
-from hloom.proofs.verdict import SAMPLES, Fingerprinted, Verdict
+from hloom.proofs.refutation import SAMPLES
+from hloom.proofs.verdict import Fingerprinted, Verdict
 
 
 @dataclass(frozen=True)

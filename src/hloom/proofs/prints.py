@@ -101,7 +101,8 @@ class Prints:
         value: the elements as numbers, if they depend on no argument of the program; else None.
         bag: the operands of the operation that computed the elements, if their order and grouping do not
             matter.
-        format: the narrower float type from which the elements were converted; they are exact in it.
+        format: the narrower float type from which the elements were converted; they are exact in it. `PRED`
+            of integers: they are 0 or 1.
         degree: an upper bound of the degree of every element.
     """
 

@@ -50,6 +50,8 @@ from hloom.shape.shape import Shape
 
 MOST_WORK: Final = 1 << 31
 """Maximum number of elements that all instructions together may compute, iterations of loops counted."""
+STEP: Final = 1 << 14
+"""Elements that take as long as the evaluation of an instruction besides its elements."""
 
 
 class FingerprintEvaluator(Evaluator):
@@ -136,9 +138,9 @@ class FingerprintEvaluator(Evaluator):
             return
         if shape.is_dynamic or shape.is_unbounded:
             raise TooLarge("sizes are dynamic")
-        self._work += shape.element_count
+        self._work += STEP + shape.element_count
         if shape.element_count > MOST_ELEMENTS or self._work > MOST_WORK:
-            raise TooLarge("the arrays are too large")
+            raise TooLarge("the arrays are too large, or loops too long")
 
     def _function(self, i: HloInstruction) -> Callable[..., Any]:
         operation = i.operation

@@ -10,20 +10,12 @@ import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, cast
-
-import numpy as np
+from typing import Any, Final
 
 from hloom.analysis.origin import place
-from hloom.debug.agreement import Comparison, compare
-from hloom.debug.backends import run_on
+from hloom.debug.agreement import Comparison
 from hloom.debug.cut import inlined
-from hloom.debug.inputs import random_arguments
-from hloom.debug.sampling import sampled
-from hloom.debug.tolerance import Tolerance
-from hloom.error_bounds.bounded import parts_of
-from hloom.error_bounds.floating import wide
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.print_options import PrintOptions
@@ -31,7 +23,8 @@ from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.field import BITS, salt_of
-from hloom.proofs.programs import FingerprintEvaluator, device_count
+from hloom.proofs.programs import FingerprintEvaluator
+from hloom.proofs.refutation import SAMPLES, Refuter
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.values import hash_of
 from hloom.text.fingerprint import fingerprint
@@ -41,11 +34,6 @@ LEAST_BITS: Final = 30
 """Equal fingerprints are a proof if those of different programs are equal with a probability below 2 to this
 negative power."""
 ALGEBRAS: Final = Algebra(reals=False), Algebra(reals=True), Algebra(reals=True, has_fractions=False)
-SAMPLES: Final = 16
-"""Number of arguments on which programs are compared by default."""
-SMALL: Final = 1 << 13
-"""Number of elements that a program without loops computes in all that is compared on more arguments:"""
-SAMPLES_OF_SMALL: Final = 100
 _OPTIONS: Final = PrintOptions(print_original_value=False)
 
 
@@ -126,8 +114,8 @@ def prove(before: HloModule, after: HloModule, *, samples: int = SAMPLES, seed: 
     Args:
         before: the reference program.
         after: the program that is judged.
-        samples: the number of sets of arguments on which programs that are not proved equal are compared; 100
-            for small programs. Every second has edge values.
+        samples: the number of sets of arguments on which programs that are not proved equal are compared;
+            up to 128 if they take little time.
         seed: the seed of the first set of arguments.
 
     Raises HloError (``prove.form``) if the shapes of parameters or results differ.
@@ -164,20 +152,19 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
             if not proof.open:
                 return Verdict(proof.relation, error_bits=proof.error_bits)
             culprit = b.first_new(a) or culprit
-    if samples and not before.has_loop and _size(before.module) <= SMALL:
-        samples = max(samples, SAMPLES_OF_SMALL)
     text, origin = (print_instruction(culprit, _OPTIONS).strip(), place(culprit)) if culprit else ("", "")
-    refuted = refute(before.module, after.module, samples=samples, seed=seed, judged=proof.open)
+    refuter = Refuter(before.module, after.module, judged=proof.open) if samples else None
+    refuted = refuter.search(samples, seed) if refuter is not None else None
     if refuted is not None:
-        inputs, arguments, comparisons = refuted
         return Verdict(
             Relation.REFUTED,
             instruction=text,
             origin=origin,
-            inputs=inputs,
-            arguments=arguments,
-            comparisons=comparisons,
+            inputs=refuted.inputs,
+            arguments=refuted.arguments,
+            comparisons=refuted.comparisons,
         )
+    reason = (refuter.note if refuter is not None else "") or reason
     reason = reason or "the values of this instruction and of those after it are compared by samples only"
     return Verdict(Relation.OPEN, reason=reason, instruction=text, origin=origin)
 
@@ -208,55 +195,6 @@ class _Proof:
         return min(self._bits) - (len(self._bits) - 1).bit_length()
 
 
-def refute(
-    before: HloModule,
-    after: HloModule,
-    *,
-    samples: int = SAMPLES,
-    seed: int = 0,
-    edges: bool = True,
-    tolerance: Tolerance | None = None,
-    judged: Set[int] | None = None,
-) -> tuple[str, list[Any], list[Comparison]] | None:
-    """Return arguments for which the results of two programs differ by more than is allowed, or None.
-
-    Args:
-        before: the reference program.
-        after: the program that is judged.
-        samples: the number of sets of arguments to try; in every second pair floats are integers, so that
-            equal ones occur.
-        seed: the seed of the first set of arguments.
-        edges: whether every second set of arguments has edge values.
-        tolerance: the allowed difference; None: what the rounding errors of the reference program allow.
-        judged: the numbers of the arrays of the result that may not differ; None: all.
-
-    Returns:
-        How the arguments were drawn, the arguments, and the comparisons of the results.
-    """
-    devices = device_count(before)
-    for number in range(seed, seed + samples):
-        has_edges, ties = edges and bool((number - seed) % 2), bool((number - seed) // 2 % 2)
-        drawn = [
-            random_arguments(before, number + 1000 * n, edges=has_edges, ties=ties) for n in range(devices)
-        ]
-        try:
-            expected = run_on("evaluator", before, drawn)
-        except EvaluationError:
-            continue
-        got = run_on("evaluator", after, drawn)
-        if all(c.agrees for c in _compared(got, expected, [0.0] * devices, judged)):
-            continue
-        bounds = (tolerance or Tolerance()).bounds_of_devices(before, drawn, expected)
-        comparisons = _compared(got, expected, bounds, judged)
-        if tolerance is None and any(c.wrong for c in comparisons):
-            bounds = _with_roundings(before, drawn, expected, got, bounds)
-            comparisons = _compared(got, expected, bounds, judged)
-        if any(c.wrong for c in comparisons):
-            inputs = f"{'edge values' if has_edges else 'random'} {number}"
-            return inputs, drawn[0] if devices == 1 else drawn, comparisons
-    return None
-
-
 class Fingerprinted:
     """A program with a cache of its fingerprints.
 
@@ -270,6 +208,7 @@ class Fingerprinted:
         self._inlined = inlined(module)
         self.has_loop = any(isinstance(i.operation, While) for i in self._inlined.instructions())
         self._fingerprints: dict[tuple[Algebra, bool], _Fingerprint | str] = {}
+        self._too_large: dict[bool, str] = {}
 
     @cached_property
     def text(self) -> str:
@@ -278,12 +217,14 @@ class Fingerprinted:
 
     def fingerprint(self, algebra: Algebra, runs_loops: bool) -> _Fingerprint | str:
         """Return the fingerprints by the laws of an algebra, or a text that says why there are none."""
+        if runs_loops in self._too_large:
+            return self._too_large[runs_loops]
         key = algebra, runs_loops
         if key not in self._fingerprints:
             try:
                 self._fingerprints[key] = _Fingerprint(self._inlined, algebra, runs_loops)
             except TooLarge as error:
-                self._fingerprints[key] = str(error)
+                self._fingerprints[key] = self._too_large[runs_loops] = str(error)
             except HloError as error:
                 self._fingerprints[key] = error.message
         return self._fingerprints[key]
@@ -317,55 +258,11 @@ class _Fingerprint:
         return None
 
 
-def _size(module: HloModule) -> int:
-    """Return the number of elements of the arrays that all instructions of a program compute."""
-    return sum(i.shape.element_count for i in module.instructions() if i.shape.is_array)
-
-
 def _hashes(value: Any) -> list[int]:
     """Return the hash of each array of a value."""
     if isinstance(value, tuple):
         return [h for part in value for h in _hashes(part)]  # pyright: ignore[reportUnknownVariableType]
     return [] if value is None else [hash_of(value)]
-
-
-def _with_roundings(
-    module: HloModule,
-    drawn: Sequence[Any],
-    expected: Sequence[Any],
-    got: Sequence[Any],
-    bounds: Sequence[Any],
-) -> list[Any]:
-    """Return bounds that also admit that every operation rounds otherwise: what is equal over the reals.
-
-    Zeros of another sign, infinities and NaN keep their bounds.
-    """
-
-    def wider(bound: Any, other: Any, value: Any, wanted: Any) -> Any:
-        if isinstance(wanted, tuple):
-            parts = zip(*map(parts_of, (bound, other, value, cast("Any", wanted))), strict=True)
-            return tuple([wider(*part) for part in parts])
-        if wanted is None:
-            return bound
-        difference: Any = wide(value) - wide(wanted)
-        is_rounding: Any = np.isfinite(difference) & (difference != 0)
-        return np.maximum(bound, np.nan_to_num(other, posinf=0.0) * is_rounding)
-
-    others = sampled(module, drawn, expected, every=True)
-    with np.errstate(all="ignore"):
-        return [wider(*each) for each in zip(bounds, others, got, expected, strict=True)]
-
-
-def _compared(
-    got: Sequence[Any], expected: Sequence[Any], bounds: Sequence[Any], judged: Set[int] | None
-) -> list[Comparison]:
-    """Return the comparisons of the judged arrays of every device's result; of all arrays for None."""
-    return [
-        c
-        for triple in zip(got, expected, bounds, strict=True)
-        for n, c in enumerate(compare(*triple))
-        if judged is None or n in judged
-    ]
 
 
 def _require_form(before: HloModule, after: HloModule) -> None:

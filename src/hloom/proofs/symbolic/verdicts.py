@@ -10,6 +10,7 @@ from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.rewriting import same_type
+from hloom.proofs.refutation import DISTRIBUTIONS, refute
 from hloom.proofs.symbolic.bijections import ranges
 from hloom.proofs.symbolic.elements import (
     IndexVariables,
@@ -24,7 +25,7 @@ from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.sizes import Constraint, Trail
 from hloom.proofs.symbolic.terms import Term
-from hloom.proofs.verdict import Relation, Verdict, refute
+from hloom.proofs.verdict import Relation, Verdict
 
 SAMPLES: Final = 6
 """Number of arguments with which programs of concrete sizes are compared."""
@@ -247,11 +248,16 @@ def _refutation(pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: boo
         return RuleVerdict(
             Relation.OPEN, 0, 0, f"{reason} (too many elements to compare)", sizes, None, *texts
         )
-    refuted = refute(before, after, samples=SAMPLES, edges=edges)
+    kinds = DISTRIBUTIONS if edges else [d for d in DISTRIBUTIONS if d.is_ordinary]
+    refuted = refute(before, after, samples=SAMPLES, most=SAMPLES, distributions=kinds)
     if refuted is None:
         return RuleVerdict(Relation.OPEN, 0, 0, reason, sizes, None, *texts)
-    inputs, arguments, comparisons = refuted
-    verdict = Verdict(Relation.REFUTED, inputs=inputs, arguments=arguments, comparisons=comparisons)
+    verdict = Verdict(
+        Relation.REFUTED,
+        inputs=refuted.inputs,
+        arguments=refuted.arguments,
+        comparisons=refuted.comparisons,
+    )
     return RuleVerdict(Relation.REFUTED, 0, 0, reason, sizes, verdict, *texts)
 
 

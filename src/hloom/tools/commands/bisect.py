@@ -118,7 +118,7 @@ def _note_unread(reason: str) -> None:
 def _prove(file: str, options: dict[str, Any]) -> int:
     """Print the first pass that is refuted, else the first that is open; return the exit status."""
     if Path(file).is_dir():
-        from hloom.proofs.verdict import SAMPLES
+        from hloom.proofs.refutation import SAMPLES
         from hloom.tools.commands.prove import judge_folder
 
         return judge_folder(file, options["program"], SAMPLES, options["as_json"])
