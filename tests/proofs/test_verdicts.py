@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -268,9 +269,9 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
     "results that different laws prove": (
         REALS,
         """a = f32[4] parameter(0) n = f32[4] negate(a) m = f32[4] multiply(a, n) h = bf16[4] convert(m)
-        s = f32[4] add(a, a) ROOT t = (bf16[4], f32[4]) tuple(h, s)""",
+        d = f32[4] add(a, a) s = f32[4] add(d, a) ROOT t = (bf16[4], f32[4]) tuple(h, s)""",
         """a = f32[4] parameter(0) n = f32[4] negate(a) m = f32[4] multiply(n, a) h = bf16[4] convert(m)
-        c = f32[] constant(2) b = f32[4] broadcast(c), dimensions={} s = f32[4] multiply(a, b)
+        c = f32[] constant(3) b = f32[4] broadcast(c), dimensions={} s = f32[4] multiply(a, b)
         ROOT t = (bf16[4], f32[4]) tuple(h, s)""",
     ),
     "one wrong result of two": (
@@ -382,6 +383,15 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) s = f32[4] sqrt(a) p = f32[4] multiply(a, s) c = f32[] constant(1)
         b = f32[4] broadcast(c), dimensions={} q = f32[4] divide(b, p)
         ROOT t = (f32[4], f32[4]) tuple(p, q)""",
+    ),
+    "a number added to itself, and a half of it": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) s = f32[4] add(a, a) c = f32[] constant(2)
+        b = f32[4] broadcast(c), dimensions={} q = f32[4] divide(a, b)
+        ROOT t = (f32[4], f32[4]) tuple(s, q)""",
+        """a = f32[4] parameter(0) c = f32[] constant(2) b = f32[4] broadcast(c), dimensions={}
+        s = f32[4] multiply(b, a) d = f32[] constant(0.5) e = f32[4] broadcast(d), dimensions={}
+        q = f32[4] multiply(a, e) ROOT t = (f32[4], f32[4]) tuple(s, q)""",
     ),
     "a product with a reciprocal": (
         REALS,
@@ -585,10 +595,27 @@ def test_sums_of_many_fractions_have_a_small_degree() -> None:
         x{n + 1} = f32[64,64] dot(q{n}, q{n}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}} """
         for n in range(6)
     )
-    before = program(layers + "ROOT r = f32[64,64] add(x6, x6)")
-    twice = "c = f32[] constant(2) two = f32[64,64] broadcast(c), dimensions={} "
-    after = program(layers + twice + "ROOT r = f32[64,64] multiply(x6, two)")
+    before = program(layers + "twice = f32[64,64] add(x6, x6) ROOT r = f32[64,64] add(twice, x6)")
+    three = "c = f32[] constant(3) three = f32[64,64] broadcast(c), dimensions={} "
+    after = program(layers + three + "ROOT r = f32[64,64] multiply(x6, three)")
     assert prove(before, after).relation is REALS
+
+
+def test_what_is_undecided_is_stated() -> None:
+    """By the values that both programs compute: the sine is one of them, the results that are equal go."""
+    before = """a = f32[4] parameter(0) b = f32[4] sine(a) x = f32[4] exponential(b) y = f32[4] exponential(a)
+    p = f32[4] multiply(x, y) ROOT t = (f32[4], f32[4]) tuple(y, p)"""
+    after = """a = f32[4] parameter(0) b = f32[4] sine(a) y = f32[4] exponential(a) s = f32[4] add(b, a)
+    p = f32[4] exponential(s) ROOT t = (f32[4], f32[4]) tuple(y, p)"""
+    verdict = prove(program(before), program(after), samples=0)
+    assert verdict.relation is Relation.OPEN
+    small = [HloModule.from_text(text) for text in verdict.undecided]
+    counts = [Counter(i.opcode for i in module.entry.instructions) for module in small]
+    assert counts == [
+        {"parameter": 3, "exponential": 1, "multiply": 1},
+        {"parameter": 3, "add": 1, "exponential": 1},
+    ]
+    assert prove(*small, samples=0).relation is Relation.OPEN
 
 
 def test_the_first_new_value_is_named() -> None:

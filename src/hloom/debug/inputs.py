@@ -25,6 +25,8 @@ MOST_CONSTANTS: Final = 64
 """Number of elements of an array whose elements are constants of a program, not a table."""
 MOST_SCALAR: Final = 64
 """The largest magnitude of an integer without dimensions that is a constant: it may be a trip count."""
+MOST_REAL: Final = 1 << 20
+"""The largest magnitude of a float that is a constant: larger ones are extreme."""
 _finfo: Any = ml_dtypes.finfo
 
 
@@ -189,9 +191,10 @@ class _Draw:
         generator = self.generator
         match self.distribution:
             case Distribution.SIGNED | Distribution.CONSTANTS:
-                return self._mixed(generator.integers(-8, 8, sizes) / 2, self.constants)
+                small = [x for x in self.constants if abs(x) <= MOST_REAL]
+                return self._mixed(generator.integers(-8, 8, sizes) / 2, small)
             case Distribution.TIES | Distribution.EDGES_AND_TIES:
-                return np.round(generator.standard_normal(sizes))
+                return np.rint(generator.standard_normal(sizes))
             case Distribution.RANGE:
                 info = _finfo(kind.numpy_dtype)
                 return np.ldexp(

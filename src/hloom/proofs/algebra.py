@@ -58,6 +58,9 @@ _MOST_FRACTIONS: Final = 4096
 """Maximum number of elements of a constant that is searched for fractions."""
 
 
+MOST_EXPONENT: Final = 100
+"""The reciprocal of a power of two with a smaller exponent is a normal number."""
+
 _SIGNED: Final = {F32: S32, F64: S64}
 """The integers of the same width; the bits of narrower floats are ordered as f32's."""
 
@@ -150,7 +153,27 @@ class Algebra:
         if self.reals and kind.is_floating and kind == source:
             exact = _computed_in(kind)
             return self.rounded(self._function(i.operation, exact, exact, residues), kind)
-        return Prints(np.asarray(self._function(i.operation, source, kind, residues)))
+        exact = self._exact(i, kind, operands) if kind.is_floating else None
+        return Prints(exact if exact is not None else self._function(i.operation, source, kind, residues))
+
+    def _exact(self, i: HloInstruction, kind: ElementType, operands: list[Prints]) -> Residues | None:
+        """Return x + x as 2 x, and x / 2^n as a product: rounded alike, for all x. None for others."""
+        a, b = np.broadcast_arrays(*(x.residues for x in operands)) if len(operands) == 2 else (None, None)
+        if a is None or b is None:
+            return None
+        match i.operation:
+            case Add() if (same := a == b).any():
+                two = np.broadcast_to(field.number(2), a.shape)
+                twice = self._commutative(Multiply(), kind, kind, a, two)
+                return np.where(same, twice, self._function(i.operation, kind, kind, [a, b]))
+            case Divide() if operands[1].value is not None and kind in (F32, F64):
+                mantissas, exponents = np.frexp(np.asarray(operands[1].value))
+                if (np.abs(mantissas) != 0.5).any() or (np.abs(exponents) > MOST_EXPONENT).any():
+                    return None
+                reciprocals = self.known(1 / np.asarray(operands[1].value)).residues
+                return self._commutative(Multiply(), kind, kind, a, np.broadcast_to(reciprocals, a.shape))
+            case _:
+                return None
 
     def _chosen(self, i: HloInstruction, operands: list[Prints]) -> Prints | None:
         """Return the results of a select, clamp, maximum, minimum, or bitwise `and` or `or`; else None."""

@@ -8,7 +8,7 @@ on more arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -62,7 +62,8 @@ class Refutation:
     """Arguments for which the results of two programs differ.
 
     Attributes:
-        inputs: how the arguments were drawn: ``random 3``, ``edge values 4``.
+        inputs: how the arguments were drawn: ``random 3``, ``edge values 4``; and if these are not of
+            ordinary size, how many are that agree.
         arguments: the arguments; for several devices, a list for each.
         comparisons: the compared results; the first program's are the expected ones.
     """
@@ -120,6 +121,7 @@ class Refuter:
             distributions: the distributions of the arguments, in turn.
         """
         extreme: Refutation | None = None
+        agreeing = 0
         for number in range(max(samples, most) if samples else 0):
             if self._work > (LITTLE_WORK if number >= samples else MOST_WORK):
                 break
@@ -131,8 +133,11 @@ class Refuter:
             refutation = self._difference(seed + number, distribution)
             if refutation is not None and distribution.is_ordinary:
                 return refutation
+            agreeing += distribution.is_ordinary
             extreme = extreme or refutation
-        return extreme
+        if extreme is None or not agreeing or self.note:
+            return extreme
+        return replace(extreme, inputs=f"{extreme.inputs}; {agreeing} arguments of ordinary size agree")
 
     def _difference(self, seed: int, distribution: Distribution) -> Refutation | None:
         """Return the differences of the results for the arguments of a seed; None if there are none."""

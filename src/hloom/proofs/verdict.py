@@ -24,6 +24,7 @@ from hloom.operations.structure import Constant, Parameter
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.field import BITS, salt_of
 from hloom.proofs.programs import FingerprintEvaluator
+from hloom.proofs.reduced import undecided
 from hloom.proofs.refutation import SAMPLES, Refuter
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.values import hash_of
@@ -70,6 +71,8 @@ class Verdict:
         inputs: how the refuting arguments were drawn: ``random 3``, ``edge values 4``.
         arguments: the refuting arguments; for several devices, a list for each.
         comparisons: the results for these arguments, compared; the first program's are the expected ones.
+        undecided: if the relation is open, the open results as the texts of two programs on values that both
+            compute.
         error_bits: the proof is wrong with a probability below 2**-error_bits; None if it is certain.
     """
 
@@ -81,6 +84,7 @@ class Verdict:
     inputs: str = ""
     arguments: Sequence[Any] = field(default=(), repr=False)
     comparisons: Sequence[Comparison] = ()
+    undecided: tuple[str, ...] = ()
     error_bits: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +97,7 @@ class Verdict:
             "instruction": self.instruction,
             "origin": self.origin,
             "inputs": self.inputs,
+            "undecided": self.undecided,
             "differences": [
                 {
                     "result": c.name,
@@ -134,6 +139,7 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
     arrays = sum(leaf.is_array for _, leaf in before.module.entry.root.shape.leaves())
     proof = _Proof(arrays + 1)
     reason, culprit, is_large = "", None, False
+    last: tuple[_Fingerprint, _Fingerprint] | None = None
     for algebra in ALGEBRAS:
         if not (algebra.has_fractions or is_large):
             continue
@@ -142,6 +148,7 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
             if isinstance(a, str) or isinstance(b, str):
                 reason = a if isinstance(a, str) else str(b)
                 continue
+            last = a, b
             bits = min(a.error_bits, b.error_bits)
             equal = {n for n, (x, y) in enumerate(zip(a.results, b.results, strict=True)) if x == y}
             if bits >= LEAST_BITS:
@@ -166,7 +173,19 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
         )
     reason = (refuter.note if refuter is not None else "") or reason
     reason = reason or "the values of this instruction and of those after it are compared by samples only"
-    return Verdict(Relation.OPEN, reason=reason, instruction=text, origin=origin)
+    return Verdict(
+        Relation.OPEN,
+        reason=reason,
+        instruction=text,
+        origin=origin,
+        undecided=() if last is None else _undecided(*last, proof.open),
+    )
+
+
+def _undecided(before: _Fingerprint, after: _Fingerprint, results: Set[int]) -> tuple[str, ...]:
+    """Return the texts of the programs of the results that are open."""
+    programs = undecided((before.module, before.instructions), (after.module, after.instructions), results)
+    return tuple([program.to_text(PrintOptions(print_metadata=False)) for program in programs])
 
 
 class _Proof:

@@ -7,13 +7,18 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from hloom.tools.commands.check import comparison_line
 from hloom.tools.console.program_argument import FILE_OR_FOLDER
 from hloom.tools.console.terminal import FILE, echo, progress, styled
+
+MOST_PRINTED: Final = 64
+"""Number of elements of refuting arguments that are printed."""
+MOST_CHARACTERS: Final = 4000
+"""Longer undecided programs are printed by ``--json`` only."""
 
 if TYPE_CHECKING:
     from hloom.proofs.dumps import Step
@@ -140,6 +145,18 @@ def status_of(verdicts: Sequence[Verdict]) -> int:
     return 1 if Relation.REFUTED in relations else 2 if Relation.OPEN in relations else 0
 
 
+def argument_texts(verdict: Verdict, most: int) -> list[str]:
+    """Return the refuting arguments as literals, if these are arrays of at most ``most`` elements in all."""
+    import numpy as np
+
+    from hloom.shape.literal import Literal
+
+    are_arrays = all(isinstance(x, np.ndarray) for x in verdict.arguments)
+    if not are_arrays or sum(x.size for x in verdict.arguments) > most:
+        return []
+    return [Literal(x).to_text() for x in verdict.arguments]
+
+
 def verdict_lines(verdict: Verdict) -> list[str]:
     """Return the text of a verdict: the relation, and where the programs differ."""
     relation = verdict.relation
@@ -150,7 +167,12 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     if verdict.inputs:
         lines.append(f"  the results differ for {verdict.inputs}:")
         lines += [f"  {comparison_line(c)}" for c in verdict.comparisons if not c.agrees]
+        lines += [f"    argument {n}: {text}" for n, text in enumerate(argument_texts(verdict, MOST_PRINTED))]
     if verdict.instruction:
         lines += ["  the first value that the first program does not compute:", f"    {verdict.instruction}"]
         lines += [f"    at {verdict.origin}"] if verdict.origin else []
+    if sum(map(str.__len__, verdict.undecided)) <= MOST_CHARACTERS:
+        words = "what is undecided, from values that both programs compute:", "against:"
+        for word, text in zip(words, verdict.undecided, strict=False):
+            lines += [f"  {word}", *(f"    {line}" for line in text.strip().splitlines())]
     return lines
