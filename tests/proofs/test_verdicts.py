@@ -380,9 +380,18 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) c = f32[] constant(1.5) b = f32[4] broadcast(c), dimensions={}
         d = f32[] constant(-1.5) e = f32[4] broadcast(d), dimensions={} p = f32[4] power(a, b)
         q = f32[4] power(a, e) ROOT t = (f32[4], f32[4]) tuple(p, q)""",
-        """a = f32[4] parameter(0) s = f32[4] sqrt(a) p = f32[4] multiply(a, s) c = f32[] constant(1)
-        b = f32[4] broadcast(c), dimensions={} q = f32[4] divide(b, p)
+        """a = f32[4] parameter(0) s = f32[4] sqrt(a) n = f32[4] multiply(a, s) c = f32[] constant(1)
+        b = f32[4] broadcast(c), dimensions={} m = f32[4] divide(b, n) l = f32[] constant(-inf)
+        k = f32[4] broadcast(l), dimensions={} e = pred[4] compare(a, k), direction=EQ
+        h = f32[4] constant({inf, inf, inf, inf}) z = f32[4] constant({0, 0, 0, 0})
+        p = f32[4] select(e, h, n) q = f32[4] select(e, z, m)
         ROOT t = (f32[4], f32[4]) tuple(p, q)""",
+    ),
+    "a power of a half without its case of -inf": (
+        REFUTED,
+        """a = f32[64] parameter(0) c = f32[] constant(1.5) b = f32[64] broadcast(c), dimensions={}
+        ROOT p = f32[64] power(a, b)""",
+        "a = f32[64] parameter(0) s = f32[64] sqrt(a) ROOT p = f32[64] multiply(a, s)",
     ),
     "a number added to itself, and a half of it": (
         IDENTICAL,

@@ -340,7 +340,7 @@ class Algebra:
             case Divide():
                 return field.multiply(x, self._reciprocal(operands[1]))
             case Power():
-                return self._power(operands, function)
+                return self._power(i, operands, function)
             case SquareRoot():
                 return function(SquareRoot.opcode, x)
             case ReciprocalSquareRoot():
@@ -375,11 +375,11 @@ class Algebra:
         return self.known(rounded[0]).residues
 
     def _power(
-        self, operands: list[Prints], function: Callable[[str, Residues], Residues]
+        self, i: HloInstruction, operands: list[Prints], function: Callable[[str, Residues], Residues]
     ) -> Residues | None:
         """Return x to the power of a known multiple of 1/2, the same for all elements, if it is small.
 
-        Returns None for other exponents. x^(3/2) is x times its square root.
+        Returns None for other exponents. x^(3/2) is x times its square root, except that of -inf, infinity.
         """
         base, exponents = operands[0], operands[1].value
         if exponents is None or not np.size(exponents):
@@ -389,9 +389,15 @@ class Algebra:
         if not is_small or not (np.asarray(exponents) == exponent).all():
             return None
         result = field.power(base.residues, int(abs(exponent)))
-        if exponent != int(exponent):
-            result = field.multiply(result, function(SquareRoot.opcode, base.residues))
-        return result if exponent >= 0 else self.inverse(Prints(result))
+        if exponent == int(exponent):
+            return result if exponent >= 0 else self.inverse(Prints(result))
+        result = field.multiply(result, function(SquareRoot.opcode, base.residues))
+        kind = i.operands[0].shape.element_type
+        lowest = np.broadcast_to(field.negate(field.INFINITY), result.shape)
+        is_lowest = self.comparison(Compare(direction="EQ"), kind, base.residues, lowest)
+        if exponent > 0:
+            return _selected(is_lowest, field.INFINITY, result)
+        return _selected(is_lowest, field.number(0), self.inverse(Prints(result)))
 
     def _function(
         self, operation: Operation, source: ElementType, kind: ElementType, residues: list[Residues]
