@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,34 @@ def test_the_passes_of_the_pipeline_are_proved(file: str) -> None:
     assert "algsimp" in output
     assert all("identical" in line for line in output.splitlines())
     assert run("bisect", file, "--prove") == (0, f"agrees  m: {len(output.splitlines())} passes are proved\n")
+
+
+def test_errors_name_the_file(file: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.hlo"
+    wrong.write_text("HloModule m\nENTRY e {\n  ROOT a = f32[4] nagate(b)\n}")
+    done = CliRunner().invoke(main, ["prove", file, str(wrong)])
+    assert done.exit_code == 1
+    assert str(wrong) in done.stderr
+
+
+def test_a_folder_without_passes_is_refused(file: str) -> None:
+    done = CliRunner().invoke(main, ["prove", str(Path(file).parent)])
+    assert done.exit_code == 1
+    assert "[prove.passes]" in done.stderr
+    assert "--xla_dump_hlo_pass_re" in done.stderr
+
+
+def test_refuting_arguments_are_printed(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.hlo", tmp_path / "b.hlo"]
+    for path, operands in zip(paths, ("x, y", "y, x"), strict=True):
+        path.write_text(
+            f"HloModule m\nENTRY e {{\n  x = s32[] parameter(0)\n  y = s32[] parameter(1)\n"
+            f"  ROOT r = s32[] subtract({operands})\n}}"
+        )
+    status, output = run("prove", *map(str, paths))
+    assert status == 1
+    first, second = re.search(r"argument 0: (-?\d+)\n +argument 1: (-?\d+)", output).groups()  # type: ignore[union-attr]
+    assert f"result is {int(second) - int(first)}, not {int(first) - int(second)}" in output
 
 
 @pytest.mark.usefixtures("_wrong_pass")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hloom.errors import HloError
 from hloom.tools.commands.check import comparison_line
 from hloom.tools.console.program_argument import FILE_OR_FOLDER
 from hloom.tools.console.terminal import FILE, echo, progress, styled
@@ -21,6 +22,7 @@ MOST_CHARACTERS: Final = 4000
 """Longer undecided programs are printed by ``--json`` only."""
 
 if TYPE_CHECKING:
+    from hloom.ir.module import HloModule
     from hloom.proofs.dumps import Step
     from hloom.proofs.verdict import Verdict
 
@@ -82,10 +84,9 @@ def prove(
     \b
     Exit status:
       0  everything is proved
-      1  something is refuted
+      1  something is refuted, or a program cannot be judged (an error says why)
       2  something is open, nothing is refuted
     """
-    from hloom.files import load
     from hloom.proofs.verdict import prove as decide
 
     if symbolic:
@@ -99,19 +100,30 @@ def prove(
     if any_size:
         from hloom.tools.commands.prove_sizes import judge_sizes
 
-        sys.exit(judge_sizes(load(before), load(after), as_json=as_json))
+        sys.exit(judge_sizes(_loaded(before), _loaded(after), as_json=as_json))
     if partitioned:
         from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
         from hloom.proofs.programs import device_count
 
-        whole, local = load(before), load(after)
+        whole, local = _loaded(before), _loaded(after)
         parameters, results = annotated_tilings(whole, device_count(local))
         verdict = prove_partitioned(whole, local, parameters, results, samples=samples)
     else:
-        verdict = decide(load(before), load(after), samples=samples)
+        verdict = decide(_loaded(before), _loaded(after), samples=samples)
     progress.done()
     echo(json.dumps(verdict.to_json(), indent=1) if as_json else "\n".join(verdict_lines(verdict)))
     sys.exit(status_of([verdict]))
+
+
+def _loaded(file: str) -> HloModule:
+    """Return the program of a file; errors name the file, as there are two."""
+    from hloom.files import load
+
+    try:
+        return load(file)
+    except HloError as error:
+        error.message = error.message if file in error.message else f"{file}: {error.message}"
+        raise
 
 
 def judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int:
@@ -128,6 +140,12 @@ def judge_folder(folder: str, matching: str, samples: int, as_json: bool) -> int
                 echo(styled(f"{step.program}: {step.stage.title}", "title"))
                 echo("\n".join(f"  {line}" for line in verdict_lines(step.verdict)))
     progress.done()
+    if not steps:
+        message = (
+            f"the programs of {folder} have no passes; XLA_FLAGS='--xla_dump_to={folder} "
+            "--xla_dump_hlo_pass_re=.*' writes the program after every pass"
+        )
+        raise HloError(message, rule="prove.passes")
     counts = Counter(step.verdict.relation.value for step in steps)
     if as_json:
         passes = [{"program": s.program, "stage": s.stage.title, **s.verdict.to_json()} for s in steps]

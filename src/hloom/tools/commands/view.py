@@ -185,7 +185,7 @@ def _sharding(
 
 
 def _proved(stages: list[Stage]) -> dict[str, object]:
-    from hloom.proofs.verdict import SAMPLES
+    from hloom.proofs.refutation import SAMPLES
     from hloom.tools.viewer.proof import proof_part
 
     if len({stage.program for stage in stages}) == len(stages):
