@@ -145,6 +145,19 @@ def test_partial_sums_that_a_device_rounds_are_no_refutation() -> None:
 def test_maxima_of_shards_are_proved() -> None:
     local = largest(f"all-reduce(m), to_apply=max, {EVERY}")
     assert verdict(EVEN_LARGEST, local).relation is Relation.IDENTICAL
+    in_another_order = local.replace("0,1,2,3", "3,1,0,2")
+    assert verdict(EVEN_LARGEST, in_another_order).relation is Relation.IDENTICAL
+
+
+def test_the_order_of_an_all_gather_matters() -> None:
+    whole = """
+    a = f32[8] parameter(0), sharding={devices=[4]<=[4]}
+    ROOT n = f32[8] negate(a), sharding={replicated}"""
+    local = f"""
+    a = f32[2] parameter(0) n = f32[2] negate(a)
+    ROOT r = f32[8] all-gather(n), dimensions={{0}}, {EVERY}"""
+    assert verdict(whole, local).relation is Relation.IDENTICAL
+    assert verdict(whole, local.replace("0,1,2,3", "1,0,2,3")).relation is Relation.REFUTED
 
 
 @pytest.mark.parametrize(("whole", "local"), WRONG.values(), ids=WRONG)

@@ -218,6 +218,17 @@ def test_equal_terms_are_equal_for_all_numbers() -> None:
     assert equal > 10
 
 
+def test_conditions_that_only_fractions_of_a_digit_satisfy() -> None:
+    """Of two tiles of 112, one has no row from 112 on, and the other none between 96 and 63."""
+    terms = Terms()
+    d, x = Variable(2, "d"), Variable(112, "x")
+    facts = [Index(-48, [(d, 112), (x, 1)]), Index(175, [(d, -112), (x, -1)]), Index(-112, [(d, 16), (x, 1)])]
+    assert not any(all(value(f, numbers) >= 0 for f in facts) for numbers in assignments((d, x)))
+    a, b = (terms.close(("argument", n), [Number(Index.of(x))]) for n in range(2))
+    assert Equality(terms).holds(a, b, facts)
+    assert not Equality(terms).holds(a, b, facts[:2])
+
+
 def test_terms_are_equal_where_conditions_leave_one_index() -> None:
     terms = Terms()
     d, x = Variable(2, "d"), Variable(760, "x")

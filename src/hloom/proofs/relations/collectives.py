@@ -92,7 +92,7 @@ class Collectives:
             raise NoRelation(f"the reducer of {i.opcode} has no relation")
         if not self.totals.is_free(operation(), kind):
             raise NoRelation(f"{i.opcode} rounds sums in some order")
-        group = self._group(i)
+        group = self.axes.group(self._groups(i), ordered=False)
         bound = {v: Variable(v.extent, "b") for v in group.weights}
         body = self.terms.at(term, {v: Index.of(b) for v, b in bound.items()})
         variables = list(bound.values())

@@ -8,17 +8,21 @@ operands that are equal for all values of the variables that it binds.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from hloom.ir.affine import Index
 from hloom.ir.operation import Operation
 from hloom.proofs.relations.indices import Datum, negated
-from hloom.proofs.relations.inequalities import follows
+from hloom.proofs.relations.inequalities import exclude_each_other, follows
 from hloom.proofs.relations.terms import ClosedFunction, Element, Number, Piecewise, Term, Terms
 
 MOST_CASES: Final = 1 << 12
 """Maximum number of pairs of terms that are compared; terms that need more are not found equal."""
+MOST_DIGITS: Final = 16
+"""Maximum number of values of variables that are tried one by one."""
 Facts = tuple[Index, ...]
 
 
@@ -49,9 +53,28 @@ class Equality:
             if isinstance(term, Piecewise):
                 cases = term.condition, negated(term.condition)
                 return all(self._equal(a, b, (*facts, case)) for case in cases)
+        return a == b or self._equal_alternatives(a, b, facts) or self._equal_by_digits(a, b, facts)
+
+    def _equal_alternatives(self, a: Term, b: Term, facts: Facts) -> bool:
+        """Return whether terms that are no choices are equal."""
         if isinstance(a, Element) and isinstance(b, Element):
-            return a == b or self._same_indices(a, b, facts) or self._same_operands(a, b, facts)
-        return a == b or self._same_numbers(_index(a, facts), _index(b, facts), facts)
+            return self._same_indices(a, b, facts) or self._same_operands(a, b, facts)
+        return self._same_numbers(_index(a, facts), _index(b, facts), facts)
+
+    def _equal_by_digits(self, a: Term, b: Term, facts: Facts) -> bool:
+        """Return whether terms are equal for each value of the variables of few values that facts are about.
+
+        Facts that no integers satisfy may have solutions between them: those of a digit between two tiles.
+        """
+        variables = {v: None for fact in facts for v, _ in fact.terms if v.extent <= MOST_DIGITS}
+        if not variables or math.prod(v.extent for v in variables) > MOST_DIGITS:
+            return False
+        for numbers in itertools.product(*[range(v.extent) for v in variables]):
+            values = [Index(-n, [(v, 1)]) for v, n in zip(variables, numbers, strict=True)]
+            case = (*facts, *values, *[value * -1 for value in values])
+            if not exclude_each_other(case) and not self._equal_alternatives(a, b, case):
+                return False
+        return True
 
     def _decided(self, term: Term, facts: Facts) -> Term:
         """Return the alternative of a choice that facts imply."""

@@ -64,11 +64,13 @@ class DeviceAxes:
             total = total * size + digit
         return total
 
-    def group(self, groups: object) -> AxisGroup:
-        """Return the axes of groups of devices."""
-        if groups not in self._groups:
-            self._groups[groups] = AxisGroup(self, groups_of(groups, math.prod(self.sizes)))
-        return self._groups[groups]
+    def group(self, groups: object, *, ordered: bool = True) -> AxisGroup:
+        """Return the axes of groups of devices, whose members have an order if this matters."""
+        key = groups, ordered
+        if key not in self._groups:
+            members = groups_of(groups, math.prod(self.sizes))
+            self._groups[key] = AxisGroup(self, members if ordered else np.sort(members, axis=1))
+        return self._groups[key]
 
 
 class AxisGroup:
