@@ -184,3 +184,21 @@ def test_only_the_order_is_wanted() -> None:
     }"""
     )
     agree("HloModule m\n" + text, special_values(np.random.default_rng(0), "f32", (40, 50)))
+
+
+@pytest.mark.parametrize("n", [100, 10_000, 100_000])
+def test_a_sort_of_positions_and_a_sort_of_what_it_moved(n: int) -> None:
+    """Shuffles sort by random numbers twice; the kernel that computes positions serves the first only."""
+    text = f"""HloModule m
+    {comparator(["u32", "s32"], 1, False)}
+    ENTRY e {{
+      k = u32[{n}] parameter(0)
+      l = u32[{n}] parameter(1)
+      x = s32[{n}] iota(), iota_dimension=0
+      first = (u32[{n}], s32[{n}]) sort(k, x), dimensions={{0}}, is_stable=true, to_apply=cmp
+      y = s32[{n}] get-tuple-element(first), index=1
+      second = (u32[{n}], s32[{n}]) sort(l, y), dimensions={{0}}, is_stable=true, to_apply=cmp
+      ROOT z = s32[{n}] get-tuple-element(second), index=1
+    }}"""
+    random = np.random.default_rng(0)
+    agree(text, *(random.integers(0, 1 << 32, n, dtype=np.uint32) for _ in range(2)))

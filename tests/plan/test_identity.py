@@ -60,7 +60,7 @@ def test_equal_plans_emit_equal_kernels(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def key(text: str) -> object:
-    (plan,) = (
+    *_, plan = (
         p for p in plan_program(parse(text), KERNELS, TARGET).values() if p.kind is not KernelKind.NONE
     )
     return plan.key
@@ -100,6 +100,11 @@ ENTRY e {
 def test_the_results_that_are_used_are_part_of_a_key() -> None:
     """A kernel stores no others."""
     assert key(SORT) != key(SORT.replace("index=0", "index=1"))
+
+
+@pytest.mark.parametrize("computed", ["iota(), iota_dimension=0", "constant({1, 2, 3, 4, 5, 6, 7, 8})"])
+def test_operands_whose_values_a_kernel_computes_are_part_of_a_key(computed: str) -> None:
+    assert key(SORT) != key(SORT.replace("y = f32[8] parameter(1)", f"y = f32[8] {computed}"))
 
 
 CALL = 'ENTRY e { x = f32[8] parameter(0)\n ROOT r = f32[8] custom-call(x), custom_call_target="f"%s }'

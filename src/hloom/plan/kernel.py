@@ -19,8 +19,17 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
 from hloom.operations.control_flow import Call, Conditional, Fusion, While
 from hloom.operations.custom_call import is_allocation
+from hloom.operations.movement import Broadcast
 from hloom.operations.reduction import Reduce
-from hloom.operations.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple, parameter_number
+from hloom.operations.structure import (
+    AfterAll,
+    Constant,
+    GetTupleElement,
+    Iota,
+    Parameter,
+    Tuple,
+    parameter_number,
+)
 from hloom.plan.evaluations import recomputation
 from hloom.plan.iteration import planned_space, read_where_written
 from hloom.plan.space import Space
@@ -94,11 +103,11 @@ class KernelPlan:
     def key(self) -> Key:
         """A key of all that the kernel depends on, used results included; equal keys share a kernel.
 
-        Equal operands have equal numbers. Constants are part of the key, since code may contain their values.
+        Equal operands have equal numbers. Constants and iotas are part: code may contain their values.
         """
         number: dict[HloInstruction, int] = {}
         operands = [
-            (number.setdefault(o, len(number)), o.shape, o if isinstance(o.operation, Constant) else None)
+            (number.setdefault(o, len(number)), o.shape, _computed_in_place_of_loads(o))
             for o in self.instruction.operands
         ]
         results = tuple(used_results(self.instruction))  # kernels of sorts and reductions store no others
@@ -129,6 +138,19 @@ class KernelPlan:
         if self.recomputation >= LEAST_REPORTED:
             words.append(f"recomputation {self.recomputation:.1f}")
         return "; ".join(words)
+
+
+def _computed_in_place_of_loads(operand: HloInstruction) -> object:
+    """Return a key of an operand whose values a kernel may compute; None for others."""
+    match operand.operation:
+        case Constant():
+            return operand
+        case Iota():
+            return operand.operation
+        case Broadcast() if isinstance(operand.operands[0].operation, Iota):
+            return operand.operation, operand.operands[0].operation
+        case _:
+            return None
 
 
 T = TypeVar("T")
