@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.machine import Machine
 from benchmarks.row import Row, geometric_mean
@@ -65,7 +66,21 @@ def rate(value: float) -> str:
 # -- ratios
 
 
-def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
+class Compared(Protocol):
+    """A program on two sides."""
+
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        ...
+
+    @property
+    def faster(self) -> float | None:
+        """The speedup of hloom."""
+        ...
+
+
+def draw_ratios(picture: Picture, rows: Sequence[Compared], top: float) -> float:
     """Draw bars from 1, the fastest program first; return their end."""
     known = sorted(((r.faster, r.name) for r in rows if r.faster is not None), reverse=True)
     heading = "times as fast as XLA:CPU"

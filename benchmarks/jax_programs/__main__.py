@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(machine, HEADING, sep="\n")
     rows: list[Row] = []
     for name in options.names or NAMES:
-        rows.append(measured_row(name, options.seconds, "cpu" if options.cpu_time else "wall"))
+        program = f"benchmarks.jax_programs.programs.{name}"
+        rows.append(measured_row(name, program, options.seconds, "cpu" if options.cpu_time else "wall"))
         print(line(rows[-1]), flush=True)
     print(last_line(rows))
     if options.json:

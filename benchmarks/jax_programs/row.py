@@ -56,9 +56,8 @@ class Row:
         return {**asdict(self), **ratios}
 
 
-def measured_row(name: str, budget: float, clock: str) -> Row:
-    """Measure a program on both sides; see `measured`."""
-    program = f"benchmarks.jax_programs.programs.{name}"
+def measured_row(name: str, program: str, budget: float, clock: str = "wall") -> Row:
+    """Measure a program, as `benchmarks.child` takes it, on both sides; see `measured`."""
     sides = measured({"stock": program, "hloom": program}, budget, clock)
     stock, hloom = sides["stock"], sides["hloom"]
     return Row(
