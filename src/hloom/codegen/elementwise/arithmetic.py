@@ -7,7 +7,7 @@ from typing import Final
 
 from hloom.codegen.elementwise.outlining import expand_or_call
 from hloom.codegen.elementwise.registry import LoweringContext, lowering
-from hloom.codegen.llvm import F32, F64, I8, I16, I32, ConstantValue, Value
+from hloom.codegen.llvm import F32, F64, I8, I16, I32, ConstantValue, Value, make_type
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element, parts
 from hloom.codegen.vector_math import complex_exponential, complex_numbers
@@ -125,7 +125,7 @@ def larger(a: Element, b: Element, element_type: ElementType) -> Element:
         return x | y
     if takes_range(x):
         return in_registers(partial(_range, which=5), x, y)
-    return x.function.intrinsic(_name("max", element_type), x, y)
+    return _extreme("max", x, y, element_type)
 
 
 def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
@@ -137,7 +137,20 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
         return x & y
     if takes_range(x):
         return in_registers(partial(_range, which=4), x, y)
-    return x.function.intrinsic(_name("min", element_type), x, y)
+    return _extreme("min", x, y, element_type)
+
+
+def _extreme(which: str, x: Value, y: Value, element_type: ElementType) -> Value:
+    """Emit the maximum or minimum; of scalars by comparisons, where LLVM would branch on their signs."""
+    f = x.function
+    if x.type.lanes or not x.type.is_float or f.target.architecture != "x86_64":
+        return f.intrinsic(_name(which, element_type), x, y)
+    kind = make_type(f"i{8 * x.type.size}")
+    a, b = x.bitcast(kind), y.bitcast(kind)
+    zero = (a & b if which == "max" else a | b).bitcast(x.type)
+    chosen = x.compare("ogt" if which == "max" else "olt", y).select(x, y)
+    chosen = x.compare("oeq", y).select(zero, chosen)
+    return x.compare("uno", y).select(x + y, chosen)
 
 
 def takes_range(x: Value) -> bool:
