@@ -16,6 +16,9 @@ PAIRS = (
     "d = f32[4,4,3] subtract(a, b); "
 )
 """Differences of all pairs of points."""
+EVERY_RANK = [("3", "0"), ("3,2", "0,1"), ("3,2,4", "0,1,2"), ("3,2,4,1", "0,1,2,3")]
+"""Sizes of slices and the numbers of their dimensions, up to rank 4."""
+NEXT = str.maketrans("012", "123")
 SQUARES = "s = f32[4,4,3] multiply(d, d); l = f32[4,4] reduce(s, z), dimensions={2}, to_apply=sum; "
 
 EXAMPLES = {
@@ -201,19 +204,45 @@ EXAMPLES = {
         Example("x: f32[1,7], i: s32[1,1]", "r = f32[1,2] gather(x, i), offset_dims={1}, "
                 "collapsed_slice_dims={}, start_index_map={1}, operand_batching_dims={0}, "
                 "start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,2}"),
+        *(
+            Example(f"x: f32[{sizes.replace('3', '6')}], i: s32[{len(numbers[::2])}]",
+                    f"r = f32[{sizes}] gather(x, i), offset_dims={{{numbers}}}, collapsed_slice_dims={{}}, "
+                    f"start_index_map={{{numbers[::-1]}}}, index_vector_dim=0, slice_sizes={{{sizes}}}")
+            for sizes, numbers in EVERY_RANK
+        ),
     ],
     "gather_of_empty_slices": [
         Example("x: f32[6,2], i: s32[5,1]", "r = f32[5,2] gather(x, i), offset_dims={1}, "
-                "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={0,2}")
+                "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={0,2}"),
+        *(
+            Example(f"x: f32[6,{sizes}], i: s32[1]",
+                    f"r = f32[0,{sizes}] gather(x, i), offset_dims={{0,{numbers.translate(NEXT)}}}, "
+                    "collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=0, "
+                    f"slice_sizes={{0,{sizes}}}")
+            for sizes, numbers in EVERY_RANK[:3]
+        ),
     ],
     "gather_of_everything": [
         Example("x: f32[6,1], i: s32[5,2]", "r = f32[6,5] gather(x, i), offset_dims={0}, "
-                "collapsed_slice_dims={1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={6,1}")
+                "collapsed_slice_dims={1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={6,1}"),
+        *(
+            Example(f"x: f32[{sizes}], i: s32[{len(numbers[::2])}]",
+                    f"r = f32[{sizes}] gather(x, i), offset_dims={{{numbers}}}, collapsed_slice_dims={{}}, "
+                    f"start_index_map={{{numbers}}}, index_vector_dim=0, slice_sizes={{{sizes}}}")
+            for sizes, numbers in EVERY_RANK
+        ),
     ],
     "scatter_of_nothing": [
         Example("x: f32[6], i: s32[0,1], u: f32[0]", "r = f32[6] scatter(x, i, u), update_window_dims={}, "
                 "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
-                "to_apply=sum")
+                "to_apply=sum"),
+        *(
+            Example(f"x: f32[6,{sizes}], i: s32[0,1], u: f32[0,{sizes}]",
+                    f"r = f32[6,{sizes}] scatter(x, i, u), update_window_dims={{{numbers.translate(NEXT)}}}, "
+                    "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+                    "to_apply=sum")
+            for sizes, numbers in EVERY_RANK[:3]
+        ),
     ],
     "scatter_of_one_window": [
         Example("x: T[6,3], i: K[1], u: T[3]".replace("K", k), f"r = T[6,3] scatter(x, i, u), "
@@ -264,6 +293,7 @@ REFUSED = {
                 "f = f32[4,4,3] multiply(w, d); r = f32[4,3] reduce(f, z), dimensions={0}, to_apply=sum"),
         Example("x: f32[4,3]", "z = f32[] constant(-0); " + PAIRS +
                 "r = f32[4,3] reduce(d, z), dimensions={0}, to_apply=sum"),
+        Example("x: f32[4,4]", ZERO32 + "r = f32[4,4] reduce(x, z), dimensions={}, to_apply=sum"),
     ],
     "reduce_of_broadcast": [
         Example("x: f32[3], v: f32[]", "b = f32[3,4] broadcast(x), dimensions={0}; "

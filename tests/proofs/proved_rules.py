@@ -1,7 +1,8 @@
-"""Prove the rules of hloom's passes for all sizes, and write the page docs/proved_rules.md.
+"""Prove rules of hloom's passes and of XLA for all sizes, and write the page docs/proved_rules.md.
 
 ``python -m tests.proofs.proved_rules`` proves the rules whose code or examples changed since the page was
-written, and writes the page; with ``--all`` it proves every rule (an hour on one core). `make docs` runs it.
+written, and writes the page; names as arguments prove these rules again, ``--all`` every rule. `make docs`
+runs it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import inspect
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Final
+from typing import Final, TypeVar
 
 from hloom.errors import HloError
-from hloom.ir.module import HloModule
 from hloom.passes.rewriting import RewriteRule
-from hloom.proofs.symbolic.repetition import HIGHEST_RANK, repeated_programs
+from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import prove_rewrite
+from hloom.proofs.symbolic.rules import SymbolicRule, prove_instance
+from hloom.proofs.symbolic.verdicts import RuleVerdict
+from hloom.proofs.symbolic.xla import conversion, elementwise, movement, slicing, sums
 from hloom.proofs.verdict import Relation
 from tests.passes import test_arithmetic_rules, test_contraction_rules, test_movement_rules
 from tests.rule_checks import Example
@@ -34,8 +38,18 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     test_movement_rules,
     test_contraction_rules,
 )
-SECONDS: Final = 10
+XLA: Final[tuple[ModuleType, ...]] = (elementwise, conversion, movement, slicing, sums)
+SECONDS: Final = 6
 """Processor time after which a proof is given up."""
+PROGRAMS: Final = 16
+"""Number of programs that are made from an example for each rank, about."""
+LATE: Final = f"not decided in {SECONDS} s"
+MOST_LATE: Final = 2
+"""Number of proofs from an example that are given up before all later ones are, of higher ranks mostly."""
+RULE_SECONDS: Final = 60
+"""Processor time for a rule after which all proofs of programs of other ranks are given up."""
+NOWHERE: Final = "the rule applies in no case"
+T = TypeVar("T")
 
 
 @dataclass
@@ -44,17 +58,17 @@ class Result:
 
     Attributes:
         digest: of its code and its examples.
-        relations: the verdict for each example and element type.
-        ranks: the ranks of the programs that are proved.
-        repeated: the number of programs with a repeated dimension that are proved, and the number of all.
+        relations: the verdict for each example and element type; of a rule of XLA the weakest for each type.
+        ranks: for each rank, the number of programs that are proved, and the number of all.
         open: programs that are not proved, with reasons.
+        seconds: processor time.
     """
 
     digest: str
     relations: list[tuple[int, str, str]] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
-    repeated: tuple[int, int] = (0, 0)
+    ranks: dict[str, tuple[int, int]] = field(default_factory=dict)
     open: list[tuple[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def is_proved(self) -> bool:
@@ -62,9 +76,26 @@ class Result:
         proved = {example for example, _, relation in self.relations if Relation(relation).is_proof}
         return bool(proved) and proved == {example for example, _, _ in self.relations}
 
+    @property
+    def proved_ranks(self) -> list[int]:
+        """Return the ranks at which all programs are proved."""
+        return [int(rank) for rank, (proved, count) in self.ranks.items() if proved == count]
 
-class _TooLong(Exception):
-    pass
+    @property
+    def is_proved_at_all_ranks(self) -> bool:
+        """Return whether all programs are proved."""
+        return self.is_proved and bool(self.ranks) and len(self.proved_ranks) == len(self.ranks)
+
+    def add(self, rank: int, program: str, reason: str) -> None:
+        """Count a program of a rank, not proved for a reason, or proved if there is none."""
+        proved, count = self.ranks.get(str(rank), (0, 0))
+        self.ranks[str(rank)] = proved + (not reason), count + 1
+        if reason and proved == count:
+            self.open.append((program, f"rank {rank}: {reason}"))
+
+
+class _TooLong(BaseException):
+    """Time is up; no handler of errors takes it for another one."""
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:
@@ -72,30 +103,55 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 
 def rules() -> Iterator[tuple[str, RewriteRule, list[Example]]]:
-    """Yield every rule with its examples."""
+    """Yield every rule of hloom with its examples."""
     for module in MODULES:
         for name, rule in module.RULES.items():
             yield name, rule, module.EXAMPLES[name]
 
 
+def rules_of_xla() -> Iterator[tuple[str, SymbolicRule]]:
+    """Yield every rule of XLA that is stated, by book and name."""
+    for module in XLA:
+        for rule in module.RULES:
+            yield f"{module.RULES.name}.{rule.name}", rule
+
+
 def digest_of(rule: RewriteRule, examples: Sequence[Example]) -> str:
     """Return a digest of what a proof is about."""
     texts = [inspect.getsource(rule.rewrite), *(f"{e.parameters} {e.body} {list(e.types)}" for e in examples)]
+    return _digest(texts)
+
+
+def digest_of_statement(rule: SymbolicRule) -> str:
+    """Return a digest of a statement, and of the functions of its file that statements call."""
+    module = inspect.getmodule(rule.statement)
+    shared = [f for n, f in vars(module).items() if n.startswith("_") and inspect.isfunction(f)]
+    return _digest([*map(inspect.getsource, (rule.statement, *shared)), f"{rule.kinds} {rule.most}"])
+
+
+def _digest(texts: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
 
 
-def verdict(rule: RewriteRule, text: str) -> tuple[Relation, str]:
-    """Return the verdict on a rule for all sizes of a program, and why it is open."""
+# -- proofs
+
+
+def limited(judge: Callable[..., T], *arguments: object) -> T | str:
+    """Return what a function returns, or why it does not."""
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS, 1)
     try:
-        judged = prove_rewrite(rule, text)
+        return judge(*arguments)
     except _TooLong:
-        return Relation.OPEN, f"not decided in {SECONDS} s"
+        return LATE
     except HloError as error:
-        return Relation.OPEN, error.message
+        return error.message
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return judged.relation, judged.reason
+
+
+def relation_of(verdict: RuleVerdict | str) -> tuple[Relation, str]:
+    """Return what is proved, and why no more."""
+    return (Relation.OPEN, verdict) if isinstance(verdict, str) else (verdict.relation, verdict.reason)
 
 
 def prove_example(rule: RewriteRule, example: Example) -> Relation:
@@ -104,41 +160,54 @@ def prove_example(rule: RewriteRule, example: Example) -> Relation:
 
 
 def prove(rule: RewriteRule, examples: Sequence[Example]) -> Result:
-    """Judge a rule for all sizes of its examples, for every type, and of those with a repeated dimension."""
-    result = Result(digest_of(rule, examples))
-    ranks: set[int] = set()
+    """Judge a rule for all sizes of its examples, for every type, and of programs made from them."""
+    result, start = Result(digest_of(rule, examples)), time.process_time()
     for number, example in enumerate(examples):
         for kind, text in zip(example.types, example.programs(), strict=True):
-            relation, reason = verdict(rule, text)
+            relation, reason = relation_of(limited(prove_rewrite, rule, text))
             result.relations.append((number, kind, relation.value))
-            if relation.is_proof:
-                ranks.add(_rank(text))
-            else:
+            if not relation.is_proof:
                 result.open.append((f"{example.body} ({kind})", reason))
-        text = next(iter(example.programs()))
-        for program in _repeated(text):
-            relation, reason = verdict(rule, program)
-            proved, count = result.repeated
-            result.repeated = proved + relation.is_proof, count + 1
-            if relation.is_proof:
-                ranks.add(_rank(program))
-            else:
-                result.open.append((f"{example.body}, a dimension repeated", reason))
-    result.ranks = sorted(ranks)
+    for example in examples:
+        late = 0
+        for rank in range(HIGHEST_RANK + 1):
+            for text in programs_of_rank(next(iter(example.programs())), rank, PROGRAMS):
+                is_late = late >= MOST_LATE or time.process_time() - start > RULE_SECONDS
+                judged = LATE if is_late else limited(prove_rewrite, rule, text)
+                relation, reason = relation_of(judged)
+                late += reason == LATE
+                if reason != NOWHERE:
+                    result.add(rank, text, "" if relation.is_proof else reason)
+    result.ranks = dict(sorted(result.ranks.items()))
+    result.seconds = round(time.process_time() - start, 1)
     return result
 
 
-def _repeated(text: str) -> Iterator[str]:
-    """Yield an example with each dimension twice, and an elementwise one up to rank 4."""
-    yield from repeated_programs(text, 2)
-    steps = HloModule.from_text(text).entry.post_order()
-    if all(i.operation.elementwise or not i.operands or not i.operands[0].shape.rank for i in steps):
-        for times in range(3, HIGHEST_RANK + 1):
-            yield from repeated_programs(text, times)
+def prove_statement(rule: SymbolicRule) -> Result:
+    """Judge a rule of XLA for all its types and numbers of dimensions."""
+    result, start = Result(digest_of_statement(rule)), time.process_time()
+    for kind in rule.kinds:
+        weakest, late = Relation.IDENTICAL, 0
+        for counts in sorted(replace(rule, most=HIGHEST_RANK).counts(), key=lambda c: sum(c.values())):
+            is_late = late >= MOST_LATE or time.process_time() - start > RULE_SECONDS
+            instance = LATE if is_late else limited(prove_instance, rule, kind, counts)
+            late += instance == LATE
+            if isinstance(instance, str):
+                relation, reason, rank = Relation.OPEN, instance, min(sum(counts.values()), HIGHEST_RANK)
+            elif instance.is_vacuous:
+                continue
+            else:
+                relation, reason, rank = *relation_of(instance.verdict), instance.rank
+            result.add(rank, f"{kind.name} {counts}", "" if relation.is_proof else reason)
+            order = (Relation.IDENTICAL, Relation.EQUAL_OVER_REALS, Relation.OPEN, Relation.REFUTED)
+            weakest = max(weakest, relation, key=order.index)
+        result.relations.append((0, kind.name, weakest.value))
+    result.ranks = dict(sorted(result.ranks.items()))
+    result.seconds = round(time.process_time() - start, 1)
+    return result
 
 
-def _rank(text: str) -> int:
-    return max(i.shape.rank for i in HloModule.from_text(text).entry.post_order() if i.shape.is_array)
+# -- results
 
 
 def load() -> dict[str, Result]:
@@ -152,17 +221,21 @@ def main(arguments: Sequence[str]) -> None:
     """Prove what changed, and write the results and the page."""
     signal.signal(signal.SIGVTALRM, _give_up)
     results = {} if "--all" in arguments else load()
-    names: list[str] = []
-    for name, rule, examples in rules():
-        names.append(name)
-        if name not in results or results[name].digest != digest_of(rule, examples):
-            print(name, flush=True)
-            results[name] = prove(rule, examples)
-            rows = (json.dumps(known) + ": " + json.dumps(asdict(r)) for known, r in results.items())
+    jobs: dict[str, tuple[str, Callable[[], Result]]] = {
+        name: (digest_of(rule, examples), lambda rule=rule, examples=examples: prove(rule, examples))
+        for name, rule, examples in rules()
+    }
+    for name, rule in rules_of_xla():
+        jobs[name] = digest_of_statement(rule), lambda rule=rule: prove_statement(rule)
+    for name, (digest, job) in jobs.items():
+        if name not in results or results[name].digest != digest or name in arguments:
+            results[name] = job()
+            print(name, results[name].ranks, results[name].seconds, flush=True)
+            rows = (json.dumps(n) + ": " + json.dumps(asdict(results[n])) for n in jobs if n in results)
             RESULTS.write_text("{\n" + ",\n".join(rows) + "\n}\n")
     from tests.proofs.proved_rules_page import page
 
-    PAGE.write_text(page({name: results[name] for name in names}))
+    PAGE.write_text(page({name: results[name] for name in jobs}))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hloom.passes.registry import passes
 from hloom.passes.rewriting import RewriteRule, RulePass
 from hloom.passes.rules import contraction, convolution
 from hloom.proofs.verdict import Relation
-from tests.proofs.proved_rules import Result, rules
+from tests.proofs.proved_rules import PROGRAMS, SECONDS, Result, rules, rules_of_xla
 
 INTRODUCTION: Final = """\
 # Proved rules
@@ -23,18 +23,25 @@ a reason. [Proofs](proofs.md#rules-for-all-sizes) says how.
 
 Each rule has examples, on which the tests evaluate both sides. For a proof the sizes of an example
 become symbols; the rule's own code rewrites the program, once for each way in which its comparisons of
-sizes come out.
+sizes come out. From each example programs of all ranks up to 4 are made. The dimensions of its values that
+correspond are an axis, with a role: kept or reduced, repeated, reversed, batch, contracting. Axes of a role
+occur any number of times, in any order; so does an axis of all arrays, whether the example has one or not.
+An axis that occurs once by its nature (joined, sorted, split by a reshape), and those of gathers,
+convolutions and sorts, stay as they are in the examples.
 
 - **Relation**: *identical* bits, or *real*: equal if f32, f64 and complex operations did not round. Of
   several examples, the weaker one.
 - **Types**: the number of element types for which all examples of the type are proved, of those of the
-  examples.
-- **Ranks**: of the proved programs. In some each dimension of an example occurs twice, with sizes of its
-  own (that of a concatenation or of a sort only once), in elementwise ones up to four times. *Repeated*
-  counts these programs: those that are proved, of all. Where a rule treats such dimensions alike,
-  finitely many stand for any number: where two programs differ, some access or condition differs, and
-  only the dimensions that show this need be retained ([TensorRight](https://doi.org/10.1145/3704865)).
-  That a rule treats them alike is not proved.
+  examples. Programs of other ranks have the first type.
+- **Ranks**: at which all programs are proved; the rank of a program is the highest of its values.
+- **Programs**: those made from the examples that the rule rewrites: proved, of all. Where an example has
+  many of a rank, some are drawn: 2 to about {most}.
+- **Seconds**: processor time. A proof is given up after {seconds} s, and further programs of a rule after a
+  minute at most.
+
+Of ranks above 4: where a rule treats the axes of a role alike, finitely many stand for any number, since
+where two programs differ, some access or condition differs, and only the axes that show this need be
+retained ([TensorRight](https://doi.org/10.1145/3704865)). That a rule treats them alike is not proved.
 """
 
 _NUMBER: Final = "makes a constant of the number of a size"
@@ -75,12 +82,18 @@ def page(results: Mapping[str, Result]) -> str:
     """Return the text of the page."""
     listed = list(rules())
     proved = [name for name, _, _ in listed if results[name].is_proved]
+    everywhere = [name for name in proved if results[name].is_proved_at_all_ranks]
+    programs = [pair for name, _, _ in listed for pair in results[name].ranks.values()]
+    seconds = sum(result.seconds for result in results.values())
     lines = [
-        INTRODUCTION,
-        f"**{len(proved)} of {len(listed)} rules are proved** ({100 * len(proved) / len(listed):.0f} %).",
+        INTRODUCTION.format(most=PROGRAMS, seconds=SECONDS),
+        f"**{len(proved)} of {len(listed)} rules are proved** ({100 * len(proved) / len(listed):.0f} %), "
+        f"{len(everywhere)} of them for every program at all ranks up to 4 that they apply to. "
+        f"{sum(p for p, _ in programs):,} of {sum(n for _, n in programs):,} programs are proved. "
+        f"All proofs of this page take {seconds / 60:.0f} minutes of one core.",
         "",
-        "| rule | rewrites | relation | types | ranks | repeated |",
-        "|---|---|---|---|---|---|",
+        "| rule | rewrites | relation | types | ranks | programs | seconds |",
+        "|---|---|---|---|---|---|---|",
         *(_row(rule, results[name]) for name, rule, _ in listed if name in proved),
         "",
         "## Tested only",
@@ -89,6 +102,8 @@ def page(results: Mapping[str, Result]) -> str:
         "|---|---|---|---|",
         *(_open_row(rule, results[name]) for name, rule, _ in listed if name not in proved),
         "",
+        *_partly({name: results[name] for name in proved}),
+        *_xla(results),
         "## Passes",
         "",
         *_passes(set(proved)),
@@ -99,12 +114,57 @@ def page(results: Mapping[str, Result]) -> str:
 def _row(rule: RewriteRule, result: Result) -> str:
     relations = {Relation(relation) for _, _, relation in result.relations}
     relation = "real" if Relation.EQUAL_OVER_REALS in relations else "identical"
+    cells = _name(rule), _purpose(rule), relation, _types(result), *_figures(result)
+    return f"| {' | '.join(cells)} |"
+
+
+def _types(result: Result) -> str:
     kinds = {kind for _, kind, _ in result.relations}
     partly = {kind for _, kind, relation in result.relations if not Relation(relation).is_proof}
-    types = f"{len(kinds - partly)} of {len(kinds)}" if partly else str(len(kinds))
-    done, count = result.repeated
-    cells = _name(rule), _purpose(rule), relation, types, _span(result.ranks), f"{done} of {count}"
-    return f"| {' | '.join(cells)} |"
+    return f"{len(kinds - partly)} of {len(kinds)}" if partly else str(len(kinds))
+
+
+def _figures(result: Result) -> tuple[str, str, str]:
+    done, count = (sum(pair[n] for pair in result.ranks.values()) for n in (0, 1))
+    return _span(result.proved_ranks), f"{done} of {count}", f"{result.seconds:.1f}"
+
+
+def _partly(results: Mapping[str, Result]) -> Iterable[str]:
+    """Yield why some programs of proved rules are open."""
+    yield "Programs of proved rules that are open:"
+    yield ""
+    for name, result in results.items():
+        if not result.is_proved_at_all_ranks:
+            counts = (f"rank {rank}: {n - p} of {n}" for rank, (p, n) in result.ranks.items() if p < n)
+            reasons = dict.fromkeys(reason.split(": ", 1)[-1] for _, reason in result.open)
+            yield f"- `{name}`: {', '.join(counts)} ({'; '.join(reasons)})"
+    yield ""
+
+
+def _xla(results: Mapping[str, Result]) -> Iterable[str]:
+    """Yield the table of rules of XLA."""
+    listed = list(rules_of_xla())
+    proved = [name for name, _ in listed if results[name].is_proved]
+    everywhere = [name for name in proved if results[name].is_proved_at_all_ranks]
+    yield "## Rules of XLA"
+    yield ""
+    yield from textwrap.wrap(
+        f"`hloom.proofs.symbolic.xla` states {len(listed)} rules of XLA's algebraic simplifier, "
+        f"{sum(not name.startswith('conversion.') for name, _ in listed)} of them of the 175 of TensorRight, "
+        f"the other ones of those that it leaves out. **{len(everywhere)} are proved at all ranks up to 4**, "
+        "for all sizes and numbers of dimensions of each class. The rank is the highest of a parameter.",
+        110,
+    )
+    yield ""
+    yield "| rule | rewrites | types | ranks | instances | seconds | not proved |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, rule in listed:
+        result = results[name]
+        purpose = rule.purpose.replace("|", "\\|")
+        reasons = "; ".join(dict.fromkeys(reason for _, reason in result.open[:3]))
+        cells = f"`{name}`", purpose, _types(result), *_figures(result), reasons
+        yield f"| {' | '.join(cells)} |"
+    yield ""
 
 
 def _open_row(rule: RewriteRule, result: Result) -> str:
@@ -122,7 +182,10 @@ def _purpose(rule: RewriteRule) -> str:
 
 
 def _span(ranks: Sequence[int]) -> str:
-    return f"{ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
+    """Return ranks as text: the first and the last one, if all between are there."""
+    if len(ranks) > 1 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]} to {ranks[-1]}"
+    return ", ".join(map(str, ranks)) or "none"
 
 
 def rules_of(pass_class: type[Pass]) -> list[RewriteRule]:

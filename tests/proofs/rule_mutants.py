@@ -1,8 +1,9 @@
 """Mutants of hloom's rules: copies of their code with one small mistake each.
 
 ``python -m tests.proofs.rule_mutants --count N --seed S`` draws mutants and judges each for all sizes of an
-example. A mutant is wrong if the evaluator tells the results apart, for the sizes of the example or for
-others that are drawn. A wrong one must be refuted, and never be proved.
+example, or of a program of another rank that is made from one. A mutant is wrong if the evaluator tells the
+results apart, for the sizes of the program or for others that are drawn. A wrong one must be refuted, and
+never be proved.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from hloom.ir.module import HloModule
 from hloom.passes.rewriting import RewriteRule
 from hloom.proofs.refutation import DISTRIBUTIONS, refute
 from hloom.proofs.symbolic.generalization import Generalization
+from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import apply_once, prove_rewrite
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.symbolic.verdicts import plain
 from tests.proofs.proved_rules import MODULES
+from tests.rule_checks import Example
 
 SECONDS: Final = 15
 """Processor time for the judgement of a mutant."""
 REFUTED: Final = "wrong, refuted"
 """The judgement that a wrong mutant must get."""
-DRAWS: Final = 40
+DRAWS: Final = 20
 """Number of sizes that are drawn to look for a mistake."""
+PROGRAMS: Final = 8
+"""Number of programs of a rank from which one is drawn."""
 _COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -174,6 +179,12 @@ def judged(mutant: RewriteRule, text: str, seed: int) -> str:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
+def program_of(example: Example, draw: random.Random) -> str:
+    """Return an example, or a program of a drawn rank that is made from it."""
+    text = next(iter(example.programs()))
+    return draw.choice([text, *programs_of_rank(text, draw.randint(0, HIGHEST_RANK), PROGRAMS)])
+
+
 def main() -> None:
     """Draw and judge mutants, and print those that are wrong and not refuted."""
     parser = argparse.ArgumentParser()
@@ -192,7 +203,7 @@ def main() -> None:
     for name, mistake, mutant, examples in pool:
         if sum(counts[key] for key in counts if key.startswith("wrong")) >= options.count:
             break
-        text = next(iter(draw.choice(examples).programs()))
+        text = program_of(draw.choice(examples), draw)
         word = judged(mutant, text, options.seed)
         counts[word] += 1
         if word.startswith("wrong") and word != REFUTED:

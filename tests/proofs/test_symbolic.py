@@ -17,7 +17,7 @@ from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.movement import Pad, Reverse, Slice, Transpose
 from hloom.operations.reduction import Reduce
-from hloom.passes.rewriting import RewriteRule, RuleFamily
+from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.reduction import again, arrays_of
 from hloom.passes.writing import Writer
 from hloom.proofs.symbolic import questions
@@ -26,7 +26,7 @@ from hloom.proofs.symbolic.rules import RuleBook, Sketch, overall, prove_rule
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.verdict import Relation
 from hloom.tools.commands.prove import prove
-from tests.passes import test_contraction_rules, test_movement_rules
+from tests.passes import test_contraction_rules
 from tests.rule_checks import Example
 
 pytest.importorskip("z3", reason="z3 is not installed")
@@ -49,21 +49,6 @@ SAMPLE = {
 @pytest.mark.parametrize(("book", "name"), [(b, n) for b, names in SAMPLE.items() for n in names])
 def test_rules_of_xla_hold_for_all_sizes(book: str, name: str) -> None:
     assert overall(prove_rule(BOOKS[book].rules[name])).relation.is_proof
-
-
-HLOOM = [
-    *((test_movement_rules, name) for name in ("slice_twice", "pad_that_cuts", "transpose_of_reshape")),
-    *((test_movement_rules, name) for name in ("concatenate_of_neighbours", "dynamic_slice_of_broadcast")),
-    *((test_contraction_rules, name) for name in ("reduce_of_transpose", "dot_of_transpose")),
-]
-
-
-@pytest.mark.parametrize(("module", "name"), HLOOM)
-def test_rules_of_hloom_hold_for_all_sizes(module: object, name: str) -> None:
-    rules: dict[str, RewriteRule] = module.RULES  # type: ignore[attr-defined]
-    examples: dict[str, list[Example]] = module.EXAMPLES  # type: ignore[attr-defined]
-    for example in examples[name]:
-        assert prove_rewrite(rules[name], next(iter(example.programs()))).relation.is_proof
 
 
 # -- wrong rules are refuted
@@ -220,9 +205,9 @@ def test_a_rule_that_no_sizes_fulfil_is_refused() -> None:
 
 
 def test_code_that_takes_the_number_of_a_size_is_not_proved() -> None:
-    rules = test_contraction_rules, "sum_of_broadcast"
-    text = next(iter(rules[0].EXAMPLES[rules[1]][0].programs()))
-    assert prove_rewrite(rules[0].RULES[rules[1]], text).relation is Relation.OPEN
+    text = next(iter(test_contraction_rules.EXAMPLES["sum_of_broadcast"][0].programs()))
+    rule = test_contraction_rules.RULES["sum_of_broadcast"]
+    assert prove_rewrite(rule, text).relation is Relation.OPEN
 
 
 # -- sizes

@@ -1,6 +1,8 @@
-"""Elements of few bits are evaluated for every value; programs of higher ranks are made from an example."""
+"""Elements of few bits are evaluated for every value; programs of all ranks are made from an example."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 
@@ -11,7 +13,7 @@ from hloom.operations.unary import Negate
 from hloom.proofs.symbolic.elements import scalar
 from hloom.proofs.symbolic.exhaustion import are_equal_everywhere
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.repetition import repeated_programs
+from hloom.proofs.symbolic.ranks import programs_of_rank
 from hloom.proofs.symbolic.terms import Access, Apply, Term
 from hloom.shape.element_type import BF16, F32, S8, ElementType
 
@@ -54,15 +56,47 @@ ENTRY e {
 """
 
 
-def test_a_dimension_is_repeated_in_all_values() -> None:
-    programs = [HloModule.from_text(text) for text in repeated_programs(PROGRAM, 2)]
-    for program in programs:
+def parameters(rank: int, text: str = PROGRAM, most: int = 1000) -> set[tuple[str, ...]]:
+    """Return the shapes of the parameters of every program of a rank."""
+    shapes: set[tuple[str, ...]] = set()
+    for program in map(HloModule.from_text, programs_of_rank(text, rank, most)):
         program.verify()
-    shapes = [[str(p.shape).split("{")[0] for p in program.entry.parameters] for program in programs]
-    assert sorted(shapes) == [
-        ["f32[3,3,5]", "f32[5,4]", "s32[]", "s32[]"],
-        ["f32[3,5,5]", "f32[5,5,4]", "s32[]"],
-        ["f32[3,5]", "f32[5,4,4]", "s32[]", "s32[]"],
-    ]
-    assert {str(program.entry.root.shape).split("{")[0] for program in programs} == {"f32[2,2]", "f32[2,2,2]"}
-    assert not list(repeated_programs(PROGRAM, 4))  # of rank 5
+        shapes.add(tuple(str(p.shape).split("{")[0] for p in program.entry.parameters))
+    return shapes
+
+
+def test_axes_occur_any_number_of_times_in_all_values() -> None:
+    assert parameters(0) == {("f32[]", "f32[]", "s32[]")}
+    # rows, columns, contracted, and batch, which the example does not have
+    rows, columns = ("f32[3]", "f32[]", "s32[]"), ("f32[]", "f32[4]", "s32[]")
+    contracted, batch = ("f32[5]", "f32[5]", "s32[]"), ("f32[3]", "f32[3]", "s32[]", "s32[]")
+    assert parameters(1) == {rows, columns, contracted, batch}
+    # two rows have two start indices, in both orders of a row and a column
+    assert {("f32[3,3]", "f32[]", "s32[]", "s32[]"), ("f32[3]", "f32[4]", "s32[]")} <= parameters(2)
+    assert all(len(shapes[0].split(",")) <= 4 for shapes in parameters(4, most=10))
+
+
+def test_axes_are_in_every_order() -> None:
+    text = """
+    HloModule m
+    ENTRY e {
+      x = f32[3,5] parameter(0)
+      t = f32[5,3] transpose(x), dimensions={1,0}
+      ROOT b = f32[5,3,2] broadcast(t), dimensions={0,1}
+    }"""
+    roots = [HloModule.from_text(program).entry.root for program in programs_of_rank(text, 2, 1000)]
+    pairs = {(root.operands[0].operation.dimensions, root.operation.dimensions) for root in roots}  # type: ignore[attr-defined]
+    transposes = [(0, 1), (1, 0)]
+    assert pairs == {*itertools.product(transposes, transposes), ((0,), (0,)), ((0,), (1,)), ((), ())}
+
+
+def test_an_axis_that_is_split_or_joined_occurs_once() -> None:
+    text = """
+    HloModule m
+    ENTRY e {
+      x = f32[6] parameter(0)
+      r = f32[2,3] reshape(x)
+      ROOT c = f32[4,3] concatenate(r, r), dimensions={0}
+    }"""
+    assert parameters(2, text) == {("f32[6]",)}
+    assert parameters(3, text) == {("f32[3,6]",), ("f32[6,2]",)}

@@ -241,8 +241,10 @@ def reduce_of_antisymmetric(i: HloInstruction, reduce: Reduce) -> HloInstruction
     The sum of forces on the second points of all pairs is minus that on the first. In another order of terms.
     """
     x, initial = i.operands[0], i.operands[-1]
-    sizes, (d, *others) = x.shape.dimensions, reduce.dimensions
-    if others or d + 1 >= len(sizes) or not sizes[d] == sizes[d + 1] > 1:
+    if len(reduce.dimensions) != 1:
+        return None
+    sizes, (d,) = x.shape.dimensions, reduce.dimensions
+    if d + 1 >= len(sizes) or not sizes[d] == sizes[d + 1] > 1:
         return None
     if not isinstance(combiner(i), Add) or not is_all(initial, 0.0):
         return None

@@ -279,11 +279,25 @@ class RuleBook:
 
 @dataclass(frozen=True, slots=True)
 class InstanceVerdict:
-    """The verdict on a rule for an element type and numbers of dimensions."""
+    """The verdict on a rule for an element type and numbers of dimensions.
+
+    Attributes:
+        kind: the element type.
+        counts: the number of dimensions of each class.
+        rank: the highest rank of a parameter; 0 where no sizes fulfil the conditions.
+        verdict: on this instance.
+    """
 
     kind: ElementType
     counts: Mapping[str, int]
+    rank: int
     verdict: RuleVerdict
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether no sizes fulfil the conditions."""
+        verdict = self.verdict
+        return not (verdict.cases or verdict.relation is Relation.REFUTED or verdict.sizes)
 
 
 def prove_rule(rule: SymbolicRule) -> list[InstanceVerdict]:
@@ -294,9 +308,9 @@ def prove_rule(rule: SymbolicRule) -> list[InstanceVerdict]:
     instances: list[InstanceVerdict] = []
     for kind in rule.kinds:
         for counts in rule.counts():
-            verdict = prove_instance(rule, kind, counts)
-            if verdict.cases or verdict.relation is Relation.REFUTED or verdict.sizes:
-                instances.append(InstanceVerdict(kind, counts, verdict))
+            instance = prove_instance(rule, kind, counts)
+            if not instance.is_vacuous:
+                instances.append(instance)
     if not instances:
         raise HloError(f"no sizes fulfil the conditions of {rule.name}", rule="prove.vacuous")
     return instances
@@ -308,8 +322,9 @@ def overall(instances: Sequence[InstanceVerdict]) -> RuleVerdict:
     return max((i.verdict for i in instances), key=lambda v: order.index(v.relation))
 
 
-def prove_instance(rule: SymbolicRule, kind: ElementType, counts: Mapping[str, int]) -> RuleVerdict:
+def prove_instance(rule: SymbolicRule, kind: ElementType, counts: Mapping[str, int]) -> InstanceVerdict:
     """Decide whether both programs are equal for all sizes, for one type and numbers of dimensions."""
+    ranks = {0}
 
     def build(trail: Trail) -> Pair:
         try:
@@ -317,9 +332,11 @@ def prove_instance(rule: SymbolicRule, kind: ElementType, counts: Mapping[str, i
         except HloError as error:
             raise InvalidSizes from error
         check_sizes(before)
+        ranks.update(p.shape.rank for p in before.entry.parameters)
         return Pair(before, _program(rule, Sketch(kind, counts, trail), 2))
 
-    return judge({}, build, edges=False)
+    verdict = judge({}, build, edges=False)
+    return InstanceVerdict(kind, counts, max(ranks), verdict)
 
 
 def _program(rule: SymbolicRule, sketch: Sketch, number: int) -> HloModule:
