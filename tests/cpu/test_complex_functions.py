@@ -70,6 +70,17 @@ def test_double_precision(opcode: str) -> None:
     assert relative_error(compiled(opcode, z), apply(opcode, z)).max() <= 5
 
 
+@pytest.mark.parametrize("opcode", ["asin", "acos", "asinh", "acosh", "atanh", "sqrt"])
+def test_the_largest_numbers_do_not_overflow_on_the_way(opcode: str) -> None:
+    greatest = float(np.finfo(np.float64).max)
+    parts = [
+        sign * part for part in (greatest, 0.7 * greatest, 2.0**501, 2.0**499, 256.0) for sign in (1, -1)
+    ]
+    real, imag = np.meshgrid(parts, parts)
+    z = pairs("c128", real.reshape(-1), imag.reshape(-1))
+    assert relative_error(compiled(opcode, z), apply(opcode, z)).max() <= 5
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", DTYPES)
 def test_special_values(name: str, target: str) -> None:

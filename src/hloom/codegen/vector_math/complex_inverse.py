@@ -20,6 +20,9 @@ from hloom.codegen.vector_math.reals import Pair, Reals
 _ENDLESS: Final = 2.0**200
 """Substitute for infinity."""
 
+_LARGE: Final = 2.0**500
+"""Beyond this, products of square roots may overflow, and asinh(x) is log(2x)."""
+
 _LOG_2: Final = math.log(2.0)
 
 
@@ -42,14 +45,30 @@ def _roots(z: Pair) -> tuple[Pair, Pair]:
     return square_root((1.0 - x, -y)), square_root((x + 1.0, y))
 
 
+def _fraction(r: Reals, z: Pair, *, single: bool) -> tuple[Value, Value]:
+    """Return 1/4 for large z, so that products of the roots do not overflow, and log 4; otherwise 1 and 0."""
+    if single:
+        return r.constant(1.0), r.constant(0.0)
+    is_large = r.absolute(z[0]).compare("ogt", _LARGE) | r.absolute(z[1]).compare("ogt", _LARGE)
+    return is_large.select(r.constant(0.25), 1.0), is_large.select(r.constant(2 * _LOG_2), 0.0)
+
+
+def _height(a: Pair, b: Pair, more: Value) -> Value:
+    """Return |asinh(Im(conj(a) b))| + ``more``, which makes up for a fraction in a."""
+    r = Reals(more)
+    return r.absolute(asinh(a[0] * b[1] - a[1] * b[0])) + more
+
+
 @in_doubles
 def arc_sine(z: Pair, *, single: bool) -> Pair:
     """Return atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
     r = Reals(z[0])
     (x, y), endless = _replaced(r, z)
     minus, plus = _roots((x, y))
-    real = arc_tangent(x, minus[0] * plus[0] - minus[1] * plus[1])
-    imag = r.copysign(asinh(minus[0] * plus[1] - minus[1] * plus[0]), y)
+    fraction, more = _fraction(r, (x, y), single=single)
+    minus = minus[0] * fraction, minus[1] * fraction
+    real = arc_tangent(x * fraction, minus[0] * plus[0] - minus[1] * plus[1])
+    imag = r.copysign(_height(minus, plus, more), y)
     return _with_undefined_parts(r, z, real, endless.select(r.copysign(r.constant(math.inf), y), imag))
 
 
@@ -71,7 +90,8 @@ def arc_cosine(z: Pair, *, single: bool) -> Pair:
     (x, y), endless = _replaced(r, z)
     minus, plus = _roots((x, y))
     real = arc_tangent(minus[0], plus[0]) * 2.0
-    imag = r.copysign(asinh(plus[0] * minus[1] - plus[1] * minus[0]), -y)
+    fraction, more = _fraction(r, (x, y), single=single)
+    imag = r.copysign(_height((plus[0] * fraction, plus[1] * fraction), minus, more), -y)
     imag = endless.select(r.copysign(r.constant(math.inf), -y), imag)
     undefined = z[0].compare("uno", z[1])
     real, imag = choose(undefined, (math.nan, math.nan), (real, imag))
