@@ -21,7 +21,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Array, Value
 from hloom.passes.expand.dynamic_form import actual, enclosed, is_dynamic
 from hloom.passes.expand.refine_shapes import is_unbounded
-from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Division, Host, Program
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Host, Program, SplitProgram
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
@@ -76,7 +76,7 @@ class CpuBackend(Backend):
             for n, (native, device) in enumerate(zip(natives, world.devices, strict=True))
         ]
 
-    def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> Division:
+    def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> SplitProgram:
         """Divide a program; raises HloError by the rule ``prepare.dynamic`` for one of dynamic sizes."""
         if is_dynamic(module):
             message = f"arguments of {module.name} cannot be prepared: it has arrays of dynamic sizes"

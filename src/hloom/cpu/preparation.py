@@ -41,7 +41,7 @@ from hloom.passes.pipeline import Pipeline
 from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimination
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
-from hloom.runtime.backend import Division
+from hloom.runtime.backend import SplitProgram
 from hloom.shape.shape import Shape
 
 LEAST_PANEL: Final = 16
@@ -61,7 +61,7 @@ _PIPELINE: Final = Pipeline(
 )
 
 
-def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> Division:
+def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitProgram:
     """Divide a program of static sizes; ``kept``: the numbers of the parameters that keep their values."""
     module = clone_module(module)
     _PIPELINE.run(module)
@@ -69,7 +69,7 @@ def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> Divisi
     SIMPLIFICATION.run(module)  # loops carry no stack of which they read the panels only
     prepared = [i for i in frontier(module.entry, kept_values(module.entry, kept)) if _pays(i)]
     names = {i.name for i in prepared}
-    return Division(*_preparing(module, names), *_remaining(module, names, kept))
+    return SplitProgram(*_preparing(module, names), *_remaining(module, names, kept))
 
 
 def kept_values(entry: HloComputation, kept: AbstractSet[int]) -> set[HloInstruction]:

@@ -74,7 +74,7 @@ class CompileOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class SplitProgram:
     """A program divided into what follows from kept arguments only, and the rest; see `Executable.prepare`.
 
     Attributes:
@@ -222,7 +222,7 @@ class Backend(Protocol):
         """
         return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
 
-    def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> Division:
+    def divide(self, module: HloModule, kept: AbstractSet[int], options: CompileOptions) -> SplitProgram:
         """Divide a program by the parameters that keep their values; raises HloError if it cannot do that.
 
         ``kept``: their numbers.

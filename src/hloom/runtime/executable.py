@@ -39,10 +39,10 @@ from hloom.runtime.backend import (
     Backend,
     CompileOptions,
     DeviceProgram,
-    Division,
     GangProgram,
     Host,
     Program,
+    SplitProgram,
     backend_named,
     register_backend,
 )
@@ -530,7 +530,7 @@ class PreparedExecutable:
     """
 
     def __init__(
-        self, division: Division, kept: Mapping[int, Any], ready: Callable[[HloModule], Executable]
+        self, division: SplitProgram, kept: Mapping[int, Any], ready: Callable[[HloModule], Executable]
     ) -> None:
         self.executable = ready(division.remaining)
         self._arity = sum(number not in kept for number in division.others)
