@@ -14,7 +14,7 @@ from hloom.cpu.preparation import divided
 from hloom.debug import random_arguments
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.runtime.backend import Division
+from hloom.runtime.backend import SplitProgram
 from hloom.runtime.executable import PreparedExecutable
 from tests import agreement
 from tests.arrays import f32
@@ -101,7 +101,7 @@ def same_bits(module: HloModule, kept: dict[int | str, int]) -> PreparedExecutab
     return prepared
 
 
-def named(text: str, target: str, kept: set[int]) -> Division:
+def named(text: str, target: str, kept: set[int]) -> SplitProgram:
     return divided(parse(text), kept, PROCESSORS[target])
 
 
