@@ -18,7 +18,6 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import TupleLoop, element_number
 from hloom.analysis.purity import is_pure
 from hloom.codegen.target import Target
-from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers kernels)
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan
 from hloom.cpu.kernels.dot.matrix_product import plan_of
 from hloom.cpu.pipeline import CANONICALIZATION, EXPANSION, SIMPLIFICATION
