@@ -54,12 +54,12 @@ def solver_library() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Whether numbers fulfil some statements.
+class Satisfiability:
+    """Whether numbers satisfy some statements.
 
     Attributes:
-        is_possible: None where it is not found out.
-        values: of the variables, where numbers were found.
+        is_possible: None where z3 does not decide it.
+        values: of the variables, if numbers satisfy them.
     """
 
     is_possible: bool | None
@@ -99,7 +99,7 @@ def components(statements: Iterable[Statement]) -> list[list[Statement]]:
     return [members for _, members in groups]
 
 
-def ask(statements: Sequence[Statement]) -> Answer:
+def ask(statements: Sequence[Statement]) -> Satisfiability:
     """Return whether numbers fulfil all of some statements, and such numbers."""
     remaining, definitions = _eliminated(statements)
     values: dict[str, int] = {}
@@ -112,10 +112,10 @@ def ask(statements: Sequence[Statement]) -> Answer:
         is_possible = is_possible and answer.is_possible
         values |= {n: answer.values[v] for n, v in names.items() if v in answer.values}
     if not is_possible:
-        return Answer(is_possible)
+        return Satisfiability(is_possible)
     for name in set[str]().union(*(s.variables for s in statements)) - definitions.keys():
         values.setdefault(name, 0)
-    return Answer(True, values | {name: value.at(values) for name, value in definitions.items()})
+    return Satisfiability(True, values | {name: value.at(values) for name, value in definitions.items()})
 
 
 def _eliminated(statements: Sequence[Statement]) -> tuple[list[Statement], dict[str, Polynomial]]:
@@ -178,17 +178,17 @@ def _renamed_comparison(comparison: Constraint, names: dict[str, str]) -> Constr
 
 
 @lru_cache(200_000)
-def _answer(statements: tuple[Statement, ...]) -> Answer:
+def _answer(statements: tuple[Statement, ...]) -> Satisfiability:
     z3 = solver_library()
     solver = z3.Solver()
     solver.set("rlimit", EFFORT)
     solver.add(*map(truth, statements))
     found = solver.check()
     if found != z3.sat:
-        return Answer(False if found == z3.unsat else None)
+        return Satisfiability(False if found == z3.unsat else None)
     model = solver.model()
     names = set[str]().union(*(s.variables for s in statements))
-    return Answer(True, {n: model.eval(variable(n), model_completion=True).as_long() for n in names})
+    return Satisfiability(True, {n: model.eval(variable(n), model_completion=True).as_long() for n in names})
 
 
 # -- formulas
