@@ -25,7 +25,7 @@ from benchmarks.table import milliseconds, percent, times
 from hloom.tools.pictures.picture import Picture
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-PICTURE = ROOT / "docs" / "models.svg"
+PICTURE = ROOT / "docs" / "pictures" / "models.svg"
 TABLE = re.compile(r"(?<=<!-- models -->\n).*?(?=<!-- end -->)", re.DOTALL)
 NAMES = (
     "gpt2_train",
@@ -165,6 +165,7 @@ def write(rows: Sequence[Row], sides: Sequence[str], machine: Machine) -> None:
         times(geometric_mean(row.faster_than(side) for row in rows)) for side in sides if side != "hloom"
     ]
     lines += ["| " + " | ".join(["geometric mean", *[""] * len(sides), *means, "", ""]) + " |", ""]
+    lines += [f"![how many times as fast hloom is on each model]({PICTURE.relative_to(PAGE.parent)})", ""]
     PAGE.write_text(TABLE.sub(lambda _: "\n".join(["", *lines, ""]), PAGE.read_text()))
     picture = Picture(WIDTH, 0, "hloom and JAX's own CPU client on whole models")
     picture.height = draw_ratios(picture, rows, MARGIN) + MARGIN
