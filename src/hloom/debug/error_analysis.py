@@ -70,7 +70,7 @@ class ErrorAnalysis:
     """
 
     rounds_partial_sums: ClassVar[bool] = False
-    """Whether partial sums may be rounded to the type of the result, rather than in f32 at least."""
+    """Admit partial sums in the result's type; if false, sums of narrower floats accumulate in f32."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
@@ -153,7 +153,7 @@ class ErrorStep:
 
     @property
     def rounds_partial_sums(self) -> bool:
-        """Whether partial sums may be rounded to the type of the result."""
+        """Return whether partial sums may have the result's type, such as bf16, instead of f32."""
         return self.analysis.rounds_partial_sums
 
     def bounded(self) -> Tree:

@@ -31,7 +31,7 @@ _finfo: Any = ml_dtypes.finfo
 
 
 class Distribution(enum.Enum):
-    """How elements of arguments are drawn; the value describes the arguments."""
+    """Distributions of random arguments; the value is the phrase that reports print."""
 
     NORMAL = "random"
     """Normal floats, integers in [0, 8), and pred with probability 1/2."""
@@ -50,12 +50,12 @@ class Distribution(enum.Enum):
 
     @property
     def has_edges(self) -> bool:
-        """Whether arrays have `edge_values`."""
+        """Return whether `edge_values` replace some elements of each array."""
         return self in (Distribution.EDGES, Distribution.EDGES_AND_TIES)
 
     @property
     def is_ordinary(self) -> bool:
-        """Whether floats are of ordinary size, and no NaN."""
+        """Return whether all floats are finite and of ordinary magnitude."""
         return not self.has_edges and self is not Distribution.RANGE
 
 

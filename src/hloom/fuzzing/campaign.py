@@ -95,7 +95,7 @@ class FindingKind(StrEnum):
 
     @property
     def of_hloom(self) -> bool:
-        """Whether the fault is hloom's: its evaluator, verifier, parser or printer fails."""
+        """Return whether hloom is at fault: its evaluator, verifier, parser or printer."""
         return self in (FindingKind.EVALUATOR, FindingKind.PRINT)
 
 

@@ -143,7 +143,7 @@ class ErrorRun(Protocol):
 
     @property
     def rounds_partial_sums(self) -> bool:
-        """Whether partial sums may be rounded to the type of the result."""
+        """Return whether partial sums may have the result's type, such as bf16, instead of f32."""
         ...
 
     def apply(self, operands: Sequence[Any], output: int | None = None) -> Array:

@@ -16,15 +16,16 @@ from hloom.proofs.verdict import ALGEBRAS, Fingerprinted, Relation, Verdict, dec
 
 @dataclass(frozen=True)
 class Matching:
-    """What two programs have in common, by names of instructions.
+    """Pairs of instructions of two programs that compute equal values.
 
-    Instructions of loop bodies, branches and reducers are not compared. An instruction that is called several
-    times matches if it matches in every call, and a fusion as its root does.
+    Instructions are identified by name. Those of loop bodies, branches and reducers are not compared. An
+    instruction that is called several times matches if it matches in every call; a fusion matches if its root
+    does.
 
     Attributes:
         verdict: the relation of the results.
-        pairs: instructions of the first and of the second program with equal values: each with the first such
-            one of the other program.
+        pairs: names of an instruction of the first and one of the second program; each instruction is paired
+            with the first of the other program that computes its value.
         before, after: for each compared instruction of the first and of the second program, whether the other
             program computes its value.
     """
