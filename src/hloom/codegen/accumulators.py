@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import Value
+from hloom.codegen.llvm import I64, Operand, Value
 from hloom.codegen.types import Element
 from hloom.ir.affine import Index, Variable
 from hloom.ir.indexing import Accumulation, Read
@@ -36,21 +39,71 @@ def spread(e: Elements, element: Element) -> Element:
     return (e.wide(element[0]), e.wide(element[1])) if isinstance(element, tuple) else e.wide(element)
 
 
+BLOCK: Final = 128
+"""Terms of a rounded sum that are added up before their sum is added to that of the blocks before.
+
+The rounding error of a sum grows with the number of additions that a term passes through.
+"""
+SHORT: Final = 8
+"""Number of terms up to which the sum of an inner loop is not worth accumulators of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How the sums of blocks are formed: from ``start``, added to the total by ``add(total, sums)``."""
+
+    start: list[Element]
+    add: Callable[[list[Element], list[Element]], list[Element]]
+
+
+def carried(
+    e: Elements,
+    limits: tuple[int, int, int],
+    start: list[Element],
+    body: Callable[[Value, list[Element]], list[Element]],
+    blocks: Blocks | None = None,
+) -> list[Element]:
+    """Emit a loop over ``range(*limits)`` that carries accumulators through ``body(index, accumulators)``.
+
+    With ``blocks``, a long loop adds up blocks of terms.
+    """
+
+    def loop_over(low: Operand, high: Operand, step: int, start: list[Element]) -> list[Element]:
+        with e.function.loop(low, high, step, flatten(start)) as loop, e.scope():
+            loop.next(*flatten(body(loop.index, unflatten(loop.values, start))))
+        return unflatten(loop.values, start)
+
+    low, high, step = limits
+    if blocks is None or len(range(*limits)) <= BLOCK:
+        return loop_over(low, high, step, start)
+    with e.function.loop(low, high, BLOCK * step, flatten(start)) as loop:
+        end = e.function.intrinsic("smin", loop.index + BLOCK * step, e.function.constant(I64, high))
+        sums = loop_over(loop.index, end, step, blocks.start)
+        loop.next(*flatten(blocks.add(unflatten(loop.values, start), sums)))
+    return unflatten(loop.values, start)
+
+
 def nested_reduction(
     e: Elements,
     variables: Sequence[Variable],
     start: list[Element],
     round_: Callable[[list[Element]], list[Element]],
+    blocks: Blocks | None = None,
+    terms: int = 1,
 ) -> list[Element]:
-    """Emit loops over variables that carry accumulators through ``round_``."""
+    """Emit loops over variables that carry accumulators through ``round_``, which adds ``terms`` terms."""
     if not variables:
         return [spread(e, x) for x in round_(start)]
     first, *inner = variables
-    with e.function.loop(0, first.trips, 1, flatten(start)) as loop, e.scope():
-        first.value = loop.index
-        totals = nested_reduction(e, inner, unflatten(loop.values, start), round_)
-        loop.next(*flatten(totals))
-    return unflatten(loop.values, start)
+    apart = blocks if terms * math.prod(v.trips for v in inner) > SHORT else None
+
+    def body(index: Value, totals: list[Element]) -> list[Element]:
+        first.value = index
+        if apart is None:
+            return nested_reduction(e, inner, totals, round_, blocks, terms)
+        return apart.add(totals, nested_reduction(e, inner, apart.start, round_, blocks, terms))
+
+    return carried(e, (0, first.trips, 1), start, body, blocks)
 
 
 def accumulated(
@@ -58,8 +111,12 @@ def accumulated(
     accumulation: Accumulation[Value],
     start: list[Element],
     step: Callable[[list[Element], Sequence[Read[Value]]], list[Element]],
+    blocks: Blocks | None = None,
 ) -> list[Element]:
-    """Carry accumulators through the steps of an accumulation, in order; ``step`` adds its terms."""
+    """Carry accumulators through the steps of an accumulation; ``step`` adds its terms.
+
+    The terms are taken in order; with ``blocks``, sums of blocks are added.
+    """
     if accumulation.unrolled:
         for numbers in itertools.product(*map(range, accumulation.extents)):
             start = step(start, accumulation.terms(tuple(map(Index, numbers))))
@@ -67,4 +124,6 @@ def accumulated(
     variables = [Variable(extent, "k") for extent in accumulation.extents]
     position = tuple(map(Index.of, variables))
     looped = [v for v in variables if v.extent != 1]
-    return nested_reduction(e, looped, start, lambda values: step(values, accumulation.terms(position)))
+    return nested_reduction(
+        e, looped, start, lambda values: step(values, accumulation.terms(position)), blocks
+    )

@@ -7,12 +7,14 @@ parameters and results. Sums and products of narrow floats are formed in f32 and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hloom.analysis.combiners import grouping
+from hloom.codegen.accumulators import Blocks
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import F32, F64, Value
-from hloom.codegen.types import Element, round_to
+from hloom.codegen.types import Element, constant, round_to
 from hloom.operations.combiners import Grouping
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -87,6 +89,14 @@ class Combiner:
             as_type(x, r.element_type, t)
             for x, r, t in zip(combined, results, self.accumulators, strict=True)
         ]
+
+    def blocks(self, e: Elements) -> Blocks | None:
+        """Return how sums of blocks are added; None for a combiner that is no rounded sum."""
+        kind = self.accumulators[0]
+        if self.plain != "add" or not (kind.is_floating or kind.is_complex):
+            return None
+        zero = complex(-0.0, -0.0) if kind.is_complex else -0.0
+        return Blocks([constant(e.function, kind, zero, e.lanes)], partial(self.combine, e))
 
     def lower(self, accumulators: Sequence[Element], targets: Sequence[ElementType]) -> list[Element]:
         """Round accumulators to the types of the results."""

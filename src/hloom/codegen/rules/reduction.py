@@ -29,7 +29,7 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
     def step(accumulators: list[Element], terms: Sequence[Read[Value]]) -> list[Element]:
         return combiner.combine(e, accumulators, [e.read(term) for term in terms])
 
-    return combiner.lower(accumulated(e, accumulation, start, step), types)
+    return combiner.lower(accumulated(e, accumulation, start, step, combiner.blocks(e)), types)
 
 
 @leaf_rule("reduce-window")
@@ -51,7 +51,7 @@ def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indi
             lifted = [e.choose(inside, x, fill) for x, fill in zip(lifted, fills, strict=True)]
         return [spread(e, x) for x in combiner.combine(e, accumulators, lifted)]
 
-    return combiner.lower(accumulated(e, accumulation, start, step), types)
+    return combiner.lower(accumulated(e, accumulation, start, step, combiner.blocks(e)), types)
 
 
 @element_rule("reduce", "reduce-window")

@@ -9,7 +9,7 @@ from typing import Final
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.analysis.combiners import grouping, is_choice
 from hloom.analysis.instructions import operation_of, used_results
-from hloom.codegen.accumulators import flatten, spread, unflatten
+from hloom.codegen.accumulators import Blocks, carried, flatten, nested_reduction, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I32, I64, Module, Value
@@ -181,7 +181,12 @@ class RowReduction(ReductionEmitter):
             start: list[Element] = [
                 self.function.constant(register_type(self.types[0]).vector(lanes), neutral)
             ]
-            sums = self._rounds(list(outer), lane, 0, start)
+            blocks = self.combiner.blocks(self.vectors)
+
+            def row(values: list[Element]) -> list[Element]:
+                return self._row(lane, 0, values, blocks)
+
+            sums = nested_reduction(self.vectors, outer, start, row, blocks, lane.trips // lanes)
         else:
             sums = self._side_by_side(lane, chains)
         start = self.combiner.starts(initial, self.types)
@@ -202,7 +207,7 @@ class RowReduction(ReductionEmitter):
             with self.vectors.scope():
                 starts.append(self._observed())
         if chains == 1:
-            return self._rounds([], lane, lanes, starts[0])
+            return self._row(lane, lanes, starts[0])
         end, width = lane.trips // step * step, len(self.types)
         start = [x for each in starts for x in each]
         with self.function.loop(step, end, step, flatten(start)) as loop:
@@ -217,26 +222,25 @@ class RowReduction(ReductionEmitter):
         while rest:
             total = self.combiner.combine(self.vectors, *self._in_order(self.vectors, total, rest[:width]))
             total, rest = [spread(self.vectors, x) for x in total], rest[width:]
-        return self._rounds([], lane, end, total)
+        return self._row(lane, end, total)
 
-    def _rounds(self, outer: list[Variable], lane: Variable, low: int, start: list[Element]) -> list[Element]:
-        if outer:
-            with self.function.loop(0, outer[0].trips, 1, flatten(start)) as loop, self.vectors.scope():
-                outer[0].value = loop.index
-                sums = self._rounds(outer[1:], lane, low, unflatten(loop.values, start))
-                loop.next(*flatten(sums))
-            return unflatten(loop.values, start)
+    def _row(
+        self, lane: Variable, low: int, start: list[Element], blocks: Blocks | None = None
+    ) -> list[Element]:
+        """Combine the vectors of a row from ``low`` on, the last one masked."""
         lane.is_lane = True
         lanes = self.vectors.lanes
-        vector_trips = lane.trips // lanes * lanes
-        with self.function.loop(low, vector_trips, lanes, flatten(start)) as loop, self.vectors.scope():
-            lane.value = loop.index
-            loop.next(*flatten(self._combined(unflatten(loop.values, start))))
-        sums = unflatten(loop.values, start)
-        if vector_trips < lane.trips:
-            lane.value = self.function.constant(I64, vector_trips)
+        end = lane.trips // lanes * lanes
+
+        def body(index: Value, accumulators: list[Element]) -> list[Element]:
+            lane.value = index
+            return self._combined(accumulators)
+
+        sums = carried(self.vectors, (low, end, lanes), start, body, blocks)
+        if end < lane.trips:
+            lane.value = self.function.constant(I64, end)
             numbers = self.function.constant(I32.vector(lanes), list(range(lanes)))
-            inside = numbers.compare("ult", lane.trips - vector_trips)
+            inside = numbers.compare("ult", lane.trips - end)
             with self.vectors.scope(), self.vectors.masked(inside):
                 last_sums = self._combined(sums)
             sums = [self.vectors.choose(inside, m, old) for m, old in zip(last_sums, sums, strict=True)]

@@ -1,0 +1,48 @@
+"""Long sums add up blocks: a term passes through few additions, so that rounding errors stay small."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hloom.codegen.accumulators import BLOCK
+from tests.evaluation import parse
+from tests.native_runs import Native
+from tests.reducers import with_reducers
+
+PROGRAM = """HloModule sums
+ENTRY main {{
+  x = f32[{shape}] parameter(0)
+  zero = f32[] constant(0)
+  ROOT total = f32[{kept}] reduce(x, zero), dimensions={{{dimensions}}}, to_apply=add
+}}"""
+
+
+def program(shape: tuple[int, ...], dimensions: tuple[int, ...]) -> str:
+    kept = [size for d, size in enumerate(shape) if d not in dimensions]
+    lists = {"shape": shape, "kept": kept, "dimensions": dimensions}
+    return with_reducers(PROGRAM.format(**{k: ",".join(map(str, v)) for k, v in lists.items()}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimensions"),
+    [
+        ((3, 200_000), (1,)),
+        ((2, 3, 70_000), (1, 2)),
+        ((2, 300, 700), (1, 2)),
+        ((4, 8192, 64), (1,)),
+        ((112, 112, 64), (0, 1)),
+        ((8, 56, 56, 64), (0, 1, 2)),
+        ((30_000, 200), (0,)),
+    ],
+)
+def test_a_term_passes_through_few_additions(shape: tuple[int, ...], dimensions: tuple[int, ...]) -> None:
+    """Sums of equal numbers are rounded in one direction, which makes their errors the largest."""
+    x = np.full(shape, 0.1, np.float32)
+    terms = math.prod(shape[d] for d in dimensions)
+    total = terms * np.float64(np.float32(0.1))
+    additions = BLOCK + 64 + terms // (8 * BLOCK)
+    error = np.abs(Native(parse(program(shape, dimensions)))(x) - total).max()
+    assert error <= additions * 2.0**-24 * total
