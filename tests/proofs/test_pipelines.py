@@ -13,6 +13,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Subtract
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.tools.cli import main
+from tests.raised_rules import printed
 
 PROGRAM = """
 HloModule m
@@ -73,7 +74,7 @@ def test_errors_name_the_file(file: str, tmp_path: Path) -> None:
 def test_a_folder_without_passes_is_refused(file: str) -> None:
     done = CliRunner().invoke(main, ["prove", str(Path(file).parent)])
     assert done.exit_code == 1
-    assert "[prove.passes]" in done.stderr
+    assert "[prove.passes]" in printed(done.stderr)
     assert "--xla_dump_hlo_pass_re" in done.stderr
 
 
