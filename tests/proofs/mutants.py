@@ -21,18 +21,15 @@ from itertools import islice
 from pathlib import Path
 
 from hloom.debug.optimization import optimized
-from hloom.debug.tolerance import Tolerance
 from hloom.dumps import dumped_programs
 from hloom.errors import HloError
 from hloom.files import load
 from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case
 from hloom.ir.module import HloModule
-from hloom.proofs.refutation import DISTRIBUTIONS, refute
 from hloom.proofs.verdict import Relation, prove
 from hloom.text.printer import print_module
+from tests.proofs.judging import is_told_apart
 
-ARGUMENTS = 100
-"""Number of arguments on which a proved mutant must equal the original."""
 PER_PROGRAM = 4
 """Number of mutants of one program."""
 SECONDS = 20
@@ -93,16 +90,6 @@ def mutants(module: HloModule, seed: int) -> Iterator[tuple[str, HloModule]]:
                 continue
             yield f"{kind}: {line.strip()}", mutant
             break
-
-
-def is_told_apart(original: HloModule, mutant: HloModule, relation: Relation) -> bool:
-    """Return whether the evaluator tells two programs apart that are related so."""
-    if relation is not Relation.EQUAL_OVER_REALS:
-        return refute(original, mutant, samples=ARGUMENTS, seed=1000) is not None
-    rounding = Tolerance(rtol=1e-2, atol=1e-3)
-    kinds = [d for d in DISTRIBUTIONS if d.is_ordinary]
-    refuted = refute(original, mutant, samples=ARGUMENTS, seed=1000, distributions=kinds, tolerance=rounding)
-    return refuted is not None
 
 
 def _edits(

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from hloom import HloError, HloModule
 from hloom.proofs import Relation, Verdict
-from hloom.proofs.partitioned import annotated_tilings, prove_partitioned, refute_partitioned
+from hloom.proofs.partitioned import annotated_tilings, prove_partitioned
+from hloom.proofs.tile_search import TileSearch
 from hloom.sharding import partitioned_program
 from hloom.tools.cli import main
 
@@ -189,6 +190,29 @@ def test_the_command(tmp_path: Path) -> None:
     assert statuses == [1, 0]
 
 
+def test_zeros_of_a_constant_keep_their_signs() -> None:
+    whole = """
+    a = f32[2] parameter(0), sharding={replicated}
+    c = f32[2] constant({0, -0})
+    ROOT r = f32[2] divide(a, c), sharding={replicated}"""
+    assert verdict(whole, whole).relation is Relation.IDENTICAL
+    assert verdict(whole, whole.replace("-0}", "0}")).relation is Relation.EQUAL_OVER_REALS
+
+
+def test_constants_of_a_program_are_tried_as_arguments() -> None:
+    """A device that takes 1234 for 1233, and random arguments have neither."""
+    whole = """
+    a = s32[8] parameter(0), sharding={devices=[4]<=[4]}
+    n = s32[] constant(1234) m = s32[8] broadcast(n), dimensions={}
+    ROOT r = pred[8] compare(a, m), direction=LT, sharding={devices=[4]<=[4]}"""
+    local = """
+    a = s32[2] parameter(0) n = s32[] constant(1233) m = s32[2] broadcast(n), dimensions={}
+    ROOT r = pred[2] compare(a, m), direction=LT"""
+    found = verdict(whole, local)
+    assert found.relation is Relation.REFUTED
+    assert found.inputs.startswith("constants")
+
+
 REGION = """
     a = f32[8,4] parameter(0), sharding={devices=[4,1]<=[4]}
     t = f32[2,4] custom-call(a), custom_call_target="SPMDFullToShardShape", sharding={manual}
@@ -291,5 +315,5 @@ def test_summands_of_parameters_are_no_padding() -> None:
     right = partitioned_program(whole, 2)
     tilings = right.parameters, right.results
     assert prove_partitioned(whole, right.module, *tilings).relation.is_proof
-    assert refute_partitioned(whole, right.module, *tilings, range(4)) is None
-    assert refute_partitioned(whole, partitioned_program(wrong, 2).module, *tilings, range(4)) is not None
+    assert TileSearch(whole, right.module, *tilings).search(4) is None
+    assert TileSearch(whole, partitioned_program(wrong, 2).module, *tilings).search(4) is not None

@@ -8,7 +8,8 @@ import pytest
 
 from hloom import HloError, HloModule
 from hloom.proofs import Relation, prove
-from tests.proofs.mutants import is_told_apart, mutants
+from tests.proofs.judging import is_told_apart
+from tests.proofs.mutants import mutants
 from tests.proofs.pairs import IDENTICAL, PAIRS, REALS, REFUTED, program
 
 LOOP = """HloModule m

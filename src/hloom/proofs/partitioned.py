@@ -12,31 +12,26 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.debug.agreement import Comparison, compare
-from hloom.debug.backends import run_on
 from hloom.debug.cut import inlined
-from hloom.debug.inputs import edge_values, random_arguments
-from hloom.debug.tolerance import Tolerance
-from hloom.errors import EvaluationError, HloError, NoBound
+from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
-from hloom.operations.control_flow import While
 from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.devices import DeviceEvaluator, results_of_devices
 from hloom.proofs.field import BITS
-from hloom.proofs.prints import Prints
 from hloom.proofs.programs import device_count
 from hloom.proofs.refutation import SAMPLES
 from hloom.proofs.relations.regions import is_border
 from hloom.proofs.relations.tiles import are_tiles
 from hloom.proofs.sums import TooLarge
+from hloom.proofs.tile_search import TileSearch, inside, tiles_of
 from hloom.proofs.values import MOST_ELEMENTS, unknown
 from hloom.proofs.verdict import LEAST_BITS, Relation, Verdict
 from hloom.shape.shape import Shape
-from hloom.sharding.storing.tiles import flat, nested, tile_of
+from hloom.sharding.storing.tiles import flat, tile_of
 from hloom.sharding.tiling.tiling import Tiling
 
 MOST_DEVICES: Final = 64
@@ -58,8 +53,7 @@ def prove_partitioned(
         whole: the program on global arrays.
         local: the program that every device runs.
         parameters, results: the tilings of the leaves of the global program's parameters and result.
-        samples: the number of sets of arguments on which programs that are not proved equal are compared;
-            every second has edge values.
+        samples: the number of sets of arguments on which programs that are not proved equal are compared.
         seed: the seed of the first set of arguments.
 
     Raises HloError (``prove.tiles``) if the shapes of the local program's parameters or results are not those
@@ -99,8 +93,17 @@ def prove_partitioned(
     shapes = [leaf for i in before.instructions() for _, leaf in i.shape.leaves() if leaf.is_array]
     if any(shape.element_count > MOST_ELEMENTS for shape in shapes):
         return Verdict(Relation.OPEN, reason=reason or "the arrays are too large")
-    refuted = refute_partitioned(before, local, parameters, results, range(seed, seed + samples))
-    return refuted or Verdict(Relation.OPEN, reason=reason or "the results are compared by samples only")
+    search = TileSearch(before, local, parameters, results)
+    refutation = search.search(samples, seed)
+    if refutation is None:
+        reason = search.note or reason or "the results are compared by samples only"
+        return Verdict(Relation.OPEN, reason=reason)
+    return Verdict(
+        Relation.REFUTED,
+        inputs=refutation.inputs,
+        arguments=refutation.arguments,
+        comparisons=refutation.comparisons,
+    )
 
 
 def proof_by_relations(
@@ -175,129 +178,16 @@ def _error_bits(
         [unknown(p.shape, f"padding {n} of device {d}") for n, p in enumerate(local.entry.parameters)]
         for d in devices
     ]
-    tiles = [_tiles(local, arguments, parameters, d, padding[d]) for d in devices]
+    tiles = [tiles_of(local, arguments, parameters, d, padding[d]) for d in devices]
     values, work = results_of_devices(local, algebra, tiles)
     for device, value in enumerate(values):
         for x, y, tiling in zip(flat(value), flat(expected), results, strict=True):
             if x is None:
                 continue
             differs = x.residues != tile_of(y.residues, tiling, device)
-            if np.any(differs & _inside(y.shape, tiling, device)):
+            if np.any(differs & inside(y.shape, tiling, device)):
                 return 0
     return BITS - 1 - (work + evaluator.degree + evaluator.evaluations).bit_length()
-
-
-def _inside(dimensions: Sequence[int], tiling: Tiling, device: int) -> Any:
-    """Return a mask of a device's tile, or of its summand: False for padding beyond the array's bounds."""
-    return tile_of(np.broadcast_to(np.True_, tuple(dimensions)), tiling.reduced(), device)
-
-
-def _tiles(
-    local: HloModule, arguments: Sequence[Any], tilings: Sequence[Tiling], device: int, padding: Any
-) -> list[Any]:
-    """Return a device's tiles of the global arguments, with padding taken from `padding`.
-
-    Args:
-        local: the program of a device.
-        arguments: the global arguments, numbers or fingerprints.
-        tilings: the tilings of the arguments' leaves.
-        device: the number of the device.
-        padding: arguments of the local program; their elements fill tiles beyond the arrays' bounds.
-    """
-
-    def tile(x: Any, tiling: Tiling, outside: Any) -> Any:
-        if x is None:
-            return None
-        mask = _inside(x.shape, tiling, device)
-        if isinstance(x, Prints):
-            return Prints(np.where(mask, tile_of(x.residues, tiling, device), outside.residues))
-        return np.where(mask, tile_of(x, tiling, device), outside)
-
-    triples = zip(flat(tuple(arguments)), tilings, flat(tuple(padding)), strict=True)
-    leaves = iter([tile(*triple) for triple in triples])
-    return [nested(p.shape, leaves) for p in local.entry.parameters]
-
-
-def refute_partitioned(
-    whole: HloModule,
-    local: HloModule,
-    parameters: Sequence[Tiling],
-    results: Sequence[Tiling],
-    numbers: range,
-) -> Verdict | None:
-    """Return a verdict with the first arguments for which results differ by more than rounding, or None.
-
-    Both programs may round: a device may round partial sums that the global program never forms.
-
-    Args:
-        whole: the program on global arrays.
-        local: the program of a device.
-        parameters, results: the tilings of the leaves of parameters and result.
-        numbers: the seeds of the arguments to try; every second has edge values.
-    """
-    devices = range(device_count(local))
-    for number in numbers:
-        edges = bool((number - numbers.start) % 2)
-        drawn = _with_edge_scalars(whole, number) if edges else random_arguments(whole, number)
-        padding = [random_arguments(local, number + 1000 * (d + 1)) for d in devices]
-        tiles = [_tiles(local, drawn, parameters, d, padding[d]) for d in devices]
-        try:
-            (expected,) = run_on("evaluator", whole, [drawn])
-            got = run_on("evaluator", local, tiles)
-            (bounds,) = Tolerance().bounds_of_devices(whole, [drawn], [expected])
-        except (EvaluationError, NoBound):
-            continue
-        comparisons = [c for d in devices for c in _compared(got[d], 0.0, expected, bounds, results, d)]
-        if any(c.wrong for c in comparisons):
-            try:
-                own = Tolerance().bounds_of_devices(local, tiles, got)
-            except NoBound:
-                continue
-            comparisons = [
-                c for d in devices for c in _compared(got[d], own[d], expected, bounds, results, d)
-            ]
-        if any(c.wrong for c in comparisons):
-            inputs = f"{'edge values' if edges else 'random'} {number}"
-            return Verdict(Relation.REFUTED, inputs=inputs, arguments=drawn, comparisons=comparisons)
-    return None
-
-
-def _with_edge_scalars(module: HloModule, seed: int) -> list[Any]:
-    """Return random arguments with edge values, also of integers, such as the start of a slice.
-
-    Integers stay small in programs with loops: they may be numbers of iterations.
-    """
-    drawn: list[Any] = list(random_arguments(module, seed, edges=True))
-    if any(isinstance(i.operation, While) for i in module.instructions()):
-        return drawn
-    generator = np.random.default_rng(seed)
-    for n, parameter in enumerate(module.entry.parameters):
-        shape = parameter.shape
-        if shape.is_array and shape.rank == 0 and shape.element_type.is_integer:
-            value = generator.choice(np.array(edge_values(shape.element_type), object))
-            drawn[n] = np.asarray(value, shape.element_type.numpy_dtype)
-    return drawn
-
-
-def _compared(
-    got: Any, own_bounds: Any, expected: Any, bounds: Any, tilings: Sequence[Tiling], device: int
-) -> Iterator[Comparison]:
-    """Yield the comparison of each result of a device; the bounds of both programs are added."""
-    leaves = list(flat(expected))
-    columns = flat(got), _all(own_bounds, leaves), leaves, _all(bounds, leaves), tilings
-    for n, (x, own_bound, y, bound, tiling) in enumerate(zip(*columns, strict=True)):
-        if y is None:
-            continue
-        tile = tile_of(y, tiling, device)
-        tile_bound = tile_of(np.broadcast_to(bound, np.shape(y)), tiling, device) + own_bound
-        own = np.where(_inside(np.shape(y), tiling, device), x, tile)
-        yield from compare(own, tile, tile_bound, f"result {n} of device {device}")
-
-
-def _all(bounds: Any, leaves: Sequence[Any]) -> list[Any]:
-    """Return the bounds of all leaves; a single bound holds for each."""
-    listed = list(flat(bounds))
-    return listed if len(listed) == len(leaves) else listed * len(leaves)
 
 
 def _require_tiles(

@@ -73,34 +73,24 @@ class Refutation:
     comparisons: Sequence[Comparison]
 
 
-class Refuter:
+class Search:
     """The search for arguments for which the results of two programs differ by more than is allowed.
 
     Args:
         before: the reference program.
         after: the program that is judged.
-        tolerance: the allowed difference; None: what the rounding errors of the reference program allow.
-        judged: the numbers of the arrays of the result that may not differ; None: all.
+        tolerance: the allowed difference; None: what rounding errors allow.
 
     Attributes:
         note: what kept programs from being compared; empty if nothing did.
     """
 
-    def __init__(
-        self,
-        before: HloModule,
-        after: HloModule,
-        *,
-        tolerance: Tolerance | None = None,
-        judged: Set[int] | None = None,
-    ) -> None:
+    def __init__(self, before: HloModule, after: HloModule, *, tolerance: Tolerance | None = None) -> None:
         self.before = before
         self.after = after
         self.tolerance = tolerance
-        self.judged = judged
         self.note = ""
-        self._constants = constants_of(before, after)
-        self._devices = device_count(before)
+        self.constants = constants_of(before, after)
         self._first, self._second = _Machine(before), _Machine(after)
         self._work = 0
 
@@ -130,7 +120,7 @@ class Refuter:
             distribution = distributions[number % len(distributions)]
             if extreme is not None and not distribution.is_ordinary:
                 continue
-            refutation = self._difference(seed + number, distribution)
+            refutation = self.difference(seed + number, distribution)
             if refutation is not None and distribution.is_ordinary:
                 return refutation
             agreeing += distribution.is_ordinary
@@ -139,34 +129,31 @@ class Refuter:
             return extreme
         return replace(extreme, inputs=f"{extreme.inputs}; {agreeing} arguments of ordinary size agree")
 
-    def _difference(self, seed: int, distribution: Distribution) -> Refutation | None:
+    def difference(self, seed: int, distribution: Distribution) -> Refutation | None:
         """Return the differences of the results for the arguments of a seed; None if there are none."""
-        drawn = [
-            drawn_arguments(self.before, seed + 1000 * n, distribution, self._constants)
-            for n in range(self._devices)
-        ]
+        raise NotImplementedError
+
+    def results(
+        self, arguments: Sequence[Sequence[Value]], others: Sequence[Sequence[Value]]
+    ) -> tuple[list[Any], list[Any]] | None:
+        """Return the results of each device by both programs, on the arguments of each; None if one fails."""
         try:
-            expected = self._first.run(drawn, MOST_WORK)
+            expected = self._first.run(arguments, MOST_WORK)
         except EvaluationError as error:
             self._work += self._first.work
             self.note = error.message if error.rule == _Counting.RULE else self.note
             return None
-        got = self._run_second(drawn)
+        got = self._run_second(others)
         self._work += self._first.work + self._second.work
-        if got is None or self._agree(got, expected):
-            return None
-        self._work += _ANALYSES * self._first.work
-        bounds: Any = (self.tolerance or Tolerance()).bounds_of_devices(self.before, drawn, expected)
-        comparisons = self._compared(got, expected, bounds)
-        if self.tolerance is None and any(c.wrong for c in comparisons):
-            self._work += _ANALYSES * self._first.work
-            bounds = _with_roundings(self.before, drawn, expected, got, bounds)
-            comparisons = self._compared(got, expected, bounds)
-        if not any(c.wrong for c in comparisons):
-            return None
-        return Refutation(
-            f"{distribution.value} {seed}", drawn[0] if self._devices == 1 else drawn, comparisons
-        )
+        return None if got is None else (expected, got)
+
+    def bounds(
+        self, arguments: Sequence[Sequence[Value]], expected: Sequence[Value], *, of_second: bool = False
+    ) -> Any:
+        """Return the allowed differences of the results of each device of the first or second program."""
+        self._work += _ANALYSES * (self._second if of_second else self._first).work
+        module = self.after if of_second else self.before
+        return (self.tolerance or Tolerance()).bounds_of_devices(module, arguments, expected)
 
     def _run_second(self, drawn: Sequence[Sequence[Value]]) -> list[Any] | None:
         """Return the results of the second program; None if it runs much longer than the first."""
@@ -178,6 +165,52 @@ class Refuter:
                 raise
             self.note = f"the second program runs more than {MOST_GROWTH} times longer than the first"
             return None
+
+
+class Refuter(Search):
+    """The search for arguments for which two programs of the same parameters differ.
+
+    Args:
+        before, after, tolerance: as of `Search`; by default the rounding errors of the first program are
+            allowed.
+        judged: the numbers of the arrays of the result that may not differ; None: all.
+    """
+
+    def __init__(
+        self,
+        before: HloModule,
+        after: HloModule,
+        *,
+        tolerance: Tolerance | None = None,
+        judged: Set[int] | None = None,
+    ) -> None:
+        super().__init__(before, after, tolerance=tolerance)
+        self.judged = judged
+        self._devices = device_count(before)
+
+    def difference(self, seed: int, distribution: Distribution) -> Refutation | None:
+        """Return the differences of the results for the arguments of a seed; None if there are none."""
+        drawn = [
+            drawn_arguments(self.before, seed + 1000 * n, distribution, self.constants)
+            for n in range(self._devices)
+        ]
+        results = self.results(drawn, drawn)
+        if results is None:
+            return None
+        expected, got = results
+        if self._agree(got, expected):
+            return None
+        bounds: Any = self.bounds(drawn, expected)
+        comparisons = self._compared(got, expected, bounds)
+        if self.tolerance is None and any(c.wrong for c in comparisons):
+            self._work += _ANALYSES * self._first.work
+            bounds = _with_roundings(self.before, drawn, expected, got, bounds)
+            comparisons = self._compared(got, expected, bounds)
+        if not any(c.wrong for c in comparisons):
+            return None
+        return Refutation(
+            f"{distribution.value} {seed}", drawn[0] if self._devices == 1 else drawn, comparisons
+        )
 
     def _agree(self, got: Sequence[Any], expected: Sequence[Any]) -> bool:
         if all(_same(*pair) for pair in zip(got, expected, strict=True)):

@@ -126,7 +126,7 @@ class RelationEvaluator:
         if not shape.is_array:
             raise NoRelation("a constant is a tuple")
         array, kind = literal.array, shape.element_type
-        if array.size and (array == array.reshape(-1)[0]).all():
+        if array.size and array.tobytes() == array.reshape(-1)[:1].tobytes() * array.size:
             return self.laws.constant(array.reshape(-1)[0], kind)
         indices = self.terms.axes(shape.dimensions)
         table = self._table(array, indices) if array.ndim == 1 and kind.is_integer else None
