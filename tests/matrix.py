@@ -1,7 +1,8 @@
 """`make matrix`: run the tests that depend on the versions of Python and JAX with every interpreter.
 
 ``tests/interpreters`` finds the interpreters. Each gets an environment in ``.matrix/`` with the newest JAX
-that its version and the extra ``jax`` allow, and the locked versions of everything else.
+that its version and the extra ``jax`` allow, and the locked versions of everything else; they are installed
+at the same time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 TESTS = (
     "tests/jax_platform", "tests/stablehlo", "tests/text", "tests/proto", "tests/test_interface.py",
     "tests/test_completeness.py",
@@ -55,16 +58,15 @@ def environment_of(interpreter: Interpreter, folder: Path) -> Path:
     subprocess.run([interpreter.path, "-m", "venv", "--clear", folder], check=True)
     fixed = folder / "constraints.txt"
     fixed.write_text(constraints((ROOT / "requirements.lock").read_text()))
-    install = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "-c", fixed]
-    subprocess.run([*install, "-e", *PACKAGES], cwd=ROOT, check=True)
+    install = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-compile"]
+    subprocess.run([*install, "-c", fixed, "-e", *PACKAGES], cwd=ROOT, check=True)
     stamp.touch()
     return python
 
 
-def run(interpreter: Interpreter, workers: int, options: Sequence[str]) -> bool:
-    """Run the tests with an interpreter; return whether they pass."""
+def run(interpreter: Interpreter, python: Path, workers: int, options: Sequence[str]) -> bool:
+    """Run the tests with an interpreter, by the Python of its environment; return whether they pass."""
     began = time.monotonic()
-    python = environment_of(interpreter, ROOT / ".matrix" / interpreter.version)
     code = "from importlib.metadata import version; print(version('jax'), version('jaxlib'))"
     shown = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     print(f"Python {interpreter.version}: {interpreter.path}, jax {shown[0]}, jaxlib {shown[1]}", flush=True)
@@ -78,16 +80,22 @@ def run(interpreter: Interpreter, workers: int, options: Sequence[str]) -> bool:
 
 
 def main() -> int:
-    """Run all; return 1 if some failed or there is no interpreter."""
+    """Run all; return 1 if some failed or no interpreter was there."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--python", action="append", choices=VERSIONS, default=[], help="only these versions")
+    parser.add_argument("--others", action="store_true", help=f"not {OWN}, which `make test` tests")
+    parser.add_argument("--prepare", action="store_true", help="create the environments only")
     parser.add_argument("--workers", type=int, default=2, help="processes of each run")
     options, rest = parser.parse_known_args()
-    wanted = options.python or VERSIONS
-    found = interpreters(wanted)
-    results = {i.version: run(i, options.workers, rest) for i in reversed(found)}
+    wanted = options.python or [v for v in VERSIONS if not (options.others and v == OWN)]
+    found = interpreters(wanted)[::-1]
+    with ThreadPoolExecutor(options.workers) as pool:
+        pythons = [*pool.map(lambda i: environment_of(i, ROOT / ".matrix" / i.version), found)]
+    if options.prepare:
+        return 0
+    results = {i.version: run(i, p, options.workers, rest) for i, p in zip(found, pythons, strict=True)}
     print(summary(wanted, results))
-    return int(not results or not all(results.values()))
+    return int(not all(results.values()) or not (results or options.others))
 
 
 def summary(wanted: Sequence[str], results: dict[str, bool]) -> str:
