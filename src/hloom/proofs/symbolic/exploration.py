@@ -75,7 +75,7 @@ class Exploration:
     def examples(self, trail: Trail, count: int) -> Iterator[dict[str, int]]:
         """Yield the numbers of a run, and others for which its comparisons come out the same."""
         z3, names = solver_library(), trail.symbols
-        solver = z3.Solver()
+        solver = z3.SimpleSolver()
         solver.set("rlimit", EFFORT)
         solver.add(*(truth(division_facts(d)) for d in trail.divisions))
         solver.add(*map(truth, (*trail.comparisons, *(bound for name in names for bound in _bounds(name)))))

@@ -180,7 +180,7 @@ def _renamed_comparison(comparison: Constraint, names: dict[str, str]) -> Constr
 @lru_cache(200_000)
 def _answer(statements: tuple[Statement, ...]) -> Satisfiability:
     z3 = solver_library()
-    solver = z3.Solver()
+    solver = z3.SimpleSolver()  # z3's tactics for non-linear integers give up where its plain solver answers
     solver.set("rlimit", EFFORT)
     solver.add(*map(truth, statements))
     found = solver.check()

@@ -71,7 +71,7 @@ class Scalars:
         x, y = self.value(a), self.value(b)
         if x.sort() != y.sort():
             return False
-        solver = self.z3.Solver()
+        solver = self.z3.SimpleSolver()
         solver.set("rlimit", EFFORT)
         solver.add(*self.axioms)
         if self.exact:
