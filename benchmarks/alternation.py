@@ -29,7 +29,7 @@ SIDES: Final[dict[str, dict[str, str]]] = {
     "torch": {},
     "compiled": {"TORCH_COMPILED": "1"},
 }
-"""The environment of each side."""
+"""The environment of each side that needs one."""
 
 
 @dataclass
@@ -68,6 +68,13 @@ class Measured:
         low, middle, high = statistics.quantiles(self.seconds)
         return quotient(high - low, middle)
 
+    @property
+    def remark(self) -> str:
+        """Why the side does not count: a missing library, an error, or differing results; else empty."""
+        if self.missing:
+            return f"{self.missing} is not installed"
+        return self.error or (f"differs by {self.worst:.0e}" if self.agree is False else "")
+
 
 class Missing(Exception):
     """A program needs a library that is not installed."""
@@ -79,7 +86,7 @@ class Side:
     def __init__(self, name: str, program: str, folder: Path, clock: str) -> None:
         self.file = folder / f"{name}.npz"
         ignored = ("JAX_", "XLA_FLAGS", "HLOOM_AS_CPU", "TORCH_COMPILED")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(ignored)} | SIDES[name]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(ignored)} | SIDES.get(name, {})
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- it lives as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.child", program, str(self.file), clock],

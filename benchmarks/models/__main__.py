@@ -70,12 +70,8 @@ class Row:
     def remarks(self) -> Iterator[str]:
         """Missing libraries, errors and differing results, by side."""
         for name, side in self.sides.items():
-            if side.missing:
-                yield f"{name}: {side.missing} is not installed"
-            elif side.error:
-                yield f"{name}: {side.error}"
-            elif side.agree is False:
-                yield f"{name} differs by {side.worst:.0e}"
+            if side.remark:
+                yield f"{name}: {side.remark}"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that was measured."""

@@ -84,5 +84,5 @@ def test_a_row_tells_ratios_limit_and_remarks() -> None:
     stock, ours = Measured(seconds=(4.0,) * 4, agree=True), Measured(seconds=(2.0,) * 4, agree=True)
     torch = Measured(seconds=(1.0,) * 4, agree=False, worst=0.5)
     text = line(Row("a_model", {"stock": stock, "hloom": ours, "torch": torch}, 1.5))
-    expected = "a_model 4000.00 2000.00 1000.00 2.00x 0.50x 75% 0% torch differs by 5e-01"
+    expected = "a_model 4000.00 2000.00 1000.00 2.00x 0.50x 75% 0% torch: differs by 5e-01"
     assert text.split() == expected.split()
