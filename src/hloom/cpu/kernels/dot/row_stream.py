@@ -1,9 +1,10 @@
 """Matrix products of few rows with a large matrix B, which is read once, in the order of memory.
 
 Tiles of the result would read short pieces of rows of B far apart, at half the memory's rate. So each task
-multiplies whole rows of B, a block of them at a time: tiles of sums stay in registers over the rows of a
-block, and between blocks in the second-level cache. While a block is multiplied in tiles, the next one is
-fetched in the order of memory. Sums are divided along k, in the same way for any number of threads; a second
+multiplies whole rows of B, several at a time: tiles of sums stay in registers over these rows, and then
+in the second-level cache. Rows that are multiplied together are far apart, and the next ones follow each of
+them: the processor fetches several streams in the order of memory by itself, at a higher rate than one, or
+than rows that are neighbours. Sums are divided along k, in the same way for any number of threads; a second
 kernel adds the partial sums and applies the epilogue. Narrow factors are converted in registers.
 
 The columns of all batches are one row if they are neighbours in B: heads of values, say.
@@ -25,7 +26,7 @@ from hloom.analysis.subviews import Subview
 from hloom.analysis.updates import Leaf, origin
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, I8, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.llvm.memory import masked_load, prefetch
+from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
@@ -42,23 +43,16 @@ MOST_ROWS: Final = 8
 LARGE: Final = 1 << 24
 LARGE_ROWS: Final = 12
 """Bytes of B from which more rows pay: packing columns of it reads pieces of rows, on a page each."""
-COMPUTING_ROWS: Final = 4
-"""Rows of A from which loading and storing sums costs more than reading."""
 LEAST_BYTES: Final = 3 << 15
 """Bytes of B from which its order of reading matters."""
 CACHED: Final = 1 << 23
 """Bytes of arrays that may still be in the caches since they were last read."""
 LINE: Final = 64
 """Bytes of a cache line."""
-BLOCK_BYTES: Final = 3 << 12
-"""Most bytes of a block of rows: it, the next one and the sums share the first-level cache."""
 PART_BYTES: Final = 1 << 17
 """Least bytes of B for a partial sum, whose addition costs as much as reading some of them."""
-LEAST_DEPTH: Final = 4
-MOST_DEPTH: Final = 16
-"""Rows of a block."""
-UNROLLED: Final = 4
-"""Rows that an iteration multiplies."""
+STREAMS: Final = 8
+"""Rows that are multiplied together."""
 VECTORS, BYTE_VECTORS = 2, 4
 """Most vectors of a row of a tile; of elements of a byte, which are half a line."""
 PACKED: Final = 32
@@ -81,7 +75,6 @@ class RowStream:
         transposed: compute the transpose of the product.
         lanes: columns of a tile.
         whole: lanes of a vector register.
-        depth: rows of B in a block.
         part: rows of B in a partial sum.
         width: columns of a task.
         words: how integers are multiplied, two rows at a time; None for one row at a time.
@@ -91,7 +84,6 @@ class RowStream:
     transposed: bool
     lanes: int
     whole: int
-    depth: int
     part: int
     width: int
     words: Words | None
@@ -137,7 +129,7 @@ class RowStream:
 
     def __str__(self) -> str:
         words = [
-            f"sums of rows, {self.depth} x {self.lanes} at a time"
+            f"sums of rows, {STREAMS} x {self.lanes} at a time"
             + (f", {self.group} products at a time" if self.words is not None else "")
             + (", transposed" if self.transposed else ""),
             f"tasks of {self.part} rows, {self.width} columns",
@@ -198,15 +190,12 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
     fitting = SUMS_BYTES // (few.m * storage_bytes(few.kind))
     count = -(-columns // max(LINE, fitting))
     width = -(-columns // (count * LINE)) * LINE
-    room = BLOCK_BYTES if few.m < COMPUTING_ROWS else 2 * BLOCK_BYTES
-    rows = room * few.b.per_byte // (width * size)
-    depth = max(LEAST_DEPTH, min(MOST_DEPTH, rows & -LEAST_DEPTH))
     parts = LEAST_PARTS
     while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * size // few.b.per_byte:
         parts *= 2
-    part = -(-few.k // (parts * depth)) * depth
+    part = -(-few.k // (parts * STREAMS)) * STREAMS
     words = words_of(few, target) if few.k % Words.group == 0 else None
-    return RowStream(few, transposed, lanes, whole, depth, part, width, words)
+    return RowStream(few, transposed, lanes, whole, part, width, words)
 
 
 def read_before_again(array: HloInstruction) -> int:
@@ -260,31 +249,46 @@ class _Tasks:
         self.sums = sums
         self.e = Elements(f, plan.lanes, {})
         self.type = register_type(gemm.kind)
-        self.factors = f.allocate(self.type, plan.depth * gemm.batches * gemm.m)
+        self.factors = f.allocate(self.type, STREAMS * gemm.batches * gemm.m)
 
     def task(self, part: Value, column: Value, end: Value) -> None:
         """Emit a partial sum of some columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         low = part * plan.part
-        high = f.intrinsic("smin", low + plan.part, f.constant(I64, gemm.k))
+        rows = f.intrinsic("smax", f.constant(I64, gemm.k) - low, f.constant(I64, 0))
+        rows = f.intrinsic("smin", rows, f.constant(I64, plan.part))
         sums = f.offset(self.sums, part * (plan.sums[1] * plan.sums[2]), self.type)
         zero = f.constant(self.type.vector(plan.lanes), 0)
         with f.loop(column, end, plan.lanes) as loop:
             for row in range(gemm.m):
                 f.store(zero, f.offset(sums, loop.index + row * plan.sums[2], self.type))
-        with f.loop(low, high, plan.depth) as loop:
-            rows = f.intrinsic("smin", high - loop.index, f.constant(I64, plan.depth))
-            self.load_factors(loop.index, rows)
-            start = f.offset(self.b, loop.index * plan.row_bytes)
-            following = f.offset(start, plan.depth * plan.row_bytes)
-            following = (loop.index + plan.depth).compare("slt", gemm.k).select(following, start)
-            self.block(start, following, rows, sums, column, end)
+        run = rows.unsigned_divide(STREAMS)
+        with f.loop(0, run) as loop:
+            self.block(low + loop.index, run, STREAMS, sums, column, end)
+        if gemm.k % STREAMS:
+            with f.loop(low + run * STREAMS, low + rows, plan.group) as loop:
+                self.block(loop.index, f.constant(I64, 1), plan.group, sums, column, end)
 
-    def load_factors(self, k: Value, rows: Value) -> None:
-        """Copy the elements of A for the rows of a block, as the products take them."""
+    def block(
+        self, first: Value, distance: Value, count: int, sums: Value, column: Value, end: Value
+    ) -> None:
+        """Add the multiples of some rows of B, which are ``distance`` apart, to the sums."""
+        f, plan = self.f, self.plan
+        self.load_factors(first, distance, count)
+        rows = [f.offset(self.b, (first + distance * n) * plan.row_bytes) for n in range(count)]
+        ragged = plan.columns % plan.lanes
+        full_end = f.constant(I64, plan.columns - ragged)
+        with f.loop(column, f.intrinsic("smin", end, full_end), plan.lanes) as loop:
+            self.tile(rows, sums, loop.index, plan.lanes)
+        if ragged:
+            with f.when(end.compare("sgt", full_end)):
+                self.tile(rows, sums, full_end, ragged)
+
+    def load_factors(self, k: Value, distance: Value, count: int) -> None:
+        """Copy the elements of A for some rows of B, as the products take them."""
         f, gemm = self.f, self.plan.gemm
-        with f.loop(0, rows) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
-            depth = Index.of(Variable(gemm.k, "k", k + loop.index))
+        with f.loop(0, count) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
+            depth = Index.of(Variable(gemm.k, "k", k + loop.index * distance))
             batch = Index.of(Variable(gemm.batches, "b", batches.index))
             base = depth * gemm.a.column + (batch * gemm.a.batch[0] if gemm.batches > 1 else 0)
             group, words = self.plan.group, self.plan.words
@@ -298,24 +302,9 @@ class _Tasks:
                     value = words.factor(loaded, gemm.a_type, of_a=True)
                 f.store(value, f.offset(self.factors, first + row * group, value.type))
 
-    def block(
-        self, start: Value, following: Value, rows: Value, sums: Value, column: Value, end: Value
-    ) -> None:
-        """Add the multiples of a block of rows of B to the sums, and prefetch the following block."""
-        f, plan = self.f, self.plan
-        ragged = plan.columns % plan.lanes
-        full_end = f.constant(I64, plan.columns - ragged)
-        with f.loop(column, f.intrinsic("smin", end, full_end), plan.lanes) as loop:
-            self.prefetch(following, column, loop.index)
-            self.tile(start, rows, sums, loop.index, plan.lanes)
-        if ragged:
-            with f.when(end.compare("sgt", full_end)):
-                self.tile(start, rows, sums, full_end, ragged)
-
-    def tile(self, start: Value, rows: Value, sums: Value, column: Value, count: int) -> None:
-        """Add to the sums of some columns."""
+    def tile(self, rows: Sequence[Value], sums: Value, column: Value, count: int) -> None:
+        """Add the multiples of rows of B to the sums of some columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        parts = gemm.b.per_byte
         type = self.type.vector(plan.lanes // plan.vectors)
         places = [
             f.offset(sums, column + (row * plan.sums[2] + vector * type.lanes), self.type)
@@ -323,44 +312,33 @@ class _Tasks:
             for vector in range(plan.vectors)
         ]
         totals = tuple(f.load(type, place) for place in places)
-        bytes = column * storage_bytes(gemm.b_type)
-        first = f.offset(start, bytes.unsigned_divide(parts) if parts > 1 else bytes)
+        offset = column * storage_bytes(gemm.b_type)
+        if gemm.b.per_byte > 1:
+            offset = offset.unsigned_divide(gemm.b.per_byte)
         factors = self.factors
         if gemm.batches > 1:
             factors = f.offset(factors, column.unsigned_divide(gemm.n) * gemm.m, self.type)
-
-        def steps(low: Value, high: Value, unrolled: int, totals: tuple[Value, ...]) -> tuple[Value, ...]:
-            with f.loop(low, high, unrolled, totals) as loop:
-                values = loop.values
-                for step in range(0, unrolled, plan.group):
-                    k = loop.index + step if step else loop.index
-                    values = self.step(first, factors, k, count, values)
-                loop.next(*values)
-            return loop.values
-
-        many = rows & -UNROLLED
-        totals = steps(f.constant(I64, 0), many, UNROLLED, totals)
-        if gemm.k % UNROLLED:
-            totals = steps(many, rows, plan.group, totals)
+        for n in range(0, len(rows), plan.group):
+            group = [f.offset(row, offset) for row in rows[n : n + plan.group]]
+            place = f.offset(factors, n // plan.group * gemm.batches * gemm.m, self.type)
+            totals = self.step(group, place, count, totals)
         for place, total in zip(places, totals, strict=True):
             f.store(total, place)
 
     def step(
-        self, first: Value, factors: Value, k: Value, count: int, totals: Sequence[Value]
+        self, rows: Sequence[Value], factors: Value, count: int, totals: Sequence[Value]
     ) -> tuple[Value, ...]:
-        """Add the multiples of a row of a block, or of two, to sums.
+        """Add the multiples of a row of a tile, or of two, to sums.
 
         The vectors of each row of A are neighbours.
         """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes, words = totals[0].type.lanes, plan.words
         with self.e.scope():
-            at = f.offset(first, k * plan.row_bytes)
-            vectors = self.row(at, count) if words is None else self.pairs(at, words, count)
-            step = k.unsigned_divide(plan.group) if words is not None else k
+            vectors = self.row(rows[0], count) if words is None else self.pairs(rows, words, count)
             results: list[Value] = []
             for row in range(gemm.m):
-                factor = f.offset(factors, step * (gemm.batches * gemm.m) + row, self.type)
+                factor = f.offset(factors, row, self.type)
                 wide = words.broadcast(f, factor, lanes) if words else f.load(self.type, factor).splat(lanes)
                 for vector in vectors:
                     total = totals[len(results)]
@@ -372,10 +350,10 @@ class _Tasks:
                     results.append(added)
         return tuple(results)
 
-    def pairs(self, at: Value, words: Words, count: int) -> list[Value]:
+    def pairs(self, rows: Sequence[Value], words: Words, count: int) -> list[Value]:
         """Load two rows of a tile of B, as vectors of pairs of factors."""
         plan, whole = self.plan, self.plan.whole
-        low, high = (self.loaded(self.f.offset(at, row * plan.row_bytes), count) for row in range(2))
+        low, high = (self.loaded(row, count) for row in rows)
         parts = [range(n, n + whole) for n in range(0, plan.lanes, whole)]
         pairs = [low.shuffle(part).interleave(high.shuffle(part)) for part in parts]
         return [words.factor(pair, plan.gemm.b_type, of_a=False) for pair in pairs]
@@ -405,24 +383,6 @@ class _Tasks:
             value = load_at(self.e, at, Index.of(lane), gemm.b_type)
         assert isinstance(value, Value)
         return value
-
-    def prefetch(self, block: Value, first: Value, column: Value) -> None:
-        """Prefetch a part of a block, as large as the tile at a column, in the order of memory."""
-        f, plan = self.f, self.plan
-        size = plan.bytes_of(plan.width)
-        is_dense = plan.column_tasks == 1 and plan.row_bytes == plan.bytes_of(plan.columns)
-        done = (column - first) * (plan.depth * storage_bytes(plan.gemm.b_type))
-        if plan.gemm.b.per_byte > 1:
-            done = done.unsigned_divide(plan.gemm.b.per_byte)
-        if not is_dense:
-            offset = first * storage_bytes(plan.gemm.b_type)
-            block = f.offset(block, offset.unsigned_divide(plan.gemm.b.per_byte))
-        for line in range(0, plan.depth * plan.bytes_of(plan.lanes), LINE):
-            at = done + line
-            if not is_dense:
-                row = at.unsigned_divide(size)
-                at = at + row * (plan.row_bytes - size)
-            prefetch(f.offset(block, at), first_level=True)
 
 
 def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
