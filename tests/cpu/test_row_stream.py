@@ -179,6 +179,39 @@ def test_heads_that_share_rows(machine: str, narrow: str, t: int, heads: int, gr
     agreement.computed(native(*arguments), module, arguments)
 
 
+INNER = """
+HloModule inner
+ENTRY main {
+  matrix = NARROW[B,M,K] parameter(0)
+  x = f32[B,K,N] parameter(1)
+  scales = f32[M] parameter(2)
+  wide = f32[B,M,K] convert(matrix)
+  y = f32[B,M,N] dot(wide, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  s = f32[B,M,N] broadcast(scales), dimensions={1}
+  ROOT r = f32[B,M,N] multiply(y, s)
+}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+@pytest.mark.parametrize(("narrow", "batches", "m", "k", "n"), [
+    ("f32", 1, 4099, 301, 1), ("bf16", 1, 4100, 520, 1), ("s8", 1, 4097, 576, 2), ("s8", 3, 2053, 1040, 1),
+])  # fmt: skip
+def test_inner_products_of_rows_apart(
+    machine: str, narrow: str, batches: int, m: int, k: int, n: int
+) -> None:
+    if not runs_here(machine):
+        pytest.skip(f"this machine is no {machine}")
+    sizes = {"B": batches, "M": m, "K": k, "N": n}
+    text = re.sub(r"(?<=[\[,])[BMKN](?=[,\]])", lambda name: str(sizes[name[0]]), INNER)
+    module = HloModule.from_text(text.replace("NARROW", narrow))
+    arguments: list[Any] = random_arguments(module, seed=m)
+    native = Native(module, PROCESSORS[machine])
+    forms = [call.kernel.form for call in native.program.calls if call.kernel is not None]
+    assert any("rows apart" in form for form in forms)
+    agreement.computed(native(*arguments), module, arguments)
+
+
 DIGEST = """
 import hashlib
 from hloom.cpu.native import compile_or_load

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, View
@@ -33,7 +33,9 @@ PART: Final = 8192
 """Minimum number of products of a partial sum."""
 MOST_PARTS: Final = 16
 STREAMED: Final = 1 << 21
-"""Bytes of rows that are read one after the other: many streams at a time reach half the memory's rate."""
+"""Bytes of rows from which the order of reading matters."""
+LEAST_STREAMS: Final = 4
+"""Rows of a tile from which streams are read at a higher rate than a row after the other."""
 
 
 LINE: Final = 64
@@ -56,7 +58,9 @@ class InnerProduct:
         lanes: products per vector.
         rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
         parts: partial sums per result.
-        sequential: a tile's rows are read one after the other, as memory limits the product.
+        order: how the rows of a tile are read: ``"together"``; where memory limits the product ``"in turn"``,
+            or ``"apart"``: each tile has a row of every part of A, and the next tile the rows after these, so
+            that several streams are read in the order of memory.
     """
 
     gemm: Gemm
@@ -68,7 +72,7 @@ class InnerProduct:
     columns: int
     vectors: int
     parts: int
-    sequential: bool
+    order: Literal["together", "in turn", "apart"]
 
     @property
     def blocks(self) -> int:
@@ -87,7 +91,7 @@ class InnerProduct:
         Short rows of batches far apart are too little for the prefetching of processors. 0 if rows are
         long.
         """
-        if not (self.sequential and self.interleaved):
+        if not (self.order == "in turn" and self.interleaved):
             return 0
         share = self.rows * self.gemm.a.row * storage_bytes(self.gemm.a_type) // self.gemm.batches
         return share if share <= MOST_FETCHED else 0
@@ -116,8 +120,8 @@ class InnerProduct:
         ]
         if self.laid:
             words.append("columns packed")
-        if self.sequential:
-            words.append("a row after the other")
+        if self.order != "together":
+            words.append("a row after the other" if self.order == "in turn" else "rows apart")
         if self.parts > 1:
             words.append(f"sums in {self.parts} parts of {self.part}")
         return "; ".join(words)
@@ -179,18 +183,19 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
     columns = min(FEW, gemm.n)
     size = gemm.m * gemm.k * storage_bytes(gemm.a_type)
     interleaved = interleaves(gemm) and size * gemm.batches >= INTERLEAVED
-    sequential = not paired and (size >= STREAMED or interleaved)
+    limited = not paired and (size >= STREAMED or interleaved)
     rows = 8
     while rows > 1 and ((not interleaved and rows * columns > room) or rows // 2 >= gemm.m or rows > lanes):
         rows //= 2
-    vectors = 1
-    while (1 if sequential else rows) * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
-        vectors *= 2
     tasks = gemm.batches * -(-gemm.m // rows)
-    parts = min(MOST_PARTS, gemm.k // PART) if tasks < MOST_PARTS else 1
-    return InnerProduct(
-        gemm, transposed, paired, laid, lanes, rows, columns, vectors, max(1, parts), sequential
-    )
+    parts = max(1, min(MOST_PARTS, gemm.k // PART)) if tasks < MOST_PARTS else 1
+    order = "together"
+    if limited:
+        order = "apart" if not interleaved and parts == 1 and rows >= LEAST_STREAMS else "in turn"
+    vectors = 1
+    while (1 if order == "in turn" else rows) * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
+        vectors *= 2
+    return InnerProduct(gemm, transposed, paired, laid, lanes, rows, columns, vectors, parts, order)
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
@@ -253,7 +258,7 @@ def emit_add_parts(
     with f.loop(begin, end) as loop, f.loop(0, plan.blocks) as block, e.scope():
         batch = loop.index.unsigned_divide(gemm.n)
         column = Variable(gemm.n, "n", loop.index - batch * gemm.n)
-        position = _place(plan, batch, block.index * plan.rows, Index.of(column))
+        position = _place(plan, batch, block.index, Index.of(column))
         first = e.load(view, (Index(0), *position))
         with f.loop(1, plan.parts, 1, flatten([first])) as part:
             number = Variable(plan.parts, "p", part.index)
@@ -314,12 +319,17 @@ _Place: TypeAlias = tuple[Index, Index, Index]
 _TileEpilogue: TypeAlias = Callable[[Index, Elements, _Place, Element], None]
 
 
-def _place(plan: InnerProduct, batch: Value, row: Value, column: Index) -> _Place:
-    """Return (batch, column, row) of a vector of results along the rows."""
-    rows = Variable(plan.blocks * plan.rows, "m", row)
+def _place(plan: InnerProduct, batch: Value, block: Value, column: Index) -> _Place:
+    """Return (batch, column, row) of the vector of results of a tile."""
+    apart = plan.order == "apart"
+    first = batch.function.constant(I64, 0) if apart else block * plan.rows
+    rows = Variable(plan.rows if apart else plan.blocks * plan.rows, "m", first)
     rows.is_lane = plan.rows > 1
+    row = Index.of(rows)
+    if apart:
+        row = row * plan.blocks + Index.of(Variable(plan.blocks, "m", block))
     batches = Variable(plan.gemm.batches, "b", batch)
-    return Index.of(batches) if plan.gemm.batches > 1 else Index(0), column, Index.of(rows)
+    return Index.of(batches) if plan.gemm.batches > 1 else Index(0), column, row
 
 
 def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place, Element], None]:
@@ -368,10 +378,9 @@ class _Tiles:
             elif gemm.batches > 1:
                 batch = remainder.unsigned_divide(plan.blocks)
                 block = remainder - batch * plan.blocks
-            row = block * plan.rows
             if plan.fetched:
                 self.prefetch(batch, block)
-            self.tile(part, batch, row, low, high)
+            self.tile(part, batch, block, low, high)
 
     def prefetch(self, batch: Value, block: Value) -> None:
         """Prefetch a part of the following rows of all batches, in the order of memory."""
@@ -383,22 +392,24 @@ class _Tiles:
         for line in range(0, plan.fetched, LINE):
             prefetch(f.offset(first, line), first_level=True)
 
-    def tile(self, part: Value, batch: Value, row: Value, low: Value, high: Value) -> None:
+    def tile(self, part: Value, batch: Value, block: Value, low: Value, high: Value) -> None:
         """Emit the products of a tile's rows with all columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
         last = f.constant(I64, gemm.m - 1)
-        clamps = gemm.m % plan.rows > 0
-        numbers = [f.intrinsic("smin", row + r, last) if clamps else row + r for r in range(plan.rows)]
+        first_row, distance = (block, plan.blocks) if plan.order == "apart" else (block * plan.rows, 1)
+        numbers = [first_row + r * distance for r in range(plan.rows)]
+        if gemm.m % plan.rows:
+            numbers = [f.intrinsic("smin", number, last) for number in numbers]
         rows = [f.offset(a, number * (gemm.a.row * storage_bytes(gemm.a_type))) for number in numbers]
         for first in range(0, gemm.n, plan.columns):
             count = min(plan.columns, gemm.n - first)
             columns = self.columns(batch, numbers, first, count)
-            groups = [[row] for row in rows] if plan.sequential else [rows]
+            groups = [[row] for row in rows] if plan.order == "in turn" else [rows]
             sums = [s for group in groups for s in self.products(group, columns, low, high)]
             for s in range(count):
                 one = [sums[r * count + s] for r in range(plan.rows)]
-                self.done(part, batch, row, first + s, across_lanes(one))
+                self.done(part, batch, block, first + s, across_lanes(one))
 
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
         """Return the addresses of the columns of B; of each row's own column if they are paired."""
@@ -455,16 +466,13 @@ class _Tiles:
         depth = Variable(gemm.k, "k", at)
         depth.is_lane = True
         with self.e.scope():
-            lhs_factors = [self.factor(row, depth, gemm.a_type, mask) for row in rows]
             right = [self.factor(column, depth, gemm.b_type, mask) for column in columns]
-            if plan.paired:
-                pairs = list(zip(lhs_factors, right, strict=True))
-            else:
-                pairs = [(x, y) for x in lhs_factors for y in right]
-            return [
-                multiply_add(self.e, gemm.kind, x, y, total)
-                for (x, y), total in zip(pairs, sums, strict=True)
-            ]
+            results: list[Element] = []
+            for n, row in enumerate(rows):  # a row is loaded where it is multiplied: registers are few
+                x = self.factor(row, depth, gemm.a_type, mask)
+                for y in [right[n]] if plan.paired else right:
+                    results.append(multiply_add(self.e, gemm.kind, x, y, sums[len(results)]))
+            return results
 
     def factor(self, base: Value, place: Variable, kind: ElementType, mask: Value | None) -> Element:
         """Load a vector of factors, with zeros where the mask is off."""
@@ -472,9 +480,9 @@ class _Tiles:
         value = converted(loaded, kind, self.plan.gemm.kind)
         return value if mask is None else self.e.choose(mask, value, self.zero)
 
-    def done(self, part: Value, batch: Value, row: Value, column: int, value: Element) -> None:
+    def done(self, part: Value, batch: Value, block: Value, column: int, value: Element) -> None:
         """Store a vector of sums, one per row, by the epilogue."""
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
         number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)
-        self.epilogue(number, e, _place(plan, batch, row, Index(column)), value)
+        self.epilogue(number, e, _place(plan, batch, block, Index(column)), value)
