@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from hloom.debug.error_analysis import ErrorAnalysis
+from hloom.debug.tolerance import analysed
 from hloom.error_bounds.bounded import Bounded
 from hloom.errors import NoBound
+from hloom.ir.module import HloModule
 from tests.evaluation import parse
 from tests.reducers import binary
 
@@ -24,6 +26,10 @@ COMBINERS = (
     + binary("multiply", "s32", name="counted")
     + binary("and", "pred", name="every")
     + """
+both {
+  a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] parameter(2)  d = f32[] parameter(3)
+  s = f32[] add(a, c)  t = f32[] add(b, d)  ROOT r = (f32[], f32[]) tuple(s, t)
+}
 apart {
   a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] parameter(2)  d = f32[] parameter(3)
   s = f32[] add(c, a)  m = f32[] maximum(b, d)  ROOT r = (f32[], f32[]) tuple(s, m)
@@ -299,3 +305,21 @@ def test_dead_code_is_not_evaluated() -> None:
     value, bounds = result
     assert value.tolist() == [-1, -1]
     assert np.max(bounds) == 0
+
+
+def test_a_scatter_of_several_arrays_has_bounds_by_samples() -> None:
+    text = (
+        COMBINERS
+        + """
+    ENTRY e {
+      x = f32[2] parameter(0)  n = s32[64,1] parameter(1)  u = f32[64] parameter(2)
+      ROOT r = (f32[2], f32[2]) scatter(x, x, n, u, u), update_window_dims={}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=both
+    }"""
+    )
+    module = HloModule.from_text("HloModule m\n" + text)
+    updates = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    indices = np.arange(64, dtype=np.int32).reshape(64, 1) % 2
+    bounds: Any = analysed(module, [np.zeros(2, np.float32), indices, updates])
+    for bound in bounds:
+        assert 0 < np.max(bound) < 1e-3

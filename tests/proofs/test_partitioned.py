@@ -199,6 +199,15 @@ def test_zeros_of_a_constant_keep_their_signs() -> None:
     assert verdict(whole, whole.replace("-0}", "0}")).relation is Relation.EQUAL_OVER_REALS
 
 
+def test_windows_of_an_empty_array_hold_initial_values() -> None:
+    whole = """
+    a = f32[0] parameter(0), sharding={replicated}
+    low = f32[] parameter(1), sharding={replicated}
+    ROOT m = f32[1] reduce-window(a, low), window={size=1 pad=0_1}, to_apply=max, sharding={replicated}"""
+    local = "a = f32[0] parameter(0) low = f32[] parameter(1) ROOT m = f32[1] reshape(low)"
+    assert verdict(whole, local).relation is Relation.IDENTICAL
+
+
 def test_constants_of_a_program_are_tried_as_arguments() -> None:
     """A device that takes 1234 for 1233, and random arguments have neither."""
     whole = """

@@ -156,22 +156,25 @@ class Perturbed(Evaluator):
         if isinstance(value, tuple):
             if i.operation.roundoff_of(i) is not Roundoff.ACCUMULATED:
                 return cast("Any", value)
-            errors = zip(parts_of(value), parts_of(i.operation.errors(step)), strict=True)
+            errors = zip(parts_of(value), parts_of(self._own_error(step)), strict=True)
             return tuple(self._moved(v, error) for v, error in errors)
         return self._moved(value, self._own_error(step)) if is_inexact_type(value) else value
 
-    def _own_error(self, step: ErrorStep) -> Array:
-        operation, value = step.instruction.operation, np.asarray(step.value)
+    def _own_error(self, step: ErrorStep) -> Any:
+        operation, value = step.instruction.operation, step.value
         if _sums_devices(operation):  # the terms of other devices are unknown: assume equally large ones
             largest = max(
                 float(np.max(finite(leaf.value), initial=0.0)) for o in step.operands for leaf in leaves(o)
             )
             return np.broadcast_to(ULPS * ulp(finite(value) + largest, value.dtype), value.shape)
         try:
-            return np.asarray(operation.errors(step))
-        except NoBound:  # a reduction by an arbitrary function: each call may have this error
+            return operation.errors(step)
+        except NoBound:  # a combination by an arbitrary function: each call may have this error
             terms = operation.terms(*(np.shape(leaf.value) for o in step.operands for leaf in leaves(o)))
-            return ULPS * growth(terms) * ulp(wide(value), value.dtype)
+            units = ULPS * growth(terms)
+            parts = parts_of(value) if isinstance(value, tuple) else (value,)
+            errors = [units * ulp(wide(v), v.dtype) if is_inexact_type(v) else 0.0 for v in parts]
+            return tuple(errors) if isinstance(value, tuple) else errors[0]
 
     def _moved(self, value: Array, error: Array) -> Array:
         signs = self.random.choice((-1.0, 1.0), np.shape(value))

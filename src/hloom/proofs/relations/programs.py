@@ -209,7 +209,8 @@ class RelationEvaluator:
         variables, position = self._variables(plan.extents)
         initial = [self.read(o, ()) for o in plan.initial]
         reads = plan.terms(position)
-        terms = [self.elements.picked(r, first) for r, first in zip(reads, initial, strict=True)]
+        pairs = zip(reads, initial, strict=True) if reads else ()
+        terms = [self.elements.picked(*pair) for pair in pairs] or initial  # an empty array has no elements
         reducer = i.called_computations[0]
         operation = combining(reducer) if half == 1 else None
         if operation is not None:
