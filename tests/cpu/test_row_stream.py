@@ -143,6 +143,53 @@ def test_two_numbers_of_a_byte(machine: str, narrow: str, m: int, k: int, n: int
     agreement.computed(Native(module, PROCESSORS[machine])(*arguments), module, arguments)
 
 
+GROUPS = """
+HloModule groups
+ENTRY main {
+  x = WIDE[M,K] parameter(0)
+  held = STORED parameter(1)
+  scales = f32[K/G,N] parameter(2)
+  zeros = u8[K/G,N] parameter(3)
+  UNPACK
+  wide = WIDE[K,N] convert(numbers)
+  grouped = WIDE[K/G,G,N] reshape(wide)
+  wide_zeros = WIDE[K/G,N] convert(zeros)
+  zero = WIDE[K/G,G,N] broadcast(wide_zeros), dimensions={0,2}
+  shifted = WIDE[K/G,G,N] subtract(grouped, zero)
+  narrow_scales = WIDE[K/G,N] convert(scales)
+  scale = WIDE[K/G,G,N] broadcast(narrow_scales), dimensions={0,2}
+  scaled = WIDE[K/G,G,N] multiply(shifted, scale)
+  matrix = WIDE[K,N] reshape(scaled)
+  ROOT y = WIDE[M,N] dot(x, matrix), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+PAIRS = """pairs = NARROW[K,N/2,2] bitcast-convert(held)
+  numbers = NARROW[K,N] reshape(pairs)"""
+
+
+@pytest.mark.parametrize("machine", PROCESSORS)
+@pytest.mark.parametrize(("narrow", "wide", "m", "k", "n", "group"), [
+    ("s8", "f32", 1, 192, 517, 64), ("u8", "f32", 3, 96, 300, 32), ("s8", "bf16", 8, 640, 640, 128),
+    ("s4", "f32", 1, 192, 646, 64), ("u4", "bf16", 5, 64, 300, 8), ("s4", "f32", 2, 1024, 1000, 1024),
+])  # fmt: skip
+def test_scales_and_zero_points_of_groups(
+    machine: str, narrow: str, wide: str, m: int, k: int, n: int, group: int
+) -> None:
+    if not runs_here(machine):
+        pytest.skip(f"this machine is no {machine}")
+    is_packed = narrow in ("s4", "u4")
+    text = GROUPS.replace("UNPACK", PAIRS if is_packed else f"numbers = {narrow}[K,N] copy(held)")
+    text = text.replace("STORED", "u8[K,N/2]" if is_packed else f"{narrow}[K,N]").replace("WIDE", wide)
+    sizes = {"M": m, "K": k, "N": n, "G": group, "K/G": k // group, "N/2": n // 2}
+    text = re.sub(r"(?<=[\[,])(K/G|N/2|[MKNG])(?=[,\]])", lambda name: str(sizes[name[0]]), text)
+    module = HloModule.from_text(text.replace("NARROW", narrow))
+    arguments: list[Any] = random_arguments(module, seed=m)
+    native = Native(module, PROCESSORS[machine])
+    forms = [call.kernel.form for call in native.program.calls if call.kernel is not None]
+    assert any("sums of rows" in form for form in forms)
+    agreement.computed(native(*arguments), module, arguments)
+
+
 HEADS = """
 HloModule heads
 ENTRY main {

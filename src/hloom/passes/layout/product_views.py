@@ -2,7 +2,8 @@
 
 A kernel that only copies a slice of an array, or permutes the dimensions of a product, is unnecessary if the
 product's kernel can load or store its elements there directly. A factor of a narrower type, such as weights
-of 4 or 8 bits, is converted in registers if the wide type holds all its values.
+of 4 or 8 bits, is converted in registers if the wide type holds all its values. Numbers of 8 bits with scales
+and zero points for groups of them, ``(convert(q) - zero) * scale``, are computed in registers too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.arithmetic import Multiply, Subtract
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
 from hloom.operations.conversion import BitcastConvert, Convert
-from hloom.operations.movement import Slice, Transpose
+from hloom.operations.movement import Broadcast, Slice, Transpose
 from hloom.operations.reshaping import Reshape
-from hloom.operations.structure import Parameter
+from hloom.operations.structure import Constant, Parameter
 from hloom.passes.fuel import consume
 from hloom.passes.fusion.fused_body import FusedBody
 from hloom.passes.fusion.fusion import control_computations
@@ -44,6 +46,38 @@ def is_factor_view(i: HloInstruction) -> bool:
     return real and holds(wide, narrow)
 
 
+def factor_operand(i: HloInstruction) -> HloInstruction | None:
+    """Return the operand that an instruction in front of a product views, or scales and shifts by groups."""
+    if is_factor_view(i):
+        return i.operands[0]
+    if not isinstance(i.operation, Multiply | Subtract):
+        return None
+    single = [o for o in i.operands if not _is_repeated(o)]
+    return single[0] if len(single) == 1 else None
+
+
+def _is_repeated(i: HloInstruction) -> bool:
+    """Return whether the elements of an instruction are those of a broadcast array."""
+    while isinstance(i.operation, Reshape | Convert):
+        (i,) = i.operands
+    if not isinstance(i.operation, Broadcast):
+        return False
+    (source,) = i.operands
+    while isinstance(source.operation, Reshape | Convert):
+        (source,) = source.operands
+    return isinstance(source.operation, Parameter | Constant)
+
+
+def is_scaled_factor(i: HloInstruction) -> bool:
+    """Return whether an instruction computes scaled numbers of fewer bits: a fusion of nothing else."""
+    if not isinstance(i.operation, Fusion):
+        return False
+    source: HloInstruction | None = i.called_computations[0].root
+    while source is not None and not isinstance(source.operation, Parameter):
+        source = factor_operand(source)
+    return source is not None and source.shape.element_type.bits < i.shape.element_type.bits
+
+
 class ProductViews(Pass, name="product-views", of=Dot):
     """Copies before and after dots → parts of the dots' fusions.
 
@@ -60,7 +94,9 @@ class ProductViews(Pass, name="product-views", of=Dot):
             waiting = computation.post_order()[::-1]
             while waiting:
                 i = waiting.pop()
-                if i.parent is not computation or not is_copy(i, is_factor_view) or not consume(f"%{i.name}"):
+                if i.parent is not computation or not (is_copy(i, is_factor_view) or is_scaled_factor(i)):
+                    continue
+                if not consume(f"%{i.name}"):
                     continue
                 operands = [o for o in i.operands if is_copy(o, is_factor_view)]
                 if self.join_readers(i):
@@ -127,7 +163,7 @@ def _reads(user: HloInstruction, view: HloInstruction) -> bool:
 
 def _is_factor(i: HloInstruction, dot: HloInstruction) -> bool:
     """Return whether an array is read only as a factor of a dot, through views."""
-    while len(i.users) == 1 and is_factor_view(user := next(iter(i.users))):
+    while len(i.users) == 1 and factor_operand(user := next(iter(i.users))) is i:
         i = user
     return list(i.users) == [dot]
 

@@ -42,6 +42,7 @@ class Matrix:
 
     Attributes:
         per_byte: the number of elements that share a byte.
+        group: the number of neighbours along k that share their scale; 0 if elements are not scaled.
     """
 
     batch: tuple[int, ...]
@@ -49,11 +50,12 @@ class Matrix:
     column: int
     offset: int = 0
     per_byte: int = 1
+    group: int = 0
 
     @property
     def transposed(self) -> Matrix:
         """Return the matrix with rows and columns exchanged."""
-        return Matrix(self.batch, self.column, self.row, self.offset, self.per_byte)
+        return replace(self, row=self.column, column=self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ class Gemm:
     def is_packed(self) -> bool:
         """Return whether bytes of a factor are several of its elements."""
         return self.a.per_byte * self.b.per_byte > 1
+
+    @property
+    def is_scaled(self) -> bool:
+        """Return whether elements of a factor are computed from numbers and scales of groups."""
+        return self.a.group + self.b.group > 0
 
     @property
     def in_order(self) -> bool:
@@ -152,12 +159,9 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
     batch += [(len(lhs_batch) + lhs_kept.index(d), lhs_view.strides[d], 0) for d in rows.others]
     first_column = dot.shape.rank - len(rhs_kept)
     batch += [(first_column + rhs_kept.index(d), 0, rhs_view.strides[d]) for d in columns.others]
-    a = Matrix(
-        tuple(stride for _, stride, _ in batch), rows.stride, a_k[1], lhs_view.offset, per_byte(lhs_view)
-    )
-    b = Matrix(
-        tuple(stride for _, _, stride in batch), b_k[1], columns.stride, rhs_view.offset, per_byte(rhs_view)
-    )
+    a_steps, b_steps = (tuple(steps[side] for steps in batch) for side in (1, 2))
+    a = Matrix(a_steps, rows.stride, a_k[1], lhs_view.offset, per_byte(lhs_view), lhs_view.group)
+    b = Matrix(b_steps, b_k[1], columns.stride, rhs_view.offset, per_byte(rhs_view), rhs_view.group)
     dimensions = (
         tuple(d for d, _, _ in batch),
         tuple(len(lhs_batch) + lhs_kept.index(d) for d in rows.dimensions),

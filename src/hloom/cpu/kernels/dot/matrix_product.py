@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, PTR, Value
 from hloom.codegen.loops import LoopKernel, root_values
@@ -29,17 +30,19 @@ from hloom.cpu.kernels.dot.inner_product import (
 )
 from hloom.cpu.kernels.dot.row_stream import (
     RowStream,
+    Scaled,
     emit_add_row_parts,
     emit_row_sums,
     row_stream_of,
-    streams_packed,
+    streams_narrow,
 )
 from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Index, Indices
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.contraction import Dot
 from hloom.operations.structure import parameter_number
-from hloom.passes.layout.product_views import is_factor_view, is_view
+from hloom.passes.layout.product_views import factor_operand, is_view
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
 
@@ -73,7 +76,7 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         _inner(program, i, product, a, b, epilogue)
         return
     if isinstance(product, RowStream):
-        _stream(program, i, product, a, b, epilogue)
+        _stream(program, plan, product, a, b, epilogue)
         return
     space = program.workspace(i)
     if not is_pairs(gemm, program.module.target):
@@ -133,11 +136,14 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     gemm = product_of(dot, inside=i is not dot)
     if gemm is None:
         return None
-    inner = inner_product_of(gemm, target) if not gemm.is_packed else None
+    narrow = gemm.is_packed or gemm.is_scaled
+    if narrow and not _streams_narrow(dot, gemm):
+        return None
+    inner = None if narrow else inner_product_of(gemm, target)
     if inner is not None:
         return inner
     stream = row_stream_of(gemm, [_outside(i, dot, o) for o in dot.operands], target)
-    if stream is not None or gemm.is_packed:
+    if stream is not None:
         return stream
     if gemm.m == gemm.n == 1:
         return None
@@ -184,11 +190,19 @@ def _inner(
 
 
 def _stream(
-    program: ProgramEmitter, i: HloInstruction, plan: RowStream, a: Value, b: Value, epilogue: _Epilogue
+    program: ProgramEmitter, kernel_plan: KernelPlan, plan: RowStream, a: Value, b: Value, epilogue: _Epilogue
 ) -> None:
     """Emit a product as sums of rows."""
+    i = kernel_plan.instruction
     module, sums = program.module, program.workspace(i)
-    program.call(i, program.shared(lambda name: emit_row_sums(module, name, plan)), [a, b, sums])
+    scaled, pointers = None, [a, b, sums]
+    if plan.gemm.is_scaled:
+        operation = operation_of(kernel_plan.hero, Dot)
+        contracting = operation.lhs_contracting_dims if plan.transposed else operation.rhs_contracting_dims
+        factor = kernel_plan.hero.operands[not plan.transposed]
+        scaled = Scaled(factor, contracting == (0,), kernel_plan.parts.inputs)
+        pointers += program.input_pointers(i)
+    program.call(i, program.shared(lambda name: emit_row_sums(module, name, plan, scaled)), pointers)
     kernel = program.shared(
         lambda name: emit_add_row_parts(module, name, plan, epilogue.count, epilogue.bind)
     )
@@ -263,11 +277,11 @@ def has_kernel(i: HloInstruction) -> bool:
     """Return true if a fusion of a dot with views has a kernel that loads and stores contiguous rows."""
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
-    if gemm is not None and gemm.is_packed and not streams_packed(gemm):
+    if gemm is not None and (gemm.is_packed or gemm.is_scaled) and not _streams_narrow(dot, gemm):
         return False
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
         return False
-    if min(gemm.m, gemm.n) >= FEW_ROWS and _converts_halfway(dot, gemm):
+    if min(gemm.m, gemm.n) >= FEW_ROWS and not gemm.is_scaled and _converts_halfway(dot, gemm):
         return False
     parts = kernel_parts(i)
     roots, members = parts.roots, parts.members
@@ -277,6 +291,11 @@ def has_kernel(i: HloInstruction) -> bool:
     placed = written_through(dot, roots[0])
     columns = gemm.dimensions[2]
     return placed is not None and len(roots) == 1 and len(columns) == 1 and placed.strides[columns[0]] == 1
+
+
+def _streams_narrow(dot: HloInstruction, gemm: Gemm) -> bool:
+    """Return whether a product with a packed or scaled factor has a plan; scaled factors are matrices."""
+    return streams_narrow(gemm) and not (gemm.is_scaled and any(o.shape.rank != 2 for o in dot.operands))
 
 
 def _converts_halfway(dot: HloInstruction, gemm: Gemm) -> bool:
@@ -333,8 +352,8 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     """Return the array outside of a fusion that is the operand ``operand`` of ``member`` inside of it."""
     if i is member:
         return operand
-    while is_factor_view(operand):
-        (operand,) = operand.operands
+    while (source := factor_operand(operand)) is not None:
+        operand = source
     return i.operands[parameter_number(operand)]
 
 

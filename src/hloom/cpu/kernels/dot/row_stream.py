@@ -12,6 +12,9 @@ The columns of all batches are one row if they are neighbours in B: heads of val
 Bytes of two 4-bit numbers are divided into a vector of even columns and one of odd columns. The sums of a
 tile are in this order too, until the second kernel interleaves them.
 
+Numbers with scales of groups are scaled in registers. The rows that are multiplied together are in one group,
+and share the scales.
+
 Integers of a byte are multiplied in pairs of rows, by the instructions that add the products of two 16-bit
 integers.
 """
@@ -30,12 +33,15 @@ from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
-from hloom.codegen.types import Element, register_type, storage_bytes
+from hloom.codegen.types import Element, register_type, storage_bytes, wrap
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, load_at
 from hloom.cpu.kernels.dot.gemm_factors import Words, words_of
 from hloom.cpu.kernels.dot.inner_product import plus
-from hloom.ir.affine import Index, Variable
+from hloom.ir.affine import Index, Indices, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.conversion import BitcastConvert, Convert
+from hloom.operations.reshaping import Reshape
+from hloom.passes.layout.product_views import factor_operand
 from hloom.shape import element_type as et
 
 MOST_ROWS: Final = 8
@@ -76,6 +82,7 @@ class RowStream:
         lanes: columns of a tile.
         whole: lanes of a vector register.
         part: rows of B in a partial sum.
+        span: rows of B among which those that are multiplied together are chosen.
         width: columns of a task.
         words: how integers are multiplied, two rows at a time; None for one row at a time.
     """
@@ -85,6 +92,7 @@ class RowStream:
     lanes: int
     whole: int
     part: int
+    span: int
     width: int
     words: Words | None
 
@@ -131,6 +139,7 @@ class RowStream:
         words = [
             f"sums of rows, {STREAMS} x {self.lanes} at a time"
             + (f", {self.group} products at a time" if self.words is not None else "")
+            + (f", scaled by groups of {self.gemm.b.group}" if self.gemm.is_scaled else "")
             + (", transposed" if self.transposed else ""),
             f"tasks of {self.part} rows, {self.width} columns",
         ]
@@ -145,12 +154,12 @@ class RowStream:
 def row_stream_of(gemm: Gemm, factors: Sequence[HloInstruction], target: Target) -> RowStream | None:
     """Return the plan of a product with few rows, or columns, as sums of rows; None if others are faster.
 
-    ``factors``: the arrays that hold A and B.
+    ``factors``: the arrays that hold A and B. Packed and scaled ones satisfy `streams_narrow`.
     """
     transposed = gemm.n < gemm.m
     few = gemm.transposed if transposed else gemm
-    if gemm.is_packed:
-        return _planned(few, transposed, target) if streams_packed(gemm) else None
+    if gemm.is_packed or gemm.is_scaled:
+        return _planned(few, transposed, target)
     if few.b.column != 1 or not _has_joined_batches(few):
         return None
     columns = few.batches * few.n
@@ -171,13 +180,15 @@ def _has_joined_batches(gemm: Gemm) -> bool:
     return gemm.b.batch == (gemm.n,) and gemm.b.row >= gemm.batches * gemm.n and gemm.n % LINE == 0
 
 
-def streams_packed(gemm: Gemm) -> bool:
-    """Return whether a product with packed factors has a plan on every target: with few rows, or columns."""
+def streams_narrow(gemm: Gemm) -> bool:
+    """Return whether a product with a packed or scaled factor has a plan: few rows, or columns."""
     few = gemm.transposed if gemm.n < gemm.m else gemm
-    dense = few.b.column == 1 and few.b.row % few.b.per_byte == few.b.offset % few.b.per_byte == 0
-    wide = few.n >= 2 * LINE and few.n % few.b.per_byte == 0
-    is_few = few.m <= MOST_ROWS and few.a.per_byte == 1
-    return is_few and few.batches == 1 and dense and wide and few.kind is et.F32
+    per_byte, group = few.b.per_byte, few.b.group
+    dense = few.b.column == 1 and few.b.row % per_byte == few.b.offset % per_byte == 0
+    wide = few.n >= 2 * LINE and few.n % per_byte == 0
+    is_few = few.m <= MOST_ROWS and few.a.per_byte == 1 and not few.a.group
+    whole = group % STREAMS == 0 and (not group or few.k % group == 0)
+    return is_few and few.batches == 1 and dense and wide and whole and few.kind is et.F32
 
 
 def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
@@ -193,9 +204,13 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
     parts = LEAST_PARTS
     while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * size // few.b.per_byte:
         parts *= 2
-    part = -(-few.k // (parts * STREAMS)) * STREAMS
+    unit = few.b.group or STREAMS
+    while unit * parts > few.k and unit % (2 * STREAMS) == 0:
+        unit //= 2
+    part = -(-few.k // (parts * unit)) * unit
+    span = unit if few.b.group else part
     words = words_of(few, target) if few.k % Words.group == 0 else None
-    return RowStream(few, transposed, lanes, whole, part, width, words)
+    return RowStream(few, transposed, lanes, whole, part, span, width, words)
 
 
 def read_before_again(array: HloInstruction) -> int:
@@ -222,12 +237,31 @@ def _sliced(slice: HloInstruction) -> Leaf:
     return leaf, index
 
 
-def emit_row_sums(module: Module, name: str, plan: RowStream) -> LoopKernel:
-    """Emit the kernel (A, B, partial sums, begin, end) over columns and parts."""
-    f = module.function(name, [PTR] * 3 + [I64] * 2)
-    a, b, sums, begin, end = f.parameters
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A factor that is computed.
+
+    Attributes:
+        factor: the instruction in the fusion.
+        has_rows_first: its first dimension is that along k.
+        inputs: the arrays that the fusion reads.
+    """
+
+    factor: HloInstruction
+    has_rows_first: bool
+    inputs: Sequence[HloInstruction]
+
+
+def emit_row_sums(module: Module, name: str, plan: RowStream, scaled: Scaled | None) -> LoopKernel:
+    """Emit the kernel (A, B, partial sums, inputs ..., begin, end) over columns and parts."""
+    inputs = scaled.inputs if scaled is not None else ()
+    f = module.function(name, [PTR] * (3 + len(inputs)) + [I64] * 2)
+    a, b, sums, *pointers, begin, end = f.parameters
     gemm = plan.gemm
     tasks = _Tasks(f, plan, a, b, sums)
+    if scaled is not None:
+        tasks.scaled = scaled
+        tasks.e.views = {i: View.of(p, i.shape) for i, p in zip(inputs, pointers, strict=True)}
     with f.loop(begin, end) as loop:
         number = loop.index.unsigned_divide(plan.parts)
         column = number * plan.width
@@ -247,8 +281,15 @@ class _Tasks:
         self.a = f.offset(a, gemm.a.offset * storage_bytes(gemm.a_type))
         self.b = f.offset(b, plan.bytes_of(gemm.b.offset))
         self.sums = sums
-        self.e = Elements(f, plan.lanes, {})
+        self.e = Elements(f, plan.lanes // gemm.b.per_byte, {})
         self.type = register_type(gemm.kind)
+        self.scaled: Scaled | None = None
+        rows = gemm.b.group or plan.span
+        self.depth = (
+            Variable(gemm.k // rows, "b"),
+            Variable(rows // plan.span, "g"),
+            [Variable(plan.span, "k") for _ in range(STREAMS)],
+        )
         self.factors = f.allocate(self.type, STREAMS * gemm.batches * gemm.m)
 
     def task(self, part: Value, column: Value, end: Value) -> None:
@@ -262,6 +303,17 @@ class _Tasks:
         with f.loop(column, end, plan.lanes) as loop:
             for row in range(gemm.m):
                 f.store(zero, f.offset(sums, loop.index + row * plan.sums[2], self.type))
+        if gemm.b.group:
+            between, (block, group, within) = plan.span // STREAMS, self.depth
+            with f.loop(low.unsigned_divide(plan.span), (low + rows).unsigned_divide(plan.span)) as groups:
+                block.value = groups.index.unsigned_divide(group.extent)
+                group.value = groups.index - block.value * group.extent
+                with f.loop(0, between) as loop:
+                    for n, row in enumerate(within):
+                        row.value = loop.index + n * between
+                    first = groups.index * plan.span + loop.index
+                    self.block(first, f.constant(I64, between), STREAMS, sums, column, end)
+            return
         run = rows.unsigned_divide(STREAMS)
         with f.loop(0, run) as loop:
             self.block(low + loop.index, run, STREAMS, sums, column, end)
@@ -318,16 +370,73 @@ class _Tasks:
         factors = self.factors
         if gemm.batches > 1:
             factors = f.offset(factors, column.unsigned_divide(gemm.n) * gemm.m, self.type)
-        for n in range(0, len(rows), plan.group):
-            group = [f.offset(row, offset) for row in rows[n : n + plan.group]]
-            place = f.offset(factors, n // plan.group * gemm.batches * gemm.m, self.type)
-            totals = self.step(group, place, count, totals)
+        with self.e.scope():
+            per_byte = gemm.b.per_byte
+            lane = Variable(
+                gemm.n // per_byte, "n", column.unsigned_divide(per_byte) if per_byte > 1 else column
+            )
+            lane.is_lane = True
+            for n in range(0, len(rows), plan.group):
+                place = f.offset(factors, n // plan.group * gemm.batches * gemm.m, self.type)
+                if self.scaled is not None:
+                    totals = self.step(self.computed(self.scaled, n, lane, count), place, totals)
+                    continue
+                group = [f.offset(row, offset) for row in rows[n : n + plan.group]]
+                vectors = (
+                    self.row(group[0], count) if plan.words is None else self.pairs(group, plan.words, count)
+                )
+                totals = self.step(vectors, place, totals)
         for place, total in zip(places, totals, strict=True):
             f.store(total, place)
 
-    def step(
-        self, rows: Sequence[Value], factors: Value, count: int, totals: Sequence[Value]
-    ) -> tuple[Value, ...]:
+    def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
+        """Compute a row of a tile of B, of which some columns exist; of packed ones even and odd columns."""
+        f, plan, per_byte, (block, group, within) = self.f, self.plan, self.plan.gemm.b.per_byte, self.depth
+        row = Index.of(block) * plan.gemm.b.group + Index.of(group) * plan.span + Index.of(within[number])
+        lanes = f.constant(I32.vector(self.e.lanes), list(range(self.e.lanes)))
+        columns = [Index.of(lane) * per_byte + part for part in range(per_byte)]
+        places = [(row, column) if scaled.has_rows_first else (column, row) for column in columns]
+        results: list[Value] = []
+        with self.e.masked(lanes.compare("ult", count // per_byte) if count < plan.lanes else None):
+            if per_byte > 1:
+                self.know_packed(scaled.factor, places)
+            for place in places:
+                value = self.e.element(scaled.factor, place)
+                value = converted(value, scaled.factor.shape.element_type, plan.gemm.kind)
+                assert isinstance(value, Value)
+                results.append(value)
+        return results
+
+    def know_packed(self, factor: HloInstruction, places: Sequence[Indices]) -> None:
+        """Load vectors of the numbers of bytes, for the indices of even and of odd columns of a factor."""
+        numbers: Sequence[Value] | None = None
+        for place in places:
+            i, indices, known = factor, place, (factor, place)
+            while not isinstance(i.operation, BitcastConvert):
+                source = factor_operand(i)
+                assert source is not None
+                if isinstance(i.operation, Convert):
+                    known = i, indices
+                if isinstance(i.operation, Reshape):
+                    split = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
+                    if split is None:
+                        return
+                    indices = split
+                i = source
+            narrow = i.shape.element_type
+            is_wide = register_type(known[0].shape.element_type) is F32
+            if numbers is None:
+                bytes = self.e.element(i.operands[0], indices[:-1])
+                assert isinstance(bytes, Value)
+                if is_wide:
+                    numbers = halves(bytes, signed=narrow.is_signed)
+                else:
+                    numbers = [wrap(bits, narrow) for bits in (bytes, bytes.logical_shift_right(4))]
+            if not is_wide:
+                known = i, indices
+            self.e.know(*known, numbers[indices[-1].constant])
+
+    def step(self, vectors: Sequence[Value], factors: Value, totals: Sequence[Value]) -> tuple[Value, ...]:
         """Add the multiples of a row of a tile, or of two, to sums.
 
         The vectors of each row of A are neighbours.
@@ -335,7 +444,6 @@ class _Tasks:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes, words = totals[0].type.lanes, plan.words
         with self.e.scope():
-            vectors = self.row(rows[0], count) if words is None else self.pairs(rows, words, count)
             results: list[Value] = []
             for row in range(gemm.m):
                 factor = f.offset(factors, row, self.type)

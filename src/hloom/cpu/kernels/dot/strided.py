@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.arithmetic import Multiply, Subtract
 from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
-from hloom.passes.layout.product_views import is_factor_view
+from hloom.passes.layout.product_views import factor_operand
 from hloom.shape.element_type import ElementType
 
 
@@ -22,12 +23,14 @@ class Strided:
         offset: elements before the first element.
         strides: elements between neighbours along each dimension.
         packed: the type of the elements if the bytes of the array are two of them.
+        group: neighbours along a dimension that share their scale; 0 if elements are not scaled.
     """
 
     source: HloInstruction
     offset: int
     strides: tuple[int, ...]
     packed: ElementType | None = None
+    group: int = 0
 
     @property
     def element_type(self) -> ElementType:
@@ -38,14 +41,16 @@ class Strided:
 def read_through(i: HloInstruction) -> Strided | None:
     """Return slices, reshapes, transposes and lossless converts of an array as strides into the array.
 
-    Returns None if they have no strides.
+    Numbers that are scaled by groups have the strides of the numbers. Returns None if they have no strides.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] | None = tuple(map(Index.of, variables))
-    linear, packed = linearize(indices, i.shape.dimensions), None
-    while is_factor_view(i):
-        (source,) = i.operands
+    linear, packed, group = linearize(indices, i.shape.dimensions), None, 0
+    while (source := factor_operand(i)) is not None:
         match i.operation:
+            case Multiply() | Subtract():
+                rows = i.shape.dimensions[-2] if i.shape.rank > 1 else 1
+                group = min(group, rows) if group else rows
             case Convert():
                 pass
             case BitcastConvert():
@@ -64,7 +69,7 @@ def read_through(i: HloInstruction) -> Strided | None:
             case _:
                 return None
         i = source
-    return _strided(i, linear, variables, packed)
+    return _strided(i, linear, variables, packed, group)
 
 
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
@@ -94,7 +99,11 @@ def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None
 
 
 def _strided(
-    source: HloInstruction, linear: Index, variables: list[Variable], packed: ElementType | None = None
+    source: HloInstruction,
+    linear: Index,
+    variables: list[Variable],
+    packed: ElementType | None = None,
+    group: int = 0,
 ) -> Strided:
     terms = dict(linear.terms)
-    return Strided(source, linear.constant, tuple(terms.get(v, 0) for v in variables), packed)
+    return Strided(source, linear.constant, tuple(terms.get(v, 0) for v in variables), packed, group)
