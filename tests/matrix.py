@@ -65,12 +65,15 @@ def environment_of(interpreter: Interpreter, folder: Path) -> Path:
 
 
 def run(interpreter: Interpreter, python: Path, workers: int, options: Sequence[str]) -> bool:
-    """Run the tests with an interpreter, by the Python of its environment; return whether they pass."""
+    """Run the tests with an interpreter, by the Python of its environment; return whether they pass.
+
+    The tests of a file run in one process: some share programs that take a minute.
+    """
     began = time.monotonic()
     code = "from importlib.metadata import version; print(version('jax'), version('jaxlib'))"
     shown = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     print(f"Python {interpreter.version}: {interpreter.path}, jax {shown[0]}, jaxlib {shown[1]}", flush=True)
-    command = [python, "-m", "pytest", "-q", "-n", str(workers), *TESTS, *options]
+    command = [python, "-m", "pytest", "-q", "-n", str(workers), "--dist=loadfile", *TESTS, *options]
     passed = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
     seconds = time.monotonic() - began
     print(

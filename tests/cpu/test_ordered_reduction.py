@@ -69,8 +69,9 @@ def in_order(text: str, name: str, case: str, x: np.ndarray) -> list[np.ndarray]
     state: list[Any] = [
         np.full(rows[0].shape[1], float(v), DTYPES[k]) for k, v in zip(kinds, inits, strict=True)
     ]
+    evaluator = Evaluator()
     for n in range(count):
-        made = Evaluator().map(f, [*state, *(row[n] for row in rows)])
+        made = evaluator.map(f, [*state, *(row[n] for row in rows)])
         state = list(made) if isinstance(made, tuple) else [made]
     return state
 

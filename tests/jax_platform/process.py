@@ -79,7 +79,7 @@ def run_program(program: str, platform: Platform, **environment: str) -> str:
 
     It runs in a fork of a process that has imported JAX, unless variables matter already to the import.
     """
-    if any(name.startswith(("JAX_", "HLOOM_")) for name in environment):
+    if any(name.startswith("JAX_") for name in environment):
         return run_alone(program, platform, **environment)
     programs = forked_programs(platform)
     with TemporaryDirectory() as folder:

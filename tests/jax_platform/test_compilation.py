@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jax_platform.process import run_program
+from tests.jax_platform.process import run_alone, run_program
 
 STEP = """
 import jax, jax.numpy as jnp
@@ -37,7 +37,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A cache in which a program is, what the program printed, and the modules that compiled it."""
     folder = tmp_path_factory.mktemp("compiled")
     program = STEP.format(scope="a") + LOADED
-    printed, loaded = run_program(program, "cpu", HLOOM_CACHE_DIR=str(folder)).splitlines()
+    printed, loaded = run_alone(program, "cpu", HLOOM_CACHE_DIR=str(folder)).splitlines()
     return folder, printed, loaded
 
 
@@ -47,7 +47,7 @@ def test_a_program_from_the_cache_loads_no_compiler(compiled: tuple[Path, str, s
     folder, printed, loaded = compiled
     assert "hloom.passes" in loaded
     program = "\n" * lines + STEP.format(scope="a") + LOADED
-    assert run_program(program, "cpu", HLOOM_CACHE_DIR=str(folder)).splitlines() == [printed, "[]"]
+    assert run_alone(program, "cpu", HLOOM_CACHE_DIR=str(folder)).splitlines() == [printed, "[]"]
 
 
 ANALYSIS = """
@@ -117,7 +117,7 @@ def test_a_damaged_cache_is_no_obstacle(compiled: tuple[Path, str, str], tmp_pat
     for file in tmp_path.glob("*.hloomcode"):
         file.write_bytes(b"" if damage == "empty" else file.read_bytes()[:-7])
     program = STEP.format(scope="a")
-    assert run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines() == [printed]
+    assert run_alone(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines() == [printed]
 
 
 def test_threads_compile_at_once(tmp_path: Path) -> None:

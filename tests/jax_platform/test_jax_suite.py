@@ -32,6 +32,7 @@ class Tests(unittest.TestCase):
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(processes, "TEST_SECONDS", 6)
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 2)
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "lax_test.py").write_text(TESTS)
     return tmp_path

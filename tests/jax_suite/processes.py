@@ -15,6 +15,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 TEST_SECONDS = 180
 """A test that takes longer hangs."""
+GRACE_SECONDS = 10
+"""What a test that hangs has to print where it hangs."""
 COLLECTION_SECONDS = 600
 _OUTPUT = 3000
 
@@ -124,7 +126,7 @@ def _watch(process: subprocess.Popen[bytes], record: Path) -> bool:
         found = record.stat().st_size
         if found != size:
             size, since = found, time.monotonic()
-        if time.monotonic() - since > (TEST_SECONDS + 10 if size else COLLECTION_SECONDS):
+        if time.monotonic() - since > (TEST_SECONDS + GRACE_SECONDS if size else COLLECTION_SECONDS):
             process.kill()
             process.wait()
             return True

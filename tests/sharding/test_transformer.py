@@ -20,7 +20,7 @@ from tests.jax_platform.process import run_program
 
 pytest.importorskip("jax")
 
-LAYERS = 12
+LAYERS = 4
 LENGTH = 17
 
 
@@ -48,7 +48,7 @@ def test_a_report_takes_the_same_time_for_any_number_of_devices() -> None:
     few, short = timed_report(8, 4)
     many, long = timed_report(8192, 4)
     assert (few.devices, many.devices) == (32, 32768)
-    assert long < max(3 * short, 5)
+    assert long < 3 * short + 1
     # Every device has two sequences, so all but the sums over data send the same.
     by_model = [[r.bytes_per_step for r in found.collectives if r.axes == "model"] for found in (few, many)]
     assert by_model[0] == by_model[1]
