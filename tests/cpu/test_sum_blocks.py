@@ -46,3 +46,16 @@ def test_a_term_passes_through_few_additions(shape: tuple[int, ...], dimensions:
     additions = BLOCK + 64 + terms // (8 * BLOCK)
     error = np.abs(Native(parse(program(shape, dimensions)))(x) - total).max()
     assert error <= additions * 2.0**-24 * total
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (7, 300), (200, 33)])
+def test_a_product_adds_blocks_of_a_deep_sum(rows: int, columns: int) -> None:
+    depth = 60_000
+    a, b = np.full((rows, depth), 0.1, np.float32), np.full((depth, columns), 0.3, np.float32)
+    product = parse(
+        f"a = f32[{rows},{depth}] parameter(0)\nb = f32[{depth},{columns}] parameter(1)\n"
+        f"ROOT c = f32[{rows},{columns}] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+    total = depth * np.float64(a[0, 0]) * np.float64(b[0, 0])
+    error = np.abs(Native(product)(a, b) - total).max()
+    assert error <= (1024 + depth // 256) * 2.0**-24 * total

@@ -15,6 +15,7 @@ from hloom.codegen.types import Element, constant, from_storage, register_type, 
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
+from hloom.cpu.kernels.dot.inner_product import plus
 from hloom.ir.affine import Index, Variable
 
 
@@ -215,16 +216,13 @@ class TileProduct:
             tile = itertools.product(range(height), range(vectors))
             places = [self.place(row + r, column + v * plan.lanes) for r, v in tile]
         start = [*self.first_sums(column, vectors)] * height
-        if plan.blocks > 1:
-            again = self.step.compare("sgt", 0).splat(plan.lanes)
-            start = [
-                self.kept(address, again, masks[n % vectors], first)
-                for n, (address, first) in enumerate(zip(places, start, strict=True))
-            ]
-        if plan.in_place:
-            for address in places:
-                prefetch(address, writes=True)
+        for address in places:
+            prefetch(address, writes=True)
         sums = self.products(row, height, column, masks, start, packs=packs)
+        if plan.blocks > 1:  # added last: a long sum adds blocks, which keeps its rounding error small
+            again = self.step.compare("sgt", 0).splat(plan.lanes)
+            kept = [self.kept(address, again, masks[n % vectors]) for n, address in enumerate(places)]
+            sums = [plus(before, value) for before, value in zip(kept, sums, strict=True)]
         if plan.blocks == 1:
             self.hand_on(sums, row, height, column, masks)
         elif plan.in_place:
@@ -253,23 +251,23 @@ class TileProduct:
         return f.offset(self.result, (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
-        """Return the initial sums of a panel."""
+        """Return the initial sums of a panel's block: zeros, or in the first block the heads of the panel."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.factors.headed:
             return [constant(f, gemm.kind, 0, plan.lanes)] * vectors
         number = (column - self.first).unsigned_divide(plan.panel)
         head = f.offset(self.b_base, number * plan.panel_bytes)
         wide = register_type(gemm.kind).vector(plan.lanes)
-        return [f.load(wide, f.offset(head, v * plan.lanes, wide.scalar)) for v in range(vectors)]
+        heads = [f.load(wide, f.offset(head, v * plan.lanes, wide.scalar)) for v in range(vectors)]
+        if plan.blocks == 1:
+            return [*heads]
+        return [self.step.compare("eq", 0).select(each, f.constant(wide, 0)) for each in heads]
 
-    def kept(self, place: Value, again: Value, mask: Value | None, first: Element) -> Element:
-        """Return the sums of the earlier blocks along k; in the first block, the initial sums."""
+    def kept(self, place: Value, again: Value, mask: Value | None) -> Element:
+        """Return the sums of the earlier blocks along k; zeros in the first one."""
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
         on = again if mask is None or not plan.in_place else again & mask
-        if plan.factors.headed:
-            assert isinstance(first, Value)
-            return masked_load(stored.vector(plan.lanes), place, on, first)
         first = masked_load(stored.vector(plan.lanes), place, on)
         if kind.is_complex:
             return first, masked_load(stored.vector(plan.lanes), f.offset(place, plan.lanes, stored), on)
