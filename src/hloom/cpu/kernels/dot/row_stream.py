@@ -312,22 +312,29 @@ class _Tasks:
                     for n, row in enumerate(within):
                         row.value = loop.index + n * between
                     first = groups.index * plan.span + loop.index
-                    self.block(first, f.constant(I64, between), STREAMS, sums, column, end)
+                    self.block(first, between, STREAMS, sums, column, end)
             return
-        run = rows.unsigned_divide(STREAMS)
+        run = plan.part // STREAMS if gemm.k % plan.part == 0 else rows.unsigned_divide(STREAMS)
         with f.loop(0, run) as loop:
             self.block(low + loop.index, run, STREAMS, sums, column, end)
         if gemm.k % STREAMS:
             with f.loop(low + run * STREAMS, low + rows, plan.group) as loop:
-                self.block(loop.index, f.constant(I64, 1), plan.group, sums, column, end)
+                self.block(loop.index, 1, plan.group, sums, column, end)
 
     def block(
-        self, first: Value, distance: Value, count: int, sums: Value, column: Value, end: Value
+        self, first: Value, distance: Value | int, count: int, sums: Value, column: Value, end: Value
     ) -> None:
         """Add the multiples of some rows of B, which are ``distance`` apart, to the sums."""
         f, plan = self.f, self.plan
         self.load_factors(first, distance, count)
-        rows = [f.offset(self.b, (first + distance * n) * plan.row_bytes) for n in range(count)]
+        start = f.offset(self.b, first * plan.row_bytes)
+        # constant distances are part of the instructions' addresses, others of pointers outside of the loop
+        rows: list[tuple[Value, int]] = [
+            (start, n * distance * plan.row_bytes)
+            if isinstance(distance, int)
+            else (f.offset(start, distance * (n * plan.row_bytes)), 0)
+            for n in range(count)
+        ]
         ragged = plan.columns % plan.lanes
         full_end = f.constant(I64, plan.columns - ragged)
         with f.loop(column, f.intrinsic("smin", end, full_end), plan.lanes) as loop:
@@ -336,7 +343,7 @@ class _Tasks:
             with f.when(end.compare("sgt", full_end)):
                 self.tile(rows, sums, full_end, ragged)
 
-    def load_factors(self, k: Value, distance: Value, count: int) -> None:
+    def load_factors(self, k: Value, distance: Value | int, count: int) -> None:
         """Copy the elements of A for some rows of B, as the products take them."""
         f, gemm = self.f, self.plan.gemm
         with f.loop(0, count) as loop, f.loop(0, gemm.batches) as batches, self.e.scope():
@@ -354,7 +361,7 @@ class _Tasks:
                     value = words.factor(loaded, gemm.a_type, of_a=True)
                 f.store(value, f.offset(self.factors, first + row * group, value.type))
 
-    def tile(self, rows: Sequence[Value], sums: Value, column: Value, count: int) -> None:
+    def tile(self, rows: Sequence[tuple[Value, int]], sums: Value, column: Value, count: int) -> None:
         """Add the multiples of rows of B to the sums of some columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         type = self.type.vector(plan.lanes // plan.vectors)
@@ -381,7 +388,7 @@ class _Tasks:
                 if self.scaled is not None:
                     totals = self.step(self.computed(self.scaled, n, lane, count), place, totals)
                     continue
-                group = [f.offset(row, offset) for row in rows[n : n + plan.group]]
+                group = [f.offset(f.offset(row, offset), far) for row, far in rows[n : n + plan.group]]
                 vectors = (
                     self.row(group[0], count) if plan.words is None else self.pairs(group, plan.words, count)
                 )
