@@ -6,7 +6,7 @@ from typing import Final
 
 from hloom.codegen.llvm import Value
 from hloom.codegen.vector_math.exponential import exponential_parts
-from hloom.codegen.vector_math.reals import Reals, coefficients
+from hloom.codegen.vector_math.reals import Reals, coefficients, where_any
 
 _BOUND: Final = {False: 0.84375, True: 1.0}
 """Upper limit of the first polynomial."""
@@ -44,16 +44,15 @@ def error_function(x: Value) -> Value:
     """Return erf(x) = x + x P(x²) near 0, beyond it 1 - exp(-Q(|x|)) with the sign of x."""
     r = Reals(x)
     size = r.absolute(x)
+    # neither the square nor the products of the series are subnormal
+    counted = r.at_least(size, r.negligible)
+    safe = r.at_least(size, 2.0 ** (1 - r.bias))
+    near = r.fma(safe, r.polynomial(counted * counted, _NEAR[r.is_double]), safe)
+    near = where_any(size.compare("olt", 2.0 ** (1 - r.bias)), near, lambda: _of_subnormal(r, size))
     bounded = r.at_most(size, _ONE_FROM[r.is_double])
     fraction, (_, n) = exponential_parts(r, -r.polynomial(bounded, _FAR[r.is_double]))
-    far = 1.0 - r.scale_normal(fraction, n)
-    # neither the square nor the products of the series are subnormal
-    bounded = r.at_least(size, r.negligible)
-    subnormal = size.compare("olt", 2.0 ** (1 - r.bias))
-    safe = subnormal.select(1.0, size)
-    near = r.fma(safe, r.polynomial(bounded * bounded, _NEAR[r.is_double]), safe)
-    near = subnormal.select(_of_subnormal(r, size), near)
-    return r.copysign(size.compare("olt", _BOUND[r.is_double]).select(near, far), x)
+    far = 1.0 - r.scale_between(fraction, n)
+    return r.with_sign_of(size.compare("ult", _BOUND[r.is_double]).select(near, far), x)
 
 
 def _of_subnormal(r: Reals, size: Value) -> Value:

@@ -78,8 +78,8 @@ def exponential(x: Value) -> Value:
     r = Reals(x)
     limits = RANGE[r.is_double]
     lasts = x.compare("uge", limits.vanishing)
-    fraction, multiple = exponential_parts(r, lasts.select(r.at_most(x, limits.highest), 0.0))
-    return lasts.select(r.scale(fraction, multiple), 0.0)
+    series, multiple = _series(r, lasts.select(r.at_most(x, limits.highest), 0.0), None)
+    return lasts.select(r.scale_one_plus(series, multiple), 0.0)
 
 
 def exponential_base_2(x: Value) -> Value:
@@ -147,17 +147,23 @@ def logistic(x: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """Return 1 - 2 / (e^2|x| + 1) with the sign of x; a polynomial if that is at most 1/2."""
+    """Return a polynomial up to tanh = 1/2, beyond it 1 - 2 / (e^2|x| + 1) with the sign of x."""
     r = Reals(x)
-    size = r.absolute(x)
-    matters = r.matters(x)
-    counted = matters.select(size, 0.0)
-    limit = 2.0 * RANGE[r.is_double].negligible
-    fraction, (_, n) = exponential_parts(r, r.at_most(counted + counted, limit))
-    large = 1.0 - 2.0 / (r.scale_normal(fraction, n) + 1.0)
+    matters = r.absolute(x).compare("oge", r.negligible)  # NaN is itself too
+    counted = matters.select(x, 0.0)
     square = counted * counted
-    small = matters.select(r.fma(square * counted, r.polynomial(square, _TANH[r.is_double]), size), size)
-    return r.copysign(size.compare("olt", TANH_HALF).select(small, large), x)
+    near = r.fma(square * counted, r.polynomial(square, _TANH[r.is_double]), counted)
+    near = matters.select(near, x)
+    size = r.absolute(counted)
+    bounded = r.at_most(size, RANGE[r.is_double].negligible)
+    multiple, n = r.nearest_multiple(bounded, 2.0 * LOG2_E)
+    # log 2 needs no second part: n is small, and the result less wrong than the exponential
+    remainder = r.fma(multiple, -0.5 * math.log(2), bounded)
+    quadratic = [c * 2.0 ** (k + 2) for k, c in enumerate(_EXP[r.is_double])]
+    series = r.fma(remainder * remainder, r.polynomial(remainder, quadratic), remainder + remainder)
+    power = r.power_of_two(n)
+    far = 1.0 - 2.0 / r.fma(series, power, power + 1.0)
+    return size.compare("olt", TANH_HALF).select(near, r.with_sign_of(far, x))
 
 
 def hyperbolic_parts(r: Reals, size: Value) -> tuple[Value, Value]:

@@ -87,6 +87,10 @@ class Reals:
         """Return ``size`` with the sign of ``sign``."""
         return self.function.intrinsic("copysign", size, sign)
 
+    def with_sign_of(self, size: Value, sign: Value) -> Value:
+        """Return `copysign` of a ``size`` that is not negative, by fewer instructions."""
+        return self.from_bits(self.bits(size) | (self.bits(sign) & (-1 << (8 * self.type.size - 1))))
+
     def at_most(self, x: Value, bound: float) -> Value:
         """Return the minimum of x and the bound; NaN is kept."""
         return x.compare("ogt", bound).select(bound, x)
@@ -185,11 +189,23 @@ class Reals:
         """Return x 2^n, rounded once, for x from 1/4 to 4 and the n of a multiple, |n| < 2 (bias - 1)."""
         if self.has_vector_instructions:
             return in_registers(_vscalef, x, multiple[0])
-        n = self.whole(multiple)
         if self.has_avx512:
-            return self._load_exponent(x, n)
-        half = n >> 1
-        return (x * self.power_of_two(half)) * self.power_of_two(n - half)
+            return self._load_exponent(x, self.whole(multiple))
+        first, second = self._powers(multiple)
+        return (x * first) * second
+
+    def scale_one_plus(self, x: Value, multiple: Pair) -> Value:
+        """Return (1 + x) 2^n as `scale` does; the sum is rounded first."""
+        if self.has_avx512:
+            return self.scale(x + 1.0, multiple)
+        first, second = self._powers(multiple)
+        return self.fma(x, first, first) * second
+
+    def _powers(self, multiple: Pair) -> Pair:
+        """Return two powers of two whose product is 2^n; the pattern's other bits are shifted out."""
+        pattern = multiple[1]
+        half = pattern.logical_shift_right(1)
+        return self.power_of_two(half), self.power_of_two(pattern - half)
 
     def scale_far(self, x: Value, n: Value) -> Value:
         """Return x 2^n, rounded once, for every x and |n| < 3 (bias - 1).
@@ -218,6 +234,10 @@ class Reals:
     def scale_normal(self, x: Value, n: Value) -> Value:
         """Return x 2^n if 2^n is a normal number; only the low bits of the integer n count."""
         return x * self.power_of_two(n)
+
+    def scale_between(self, x: Value, n: Value) -> Value:
+        """Return x 2^n if x and the result are normal numbers; only the low bits of the integer n count."""
+        return self.from_bits(self.bits(x) + (n << self.mantissa_bits))
 
     # -- exact sums and products
 
