@@ -53,12 +53,6 @@ def scatter(value: Value, pointers: Value, mask: Value | None) -> None:
     f.call(None, name, value, pointers, f.constant(I32, type.size), condition)
 
 
-def compress(value: Value, mask: Value) -> Value:
-    """Move the active lanes to the front, in order; the others are poison."""
-    f, type = value.function, value.type
-    return f.call(type, f"llvm.experimental.vector.compress.{type.suffix}", value, mask, f.poison(type))
-
-
 def prefetch(pointer: Value, *, writes: bool = False, first_level: bool = False) -> None:
     """Fetch a line into the second-level cache to read it, or into the first-level one, as for writes.
 

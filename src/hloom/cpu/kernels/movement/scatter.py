@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
+from hloom.codegen.compaction import compaction_lanes, compress
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, Module, Value, make_type
-from hloom.codegen.llvm.memory import compress
 from hloom.codegen.loops import (
     LoopKernel,
     begin_kernel,
@@ -23,7 +23,6 @@ from hloom.codegen.loops import (
     vector_lanes,
     work_for_each,
 )
-from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
 from hloom.ir.affine import Index, Indices, Variable
@@ -41,6 +40,8 @@ CHUNK: Final = 1024
 """Number of indices compacted before their updates are applied."""
 LANES: Final = 16
 MOST_SHARES: Final = 8
+LONG_WINDOW: Final = 16
+"""Minimum work of a window whose index is compacted by AVX2's longer code."""
 
 
 @KERNELS.register("scatter", fuses=True)
@@ -159,7 +160,7 @@ class _Kernel:
         batch = [v.trips for v in self.batch]
         return (
             self.work >= SHARED_WORK
-            and has_avx512(self.f.module.target)
+            and self.compaction_pays()
             and 1 <= len(self.indexed) <= 3
             and not operation.input_batching_dims
             and all(d in operation.inserted_window_dims for d in self.indexed)
@@ -167,6 +168,12 @@ class _Kernel:
             and LANES <= batch[-1] < 1 << 31
             and LANES < self.cells < 1 << 31
         )
+
+    def compaction_pays(self) -> bool:
+        """Return whether to compact an index takes less time than to update a window."""
+        lanes = compaction_lanes(self.f.target)
+        windows = math.prod(v.trips for v in self.batch)
+        return lanes >= LANES or (lanes > 0 and self.work >= LONG_WINDOW * windows)
 
     def emit_shared(self) -> LoopKernel:
         """Emit chunks of indices: compact those in the range, and apply their updates."""
@@ -198,7 +205,7 @@ class _Kernel:
 
     def keep(self, low: Value, high: Value, kept: Sequence[Value], numbers: Value) -> Value:
         """Compact the starts and numbers of a chunk's updates that lie in the range; return their number."""
-        f, lanes = self.f, LANES
+        f, lanes = self.f, compaction_lanes(self.f.target)
         last = self.batch[-1]
         wide = Variable(last.extent, "w")
         wide.is_lane = True
