@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Final
 
@@ -141,16 +142,16 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
 
 
 def _extreme(which: str, x: Value, y: Value, element_type: ElementType) -> Value:
-    """Emit the maximum or minimum; of scalars by comparisons, where LLVM would branch on their signs."""
+    """Emit the maximum or minimum; of scalars from both orders, where LLVM would branch on their signs."""
     f = x.function
     if x.type.lanes or not x.type.is_float or f.target.architecture != "x86_64":
         return f.intrinsic(_name(which, element_type), x, y)
-    kind = make_type(f"i{8 * x.type.size}")
-    a, b = x.bitcast(kind), y.bitcast(kind)
-    zero = (a & b if which == "max" else a | b).bitcast(x.type)
-    chosen = x.compare("ogt" if which == "max" else "olt", y).select(x, y)
-    chosen = x.compare("oeq", y).select(zero, chosen)
-    return x.compare("uno", y).select(x + y, chosen)
+    # MAXSS and MINSS return the second operand if both are zeros or one is NaN
+    kind, is_first = make_type(f"i{8 * x.type.size}"), "ogt" if which == "max" else "olt"
+    a = x.compare(is_first, y).select(x, y).bitcast(kind)
+    b = y.compare(is_first, x).select(y, x).bitcast(kind)
+    chosen = (a & b if which == "max" else a | b).bitcast(x.type)
+    return x.compare("uno", y).select(math.nan, chosen)
 
 
 def takes_range(x: Value) -> bool:
