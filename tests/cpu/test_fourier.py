@@ -61,6 +61,8 @@ def test_rows(kind: str, n: int) -> None:
 def test_many_rows(kind: str) -> None:
     check(kind, "c64", (2, 19), (30,))
     check(kind, "c64", (20,), (256,))
+    check(kind, "c64", (3,), (192,))
+    check(kind, "c128", (3,), (48,))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +75,9 @@ def test_several_dimensions(kind: str, lengths: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("lengths", [(17,), (101,), (34,), (17, 6), (6, 17), (19, 23), (3, 4, 31)])
+@pytest.mark.parametrize(
+    "lengths", [(17,), (101,), (34,), (257,), (17, 6), (6, 17), (19, 23), (6, 257), (257, 3), (3, 4, 31)]
+)
 def test_large_primes(kind: str, lengths: tuple[int, ...]) -> None:
     check(kind, "c64", (2,), lengths)
     check(kind, "c128", (), lengths)

@@ -1,5 +1,9 @@
 """fft-decomposer: rewrite transforms of lengths with large prime factors as convolutions.
 
+Rader, "Discrete Fourier transforms when the number of data samples is prime" (Proceedings of the IEEE 56(6),
+1968): with a generator g of the numbers modulo a prime n, X[g^-p] - x[0] is the cyclic convolution of x[g^q]
+and exp(-2 pi i g^-q / n), of length n - 1. It is used if that is a cheap length.
+
 Bluestein, "A linear filtering approach to the computation of discrete Fourier transform" (IEEE Transactions
 on Audio and Electroacoustics 18(4), 1970): with w = exp(-pi i / n) the transform is
 X[k] = w^(k^2) sum (x[j] w^(j^2)) w^(-(k - j)^2).
@@ -15,15 +19,16 @@ from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.operations.arithmetic import Complex, Multiply
+from hloom.operations.arithmetic import Add, Complex, Multiply
 from hloom.operations.comparison import Select
+from hloom.operations.gather_scatter import Gather
 from hloom.operations.linear_algebra import Fft
 from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpose
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Imag, Negate, Real
 from hloom.passes.op_expander import OpExpander
 from hloom.passes.writing import Writer
-from hloom.shape.element_type import C64, C128, F32, F64, ElementType
+from hloom.shape.element_type import C64, C128, F32, F64, PRED, S32, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -66,6 +71,12 @@ def largest_factor(n: int) -> int:
             largest, n = divisor, n // divisor
         divisor += 1
     return max(largest, n) if n > 1 else largest
+
+
+def generator(n: int) -> int:
+    """Return the least number whose powers are all numbers from 1 to n - 1 modulo a prime n."""
+    factors = {p for p in range(2, n) if (n - 1) % p == 0 and largest_factor(p) == p}
+    return next(g for g in range(1, n) if all(pow(g, (n - 1) // p, n) != 1 for p in factors))
 
 
 def convolution_length(least: int) -> int:
@@ -166,6 +177,8 @@ class _Decomposition:
         if largest_factor(n) <= 13:
             kind = "IFFT" if inverse else "FFT"
             return w.op(Fft(fft_type=kind, fft_length=(n,)), x)
+        if _permutes(n):
+            return self.permuted_transform(x, n)
         sizes, rank = x.shape.dimensions, x.shape.rank
         j = np.arange(n, dtype=object)
         sign = 1 if inverse else -1
@@ -186,3 +199,47 @@ class _Decomposition:
         back = w.op(Fft(fft_type="IFFT", fft_length=(m,)), w.op(Multiply(), spectrum, filter_))
         prefix = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in sizes)), back)
         return w.op(Multiply(), prefix, w.broadcast(self.constant(scaled, self.complex), sizes, [rank - 1]))
+
+    def permuted_transform(self, x: HloInstruction, n: int) -> HloInstruction:
+        """Transform the last dimension, of prime length, by Rader's convolution."""
+        w, sizes, last = self.w, x.shape.dimensions, x.shape.rank - 1
+        inverse, m, g = self.kind[0] == "I", n - 1, generator(n)
+        powers = np.array([pow(g, q, n) for q in range(m)])
+        kernel = np.exp((2j if inverse else -2j) * np.pi * np.roll(powers[::-1], 1) / n)
+        spectrum = w.op(Fft(fft_type="FFT", fft_length=(m,)), self.gathered(x, powers))
+        filter_ = w.broadcast(
+            self.constant(np.fft.fft(kernel), self.complex), spectrum.shape.dimensions, [last]
+        )
+        sums = w.op(Fft(fft_type="IFFT", fft_length=(m,)), w.op(Multiply(), spectrum, filter_))
+        places = np.zeros(n, np.int64)
+        places[np.roll(powers[::-1], 1)] = np.arange(m)
+        is_first = w.broadcast(self.constant(np.arange(n) == 0, PRED), sizes, [last])
+        total = w.broadcast(self.first(spectrum), sizes, range(last))
+        others = w.op(Select(), is_first, total, self.gathered(sums, places))
+        result = w.op(Add(), others, w.broadcast(self.first(x), sizes, range(last)))
+        return w.op(Multiply(), result, w.full(1 / n, result.shape)) if inverse else result
+
+    def gathered(self, x: HloInstruction, places: Array) -> HloInstruction:
+        """Return the elements of the last dimension at the given places."""
+        last = x.shape.rank - 1
+        gather = Gather(
+            offset_dims=tuple(range(last)),
+            collapsed_slice_dims=(last,),
+            start_index_map=(last,),
+            index_vector_dim=1,
+            slice_sizes=(*x.shape.dimensions[:-1], 1),
+            indices_are_sorted=False,
+        )
+        return self.w.op(gather, x, self.constant(places, S32))
+
+    def first(self, x: HloInstruction) -> HloInstruction:
+        """Return the first elements along the last dimension, without it."""
+        sizes = x.shape.dimensions
+        ranges = (*(SliceDimension(0, size) for size in sizes[:-1]), SliceDimension(0, 1))
+        return self.w.reshape(self.w.op(Slice(slice=ranges), x), sizes[:-1])
+
+
+def _permutes(n: int) -> bool:
+    """Return whether Rader's convolution takes less time than Bluestein's, which has twice the length."""
+    is_cheap = largest_factor(n) == n and largest_factor(n - 1) <= FftDecomposer.largest_prime
+    return is_cheap and (n - 1) % _LANES_ALONG == 0
