@@ -170,6 +170,7 @@ class LoopKernel:
         grain: ranges of threads start at multiples of this.
         work: rough number of elementary operations; decides whether threads share it.
         form: the algorithm and its sizes, for reports; empty if there is one way only.
+        moved_bytes: read and written; decides too. 0 if ``work`` alone does.
     """
 
     name: str
@@ -177,6 +178,7 @@ class LoopKernel:
     grain: int
     work: int
     form: str = ""
+    moved_bytes: int = 0
 
 
 def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space) -> LoopKernel:
@@ -214,7 +216,8 @@ def emit_loop_kernel(module: Module, name: str, parts: KernelParts, space: Space
     work = count * work_for_each(members)
     work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
     form += "" if whole else f", {len(pieces)} pieces"
-    return nest_kernel(name, space.variables, lanes, work, form)
+    kernel = nest_kernel(name, space.variables, lanes, work, form)
+    return replace(kernel, moved_bytes=_moved_bytes([i.shape for i in inputs], shapes))
 
 
 def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) -> int:
@@ -243,13 +246,18 @@ def _streams(
     target: Target, inputs: Sequence[Shape], results: Sequence[Shape], lanes: int, space: Space
 ) -> bool:
     """Return whether a loop over adjacent elements stores whole lines, more than the caches keep."""
-    count = results[0].element_count
-    moved = sum(min(s.element_count, count) * storage_bytes(s.element_type) for s in (*inputs, *results))
+    moved = _moved_bytes(inputs, results)
     lines = all(
         lanes * storage_bytes(s.element_type) % STREAMED_LINE == 0 and not s.element_type.is_complex
         for s in results
     )
     return target.architecture == "x86_64" and len(space.variables) == 1 and moved >= STREAMED and lines
+
+
+def _moved_bytes(inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
+    """Return the bytes that a loop over the elements of results reads and writes."""
+    count = results[0].element_count
+    return sum(min(s.element_count, count) * storage_bytes(s.element_type) for s in (*inputs, *results))
 
 
 def _nest_or_stream(

@@ -69,7 +69,8 @@ LONGEST_BLOCK: Final = 512
 """Instructions from which a block of the entry function ends."""
 
 SHARED_WORK: Final = 1 << 17
-"""Kernels of less work run in one thread: sharing it would cost more than it gains."""
+SHARED_BYTES: Final = 1 << 18
+"""Kernels of less work that move fewer bytes run in one thread: sharing would cost more than it gains."""
 
 HOST: Final = "host"
 """Key of the operations that Python evaluates; see `hloom.cpu.runtime.host`."""
@@ -560,7 +561,8 @@ class ProgramEmitter:
 
 def is_parallel(kernel: LoopKernel) -> bool:
     """Return whether the threads of the pool share a kernel's range."""
-    return kernel.work >= SHARED_WORK and kernel.trips > kernel.grain
+    is_long = kernel.work >= SHARED_WORK or kernel.moved_bytes >= SHARED_BYTES
+    return is_long and kernel.trips > kernel.grain
 
 
 def constant_data(constant: HloInstruction) -> bytes:
