@@ -96,3 +96,20 @@ def test_reversed_and_padded_rows_with_two_results() -> None:
 def test_columns_of_merged_dimensions_lie_within_each(text: str) -> None:
     """A column of two dimensions has an index in each, which conditions of the padding look at."""
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize("rows", [5, 64, 131])
+def test_bits_of_bytes(rows: int) -> None:
+    text = f"""
+    x = u8[{rows}] parameter(0)
+    one = u8[] constant(1)
+    ones = u8[8] broadcast(one), dimensions={{}}
+    places = u8[8] iota(), iota_dimension=0
+    bits = u8[8] shift-left(ones, places)
+    columns = u8[{rows},8] broadcast(bits), dimensions={{1}}
+    bytes = u8[{rows},8] broadcast(x), dimensions={{0}}
+    chosen = u8[{rows},8] and(bytes, columns)
+    zero = u8[] constant(0)
+    nothing = u8[{rows},8] broadcast(zero), dimensions={{}}
+    ROOT r = pred[{rows},8] compare(chosen, nothing), direction=NE"""
+    agree(text, *arguments(np.random.default_rng(0), text))

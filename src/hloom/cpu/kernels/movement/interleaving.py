@@ -30,6 +30,8 @@ MOST_COLUMNS: Final = 16
 MOST_OPERATIONS: Final = 600
 """Maximum number of operations in the unrolled code of all columns."""
 LEAST_LANES: Final = 8
+LEAST_BYTES: Final = 32
+"""Bytes of a row that vectors along it are for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
     coefficients = [dict(access.terms) for access in accesses_of(inputs, roots, space.indices).linear]
     along = all(terms.get(lane, 0) in (0, 1) for terms in coefficients)
     joined = any(m.opcode == "concatenate" for m in members)
-    if lane.trips >= LEAST_LANES and along and not reduced and not joined:
+    fills = lane.trips * max(storage_bytes(x.shape.element_type) for x in arrays) >= LEAST_BYTES
+    if lane.trips >= LEAST_LANES and fills and along and not reduced and not joined:
         return None
     rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips))
     far = [abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients]
