@@ -150,6 +150,11 @@ EXAMPLES = {
         Example("p: pred[40]", spread(v, "pred") + f"r = pred[40] compare(p, c), direction={d}")
         for v in ("true", "false") for d in ("EQ", "NE")
     ],
+    "compare_of_bounded": [
+        Example(XY, spread("0") + f"s = T[40] multiply(x, y); m = T[40] {bounded}(s, c); "
+                    f"p = pred[40] compare(s, c), direction={d}; r = T[40] select(p, x, m)", REAL)
+        for bounded, directions in (("maximum", ("GT", "LE")), ("minimum", ("LT", "GE"))) for d in directions
+    ],
     "not_of_compare": [
         Example(XY, f"a = pred[40] compare(x, y), direction={d}; r = pred[40] not(a)", INTEGERS)
         for d in ("EQ", "NE", "LT", "GT", "LE", "GE")

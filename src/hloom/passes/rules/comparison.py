@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.analysis.instructions import splat
+from hloom.analysis.instructions import operation_of, splat
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.arithmetic import And, Or
+from hloom.operations.arithmetic import And, Maximum, Minimum, Or
 from hloom.operations.comparison import OPPOSITE, SWAPPED, Compare, Select
-from hloom.operations.structure import GetDimensionSize
+from hloom.operations.structure import GetDimensionSize, Parameter
 from hloom.operations.unary import Not
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.writing import Writer
@@ -17,6 +17,8 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 RULES: Final = RuleFamily("comparison")
+_BOUNDED_BY: Final = {"GT": Maximum, "LE": Maximum, "LT": Minimum, "GE": Minimum}
+"""By direction, the operation whose result with y compares with y as its operand does."""
 
 
 def has_total_order(compare: Compare, kind: ElementType) -> bool:
@@ -49,6 +51,28 @@ def compare_of_pred(i: HloInstruction, compare: Compare) -> HloInstruction | Non
     if not p.shape.element_type.is_predicate or value is None or compare.direction not in ("EQ", "NE"):
         return None
     return p if (compare.direction == "EQ") == bool(value) else Writer(i).op(Not(), p)
+
+
+@RULES.rewrites(Compare)
+def compare_of_bounded(i: HloInstruction, compare: Compare) -> HloInstruction | None:
+    """``x > c`` → ``max(x, c) > c`` if x has no other use than the maximum, as in gradients of a relu.
+
+    ``<=`` too; with the minimum ``x < c`` and ``x >= c``. Only the bounded value remains in memory.
+    """
+    x, c = i.operands
+    extreme = _BOUNDED_BY.get(compare.direction)
+    if extreme is None or compare.comparison_type == "TOTALORDER" or isinstance(x.operation, Parameter):
+        return None
+    others = [user for user in x.users if not isinstance(user.operation, Compare)]
+    tests = [user for user in x.users if isinstance(user.operation, Compare)]
+    if len(others) != 1 or not isinstance(others[0].operation, extreme) or set(others[0].operands) != {x, c}:
+        return None
+    if any(
+        t.operands != i.operands or _BOUNDED_BY.get(operation_of(t, Compare).direction) is not extreme
+        for t in tests
+    ):
+        return None
+    return Writer(i).op(compare, others[0], c, shape=i.shape)
 
 
 @RULES.rewrites(Not, of=Compare)
