@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
@@ -439,6 +439,7 @@ class Module:
         declarations: external functions; those also in `functions` are not printed.
         globals: constants, by name.
         variables: mutable globals, by name.
+        apart: functions that several callers share, by their structure.
         alignment: default alignment of stack memory and constants, in bytes.
     """
 
@@ -448,6 +449,7 @@ class Module:
         self.declarations: dict[str, FunctionDeclaration] = {}
         self.globals: dict[str, GlobalConstant] = {}
         self.variables: dict[str, GlobalVariable] = {}
+        self.apart: dict[Hashable, Function] = {}
         self.alignment = target.cache_line_bytes
 
     @property

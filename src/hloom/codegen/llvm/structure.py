@@ -1,8 +1,11 @@
-"""Structural equality of functions, independent of names."""
+"""Structural equality of functions, independent of names, and functions that equal callers share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from hloom.codegen.llvm.module import Function
+from hloom.codegen.llvm.values import Value
 
 
 class Structure:
@@ -49,3 +52,22 @@ class Structure:
                 [i.fields() for i in instructions],
             )
         return self._body
+
+
+def call_apart(
+    caller: Function, name: str, values: Sequence[Value], body: Callable[[Function, Sequence[Value]], None]
+) -> None:
+    """Call a function that a body emits from parameters for some values; equal functions are emitted once.
+
+    LLVM moves the constants of a loop's code in front of the loop, where they take registers; it moves none
+    out of a function that the loop calls.
+    """
+    module = caller.module
+    f = module.function(f"{name}{len(module.apart)}", [value.type for value in values])
+    body(f, f.parameters)
+    f.finish()
+    callee = module.apart.setdefault(Structure(f), f)
+    if callee is not f:
+        del module.functions[f.name]
+        f.discard()
+    caller.call(None, callee, *values)

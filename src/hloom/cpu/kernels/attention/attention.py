@@ -86,8 +86,8 @@ class _Blocks:
         self.f = f = module.function(name, [PTR] * (4 + len(inputs)) + [I64] * 2)
         self.queries, self.keys, self.values, *pointers, self.result, self.begin, self.end = f.parameters
         self.views = {p: View.of(pointer, p.shape) for p, pointer in zip(inputs, pointers, strict=True)}
-        self.scores = TileProduct(f, self.first, self.keep)
-        self.sums = TileProduct(f, self.second, self.store)
+        self.scores = TileProduct(f, self.first, lambda _: self.keep)
+        self.sums = TileProduct(f, self.second, lambda _: self.store)
         self.kind = kind
         self.row_bytes = row_bytes(attention.scores)
         self.scratch = f.allocate(I8, self.first.height * self.row_bytes)

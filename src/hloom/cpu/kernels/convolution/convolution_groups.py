@@ -6,7 +6,7 @@ neighboring positions share their loads: the loop over all taps of the row is un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I1, Function, Value
@@ -25,8 +25,14 @@ class GroupTiles(Tiles):
 
     across = "lanes across groups"
 
-    def __init__(self, f: Function, tiled: TiledPhase, epilogue: Epilogue) -> None:
-        super().__init__(f, tiled, epilogue)
+    def __init__(
+        self,
+        f: Function,
+        tiled: TiledPhase,
+        bind: Callable[[Sequence[Value]], Epilogue],
+        pointers: Sequence[Value],
+    ) -> None:
+        super().__init__(f, tiled, bind, pointers)
         convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
         self.depth = 1 if convolution.x_group == 1 and convolution.repeat == 1 else convolution.depth
         features = [n for n, a in enumerate(phase.axes) if not a.targets] if self.depth > 1 else []

@@ -16,6 +16,7 @@ from typing import ClassVar, Final, TypeAlias
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm.structure import call_apart
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, constant, from_storage, storage_bytes, storage_type
@@ -44,7 +45,7 @@ class Epilogue:
         store: stores the result from (elements, index in the result along the lanes, sums), with the epilogue
             of the fusion applied.
         resume: reloads the sums stored at an index; None if they cannot be resumed.
-        looped: the code is long; it is emitted once per tile and runs in a loop.
+        looped: the code is long: a function of its own, which loops over the vectors of a tile.
     """
 
     store: Callable[[Elements, Indices, Element], None]
@@ -62,12 +63,12 @@ def emit_direct(
 ) -> LoopKernel:
     """Emit the kernel (base, kernel or packed kernel, extra pointers ..., begin, end) over lines and panels.
 
-    ``bind`` is called once with the extra pointers and returns the epilogue of a vector of sums; ``kind``
-    is the class of tiles.
+    ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums; ``kind`` is the
+    class of tiles.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
-    tiles = kind(f, tiled, bind(pointers))
+    tiles = kind(f, tiled, bind, pointers)
     phase, tiling = tiled.phase, tiled.tiling
     ranges = tiling.split.count(phase) if tiling.split is not None else 1
     with f.loop(0, ranges) as part:
@@ -84,8 +85,15 @@ class Tiles:
 
     across: ClassVar[str] = "lanes across features"
 
-    def __init__(self, f: Function, tiled: TiledPhase, epilogue: Epilogue) -> None:
-        self.f, self.tiled, self.epilogue = f, tiled, epilogue
+    def __init__(
+        self,
+        f: Function,
+        tiled: TiledPhase,
+        bind: Callable[[Sequence[Value]], Epilogue],
+        pointers: Sequence[Value],
+    ) -> None:
+        self.f, self.tiled, self.bind, self.pointers = f, tiled, bind, pointers
+        self.epilogue = bind(pointers)
         self.convolution, self.phase, self.tiling = tiled.convolution, tiled.phase, tiled.tiling
         phase, tiling = tiled.phase, tiled.tiling
         self.kind = tiled.convolution.kind
@@ -96,7 +104,7 @@ class Tiles:
         self.positions: list[Index] = [Index(0)] * len(phase.axes)
         self.ranges: list[tuple[Bound, Bound]] = [(0, axis.taps) for axis in phase.axes]
         bytes_ = tiling.rows * tiling.panel * self.size
-        self.scratch = f.allocate(I8, bytes_) if epilogue.looped else None
+        self.scratch = f.allocate(I8, bytes_) if self.epilogue.looped else None
         self.loop_axes = tap_axes(phase)
         self.parts: dict[int, tuple[Value, Value]] = {}
         self.first_part: Value | None = None
@@ -271,7 +279,7 @@ class Tiles:
         sums: list[Element] = []
         for number in range(rows * tiling.vectors):
             r, v = divmod(number, tiling.vectors)
-            e, indices = self._place(row + r, self.panel * tiling.panel + v * tiling.lanes)
+            e, indices = self._place(self.positions, row + r, self.panel * tiling.panel + v * tiling.lanes)
             sums.append(e.choose(self.first_part, zero, self.epilogue.resume(e, indices)))
         return sums
 
@@ -335,36 +343,45 @@ class Tiles:
     def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
         """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
         f, tiling = self.f, self.tiling
+        first = self.panel * tiling.panel
         if self.scratch is None:
             for number, value in enumerate(sums):
                 r, v = divmod(number, tiling.vectors)
-                self._write_vector(value, row + r, self.panel * tiling.panel + v * tiling.lanes)
+                self.epilogue.store(*self._place(self.positions, row + r, first + v * tiling.lanes), value)
             return
-        vector = tiling.lanes * self.size
         for number, value in enumerate(sums):
-            store_vector(f, value, f.offset(self.scratch, number * vector))
+            store_vector(f, value, f.offset(self.scratch, number * tiling.lanes * self.size))
+        positions = [
+            v.value for index in self.positions for v, _ in index.terms if isinstance(v.value, Value)
+        ]
+        values = (self.scratch, row, f.constant(I64, rows), first, *positions, *self.pointers)
+        call_apart(f, "epilogue", values, self._apart)
+
+    def _apart(self, f: Function, parameters: Sequence[Value]) -> None:
+        """Emit the function that applies the epilogue to the copy of a tile."""
+        tiling = self.tiling
+        scratch, row, rows, first, *others = parameters
+        positions: list[Index] = []
+        for index, axis in zip(self.positions, self.phase.axes, strict=True):
+            moves = bool(index.terms)
+            positions.append(Index.of(Variable(axis.positions, "p", others.pop(0))) if moves else index)
+        epilogue = self.bind(others)
         with f.loop(0, rows) as line, f.loop(0, tiling.vectors) as column:
-            address = f.offset(self.scratch, (line.index * tiling.vectors + column.index) * vector)
+            number = line.index * tiling.vectors + column.index
+            address = f.offset(scratch, number * (tiling.lanes * self.size))
             value = load_vector(f, address, self.kind, tiling.lanes)
-            self._write_vector(
-                value, row + line.index, self.panel * tiling.panel + column.index * tiling.lanes
-            )
+            at = self._place(positions, row + line.index, first + column.index * tiling.lanes)
+            epilogue.store(*at, value)
 
-    def _write_vector(self, value: Element, row: Value, column: Value) -> None:
-        e, indices = self._place(row, column)
-        self.epilogue.store(e, indices, value)
-
-    def _place(self, row: Value, column: Value) -> tuple[Elements, Indices]:
+    def _place(self, axes: Sequence[Index], row: Value, column: Value) -> tuple[Elements, Indices]:
         """Return the result index of a vector of sums, and elements that mask the lanes without a result."""
         phase, tiling = self.phase, self.tiling
-        e = Elements(self.f, tiling.lanes, {})
-        lane = Variable(phase.columns, "n")
-        lane.is_lane, lane.value = True, column
-        positions = list(self.positions)
+        e = Elements(Function.of(column), tiling.lanes, {})
+        lane = Variable(phase.columns, "n", column)
+        lane.is_lane = True
+        positions = list(axes)
         if tiling.row >= 0:
-            variable = Variable(phase.axes[tiling.row].positions, "r")
-            variable.value = row
-            positions[tiling.row] = Index.of(variable)
+            positions[tiling.row] = Index.of(Variable(phase.axes[tiling.row].positions, "r", row))
         index = Index.of(lane)
         if phase.columns % tiling.panel:
             e.mask = e.index_value(index).compare("slt", phase.columns)

@@ -9,6 +9,7 @@ from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I1, I8, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store, prefetch
+from hloom.codegen.llvm.structure import call_apart
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
@@ -30,13 +31,13 @@ def emit_gemm(
 ) -> LoopKernel:
     """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
 
-    ``bind`` is called once with the extra pointers and returns the epilogue of a vector of sums. ``looped``
-    says that the epilogue is long: it is emitted once per tile and runs in a loop. If the result holds the
-    sums between blocks, it is the first extra pointer.
+    ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums. ``looped`` says
+    that the epilogue is long: a function of its own, which loops over the vectors of a tile. If the result
+    holds the sums between blocks, it is the first extra pointer.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
-    product = TileProduct(f, plan, bind(pointers), result=pointers[0], looped=looped)
+    product = TileProduct(f, plan, bind, pointers, looped=looped)
     product.tasks(a, b, f.convert("ptrtoint", number, I64), begin, end)
     f.finish()
     gemm = plan.gemm
@@ -46,25 +47,19 @@ def emit_gemm(
 
 
 class TileProduct:
-    """Emits the tasks of a product.
-
-    Attributes:
-        result: the array that holds the sums between blocks, if the plan stores them in the result.
-    """
+    """Emits the tasks of a product; see `emit_gemm`."""
 
     def __init__(
         self,
         f: Function,
         plan: TilePlan,
-        epilogue: Epilogue,
+        bind: Callable[[Sequence[Value]], Epilogue],
+        pointers: Sequence[Value] = (),
         *,
-        result: Value | None = None,
         looped: bool = False,
     ) -> None:
-        self.f, self.plan, self.epilogue, self.looped = f, plan, epilogue, looped
-        self.result = result
+        self.f, self.plan, self.bind, self.pointers, self.looped = f, plan, bind, pointers, looped
         gemm = plan.gemm
-        self.batch = Variable(gemm.batches, "b")
         self.rows = RowPacker(f, plan) if plan.pack_a else None
         self.panels = PanelPacker(f, plan) if plan.pack_b in ("task", "block") else None
         self.unit = storage_bytes(gemm.kind)
@@ -116,7 +111,7 @@ class TileProduct:
     ) -> None:
         """Emit all blocks along k of the rows of a task, of the columns (first of the group, first, end)."""
         f, plan = self.f, self.plan
-        self.batch.value = batch
+        self.batch = batch
         self.row = row
         self.row_end = f.intrinsic("smin", row + plan.height, f.constant(I64, plan.gemm.m))
         self.first, self.column, self.column_end = columns
@@ -245,10 +240,8 @@ class TileProduct:
         if not plan.in_place:
             offset = (row - self.row) * plan.width + (column - self.column)
             return f.offset(self.sums, offset * self.unit)
-        batch = self.batch.value
-        assert isinstance(batch, Value) and self.result is not None
-        line = row + batch * gemm.m if gemm.batches > 1 else row
-        return f.offset(self.result, (line * gemm.n + column) * self.unit)
+        line = row + self.batch * gemm.m if gemm.batches > 1 else row
+        return f.offset(self.pointers[0], (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
         """Return the initial sums of a panel's block: zeros, or in the first block the heads of the panel."""
@@ -291,7 +284,7 @@ class TileProduct:
 
     def load(self, pointer: Value) -> Element:
         """Load a vector that `store` stored."""
-        f, lanes, kind = self.f, self.plan.lanes, self.plan.gemm.kind
+        f, lanes, kind = Function.of(pointer), self.plan.lanes, self.plan.gemm.kind
         stored = storage_type(kind)
         first = f.load(stored.vector(lanes), pointer)
         if kind.is_complex:
@@ -412,34 +405,48 @@ class TileProduct:
         self, sums: Sequence[Element], row: Value, height: int, column: Value, masks: Sequence[Value | None]
     ) -> None:
         """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
-        f, plan, vectors = self.f, self.plan, len(masks)
+        f, plan, vectors, batch = self.f, self.plan, len(masks), self.batch
         if not self.looped:
+            epilogue = self.bind(self.pointers)
             for number, value in enumerate(sums):
                 r, v = divmod(number, vectors)
-                self.vector(value, row + r, column + v * plan.lanes, masks[v])
+                self.vector(epilogue, value, (batch, row + r, column + v * plan.lanes), masks[v])
             return
-        size = plan.lanes * self.unit
         for number, value in enumerate(sums):
-            self.store(value, f.offset(self.scratch, number * size))
+            self.store(value, f.offset(self.scratch, number * plan.lanes * self.unit))
+        sizes = (f.constant(I64, height), f.constant(I64, vectors))
+        values = (self.scratch, batch, row, column, *sizes, *self.pointers)
+        masked = any(mask is not None for mask in masks)
+        call_apart(f, "epilogue", values, lambda g, parameters: self.apart(g, parameters, masked))
+
+    def apart(self, f: Function, parameters: Sequence[Value], masked: bool) -> None:
+        """Emit the function that applies the epilogue to the copy of a tile."""
+        plan = self.plan
+        scratch, batch, row, column, height, vectors, *pointers = parameters
+        epilogue = self.bind(pointers)
         with f.loop(0, height) as line, f.loop(0, vectors) as across:
-            offset = (line.index * vectors + across.index) * size
+            number = line.index * vectors + across.index
             start = column + across.index * plan.lanes
             mask = None
-            if any(mask is not None for mask in masks):
+            if masked:
                 lane = Variable(plan.gemm.n, "n", start)
                 lane.is_lane = True
                 mask = Elements(f, plan.lanes, {}).index_value(Index.of(lane)).compare("slt", plan.gemm.n)
-            self.vector(self.load(f.offset(self.scratch, offset)), row + line.index, start, mask)
+            value = self.load(f.offset(scratch, number * (plan.lanes * self.unit)))
+            self.vector(epilogue, value, (batch, row + line.index, start), mask)
 
-    def vector(self, value: Element, row: Value, column: Value, mask: Value | None) -> None:
-        """Apply the epilogue to one vector of sums."""
+    def vector(
+        self, epilogue: Epilogue, value: Element, place: tuple[Value, Value, Value], mask: Value | None
+    ) -> None:
+        """Apply the epilogue to the vector of sums at (batch, row, column)."""
         plan, gemm = self.plan, self.plan.gemm
-        e = Elements(self.f, plan.lanes, {})
+        batch, row, column = place
+        e = Elements(Function.of(column), plan.lanes, {})
         line, lane = Variable(gemm.m, "m", row), Variable(gemm.n, "n", column)
         lane.is_lane = True
-        batch = Index.of(self.batch) if gemm.batches > 1 else Index(0)
+        matrix = Index.of(Variable(gemm.batches, "b", batch)) if gemm.batches > 1 else Index(0)
         with e.masked(mask):
             if plan.transposed:
-                self.epilogue(e, batch, Index.of(lane), Index.of(line), value)
+                epilogue(e, matrix, Index.of(lane), Index.of(line), value)
             else:
-                self.epilogue(e, batch, Index.of(line), Index.of(lane), value)
+                epilogue(e, matrix, Index.of(line), Index.of(lane), value)
