@@ -59,3 +59,30 @@ def test_a_product_adds_blocks_of_a_deep_sum(rows: int, columns: int) -> None:
     total = depth * np.float64(a[0, 0]) * np.float64(b[0, 0])
     error = np.abs(Native(product)(a, b) - total).max()
     assert error <= (1024 + depth // 256) * 2.0**-24 * total
+
+
+def cumulative_sum(count: int, initial: float = 0.0) -> Native:
+    text = f"""HloModule sums
+ENTRY main {{
+  x = f32[{count}] parameter(0)
+  initial = f32[] constant({initial})
+  ROOT sums = f32[{count}] reduce-window(x, initial), window={{size={count} pad={count - 1}_0}}, to_apply=add
+}}"""
+    return Native(parse(with_reducers(text)))
+
+
+def test_a_cumulative_sum_carries_its_rounding_error() -> None:
+    x = np.full(300_000, 0.1, np.float32)
+    exact = np.cumsum(x.astype(np.float64))
+    additions = 16 + 8 + 2  # within a vector, of the vectors of a block, and of the prefix
+    assert (np.abs(cumulative_sum(len(x))(x) - exact) <= additions * 2.0**-24 * exact).all()
+
+
+def test_a_cumulative_sum_stays_infinite_and_keeps_zeros_negative() -> None:
+    x = np.ones(1000, np.float32)
+    x[300] = np.inf
+    sums = cumulative_sum(1000)(x)
+    assert (sums[300:] == np.inf).all()
+    assert sums[299] == 300
+    zeros = cumulative_sum(1000, -0.0)(np.full(1000, -0.0, np.float32))
+    assert np.signbit(zeros).all()

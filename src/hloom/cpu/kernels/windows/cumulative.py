@@ -22,6 +22,7 @@ from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import I1, I64, Module, Value
 from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, begin_kernel, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
+from hloom.codegen.vector_math.reals import Reals
 from hloom.ir.affine import Index, Variable
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -263,14 +264,17 @@ class _StepByStep(_Scan):
 
 
 class _InRegisters(_Scan):
-    """Scans vectors along the line: log2(lanes) shifted combinations, then one with the prefix."""
+    """Scans vectors along the line: log2(lanes) shifted combinations, then one with the prefix.
+
+    The prefix of rounded sums is carried with the sum of its rounding errors.
+    """
 
     def line(self, place: Place) -> None:
         """Emit whole blocks of several vectors, then the remaining elements."""
         size, lanes = self.scan.size, self.e.lanes
         block = lanes * min(VECTORS, size // lanes)
         full_end = size // block * block
-        carry = self.init if self.starts_with_init else None
+        carry = [*self.init, *self._errors()] if self.starts_with_init else None
         first = 0
         if carry is None:
             carry = self._block(place, self._base(self.f.constant(I64, 0), block), block, None)
@@ -290,7 +294,7 @@ class _InRegisters(_Scan):
         return self.f.constant(I64, self.scan.size - block) - done if self.scan.backward else done
 
     def _block(self, place: Place, base: Value, count: int, carry: list[Element] | None) -> list[Element]:
-        """Scan some elements; return the prefix for the next block."""
+        """Scan some elements; return the prefix for the next block, and the error of a rounded sum."""
         e, lanes = self.e, self.e.lanes
         starts = range(0, count, lanes)
         places: list[Index] = []
@@ -305,13 +309,43 @@ class _InRegisters(_Scan):
             with e.masked(mask):
                 vectors.append(self._local(self.load(place, at), n))
         order = range(len(vectors))
+        prefix = carry and self._rounded(carry)
+        total: list[Element] | None = None
         for k in reversed(order) if self.scan.backward else order:
-            scanned, total = vectors[k], self._total(vectors[k])
+            scanned = vectors[k]
+            before = self.join(prefix, total) if prefix and total else prefix or total
             with e.masked(masks[k]):
-                self.store(place, places[k], scanned if carry is None else self.join(carry, scanned))
-            carry = total if carry is None else self.join(carry, total)
-        assert carry is not None
-        return carry
+                self.store(place, places[k], self.join(before, scanned) if before else scanned)
+            last = self._total(scanned)
+            total = self.join(total, last) if total else last
+        assert total is not None
+        return self._advanced(carry, total)
+
+    @property
+    def _is_rounded_sum(self) -> bool:
+        return self.combiner.plain == "add" and self.combiner.accumulators[0].is_floating
+
+    def _errors(self) -> list[Element]:
+        return [self.f.constant(flatten(self.init)[0].type, 0.0)] if self._is_rounded_sum else []
+
+    def _rounded(self, carry: list[Element]) -> list[Element]:
+        """Return the prefix that is nearest to a carried sum and its error; the sum without one may be -0."""
+        if not self._is_rounded_sum:
+            return carry
+        high, error = flatten(carry)
+        return [error.compare("oeq", 0.0).select(high, high + error)]
+
+    def _advanced(self, carry: list[Element] | None, total: list[Element]) -> list[Element]:
+        """Return the prefix after a block, from that before it and the block's total."""
+        if carry is None:
+            return [*total, *self._errors()]
+        if not self._is_rounded_sum:
+            return self.join(carry, total)
+        high, error, added = flatten([*carry, *total])
+        high, lost = Reals(high).two_sum(high, added)
+        error = error + lost
+        defined = error.compare("oeq", error)  # an infinite sum has no error
+        return [high, defined.select(error, 0.0)]
 
     def _lanes_below(self, count: int) -> Value:
         return self.f.constant(I1.vector(self.e.lanes), [int(lane < count) for lane in range(self.e.lanes)])
