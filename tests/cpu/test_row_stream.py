@@ -165,6 +165,12 @@ ENTRY main {
 """
 PAIRS = """pairs = NARROW[K,N/2,2] bitcast-convert(held)
   numbers = NARROW[K,N] reshape(pairs)"""
+SHIFTED = """copied = u8[K,N] copy(held)
+  signed = s8[K,N] convert(copied)
+  eight = s8[] constant(8)
+  eights = s8[K,N] broadcast(eight), dimensions={}
+  numbers = s8[K,N] subtract(signed, eights)"""
+"""Numbers of 4 bits in bytes, as shifts and masks unpack them, without their bias."""
 
 
 @pytest.mark.parametrize("machine", PROCESSORS)
@@ -178,7 +184,8 @@ def test_scales_and_zero_points_of_groups(
     if not runs_here(machine):
         pytest.skip(f"this machine is no {machine}")
     is_packed = narrow in ("s4", "u4")
-    text = GROUPS.replace("UNPACK", PAIRS if is_packed else f"numbers = {narrow}[K,N] copy(held)")
+    read = SHIFTED if narrow == "u8" else f"numbers = {narrow}[K,N] copy(held)"
+    text = GROUPS.replace("UNPACK", PAIRS if is_packed else read)
     text = text.replace("STORED", "u8[K,N/2]" if is_packed else f"{narrow}[K,N]").replace("WIDE", wide)
     sizes = {"M": m, "K": k, "N": n, "G": group, "K/G": k // group, "N/2": n // 2}
     text = re.sub(r"(?<=[\[,])(K/G|N/2|[MKNG])(?=[,\]])", lambda name: str(sizes[name[0]]), text)

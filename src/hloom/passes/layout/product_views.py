@@ -13,7 +13,7 @@ from collections.abc import Callable
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.arithmetic import Multiply, Subtract
+from hloom.operations.arithmetic import Add, Multiply, Subtract
 from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
 from hloom.operations.conversion import BitcastConvert, Convert
@@ -47,10 +47,12 @@ def is_factor_view(i: HloInstruction) -> bool:
 
 
 def factor_operand(i: HloInstruction) -> HloInstruction | None:
-    """Return the operand that an instruction in front of a product views, or scales and shifts by groups."""
-    if is_factor_view(i):
+    """Return the operand that an instruction in front of a product views, converts, or scales by groups."""
+    if is_factor_view(i) or (
+        isinstance(i.operation, Convert) and not i.operands[0].shape.element_type.is_complex
+    ):
         return i.operands[0]
-    if not isinstance(i.operation, Multiply | Subtract):
+    if not isinstance(i.operation, Multiply | Add | Subtract):
         return None
     single = [o for o in i.operands if not _is_repeated(o)]
     return single[0] if len(single) == 1 else None

@@ -114,7 +114,7 @@ class _Description:
         queries, keys, inner, values = views
         if queries is None or keys is None or inner is None or values is None:
             return None
-        if any(view is not None and (view.packed or view.group) for view in views):
+        if any(view is not None and view.packed for view in views):
             return None
         arrays = queries.source, keys.source, values.source
         if inner.source is not self.weights or any(not isinstance(a.operation, Parameter) for a in arrays):

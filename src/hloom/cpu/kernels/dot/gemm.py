@@ -136,7 +136,7 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
 
     def view(operand: HloInstruction) -> Strided | None:
         if inside:
-            return read_through(operand)
+            return read_through(operand, computed=True)
         return Strided(operand, 0, row_major_strides(operand.shape.dimensions))
 
     lhs_view, rhs_view = map(view, dot.operands)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from hloom.ir.affine import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.arithmetic import Multiply, Subtract
+from hloom.operations.arithmetic import Add, Multiply, Subtract
 from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Slice, Transpose
 from hloom.operations.reshaping import Reshape
-from hloom.passes.layout.product_views import factor_operand
+from hloom.passes.layout.product_views import factor_operand, is_factor_view
 from hloom.shape.element_type import ElementType
 
 
@@ -38,21 +38,22 @@ class Strided:
         return self.packed or self.source.shape.element_type
 
 
-def read_through(i: HloInstruction) -> Strided | None:
+def read_through(i: HloInstruction, *, computed: bool = False) -> Strided | None:
     """Return slices, reshapes, transposes and lossless converts of an array as strides into the array.
 
-    Numbers that are scaled by groups have the strides of the numbers. Returns None if they have no strides.
+    ``computed``: numbers that are scaled, or converted with loss, have the strides of the numbers. Returns
+    None if they have no strides.
     """
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] | None = tuple(map(Index.of, variables))
     linear, packed, group = linearize(indices, i.shape.dimensions), None, 0
-    while (source := factor_operand(i)) is not None:
+    while (source := factor_operand(i)) is not None and (computed or is_factor_view(i)):
         match i.operation:
-            case Multiply() | Subtract():
-                rows = i.shape.dimensions[-2] if i.shape.rank > 1 else 1
-                group = min(group, rows) if group else rows
-            case Convert():
+            case Convert() if is_factor_view(i):
                 pass
+            case Multiply() | Add() | Subtract() | Convert():
+                rows = i.shape.dimensions[-2] if i.shape.rank > 1 else 1
+                group = group or rows
             case BitcastConvert():
                 packed, indices = i.shape.element_type, None
             case Slice(slice=ranges) if indices is not None and packed is None:
