@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.native_runs import agree, arguments
+from hloom.codegen.llvm import print_module
+from tests.native_runs import agree, arguments, compiled
 
 KINDS = ["f32", "f64", "bf16", "f16", "u8", "pred", "c64", "c128", "s4", "u64"]
 
@@ -29,6 +30,12 @@ def stacked(kind: str, rows: int, columns: int) -> str:
 def test_columns_side_by_side(kind: str, columns: int, rows: int) -> None:
     text = stacked(kind, rows, columns)
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_many_columns_of_bytes_are_interleaved_in_stages() -> None:
+    """Each of 15 vectors is chosen from 5, then from 3; LLVM takes seconds for chains of 14 shuffles."""
+    code = print_module(compiled(stacked("s8", 4096, 15)).program.module)
+    assert code.count("shufflevector") == 15 * (4 + 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

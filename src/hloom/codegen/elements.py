@@ -16,7 +16,7 @@ from hloom.codegen.bits import reinterpreted
 from hloom.codegen.indexing import EmittedIndexing, Key
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
-from hloom.codegen.llvm.values import select_lanes
+from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
@@ -289,16 +289,15 @@ class Elements(EmittedIndexing):
         f, lanes = self.function, self.lanes
         if step == 1:
             column = f.load(stored.vector(lanes), f.offset(base, self.parts(block)[0] + ahead, stored))
-        elif step % 2 == 0:
-            half = step // 2
-            parts = [
-                self._column(base, block, half, residue % half, ahead + distance, stored)
-                for distance in (0, half * lanes)
-            ]
-            column = parts[0].shuffle(range(residue // half, 2 * lanes, 2), parts[1])
         else:
-            vectors = [self._column(base, block, 1, 0, ahead + k * lanes, stored) for k in range(step)]
-            column = select_lanes(vectors, [divmod(residue + step * lane, lanes) for lane in range(lanes)])
+            ways = stage_of(step, stored)
+            narrow = step // ways
+            parts = [
+                self._column(base, block, narrow, residue % narrow, ahead + k * narrow * lanes, stored)
+                for k in range(ways)
+            ]
+            places = [divmod(residue // narrow + ways * lane, lanes) for lane in range(lanes)]
+            column = select_lanes(parts, places)
         self.scopes[-1].columns[key] = column
         return column
 

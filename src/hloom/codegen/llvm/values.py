@@ -178,14 +178,26 @@ class Value:
         return self.shuffle(range(0, lanes, 2)), self.shuffle(range(1, lanes, 2))
 
 
+def stage_of(count: int, element: Type) -> int:
+    """Return how many of `count` vectors one stage of shuffles combines, a factor of that number.
+
+    Chains of shuffles are short with the smallest factor. Elements of 32 bits and more are better taken from
+    all vectors in one stage, if their number is odd: processors permute these by one instruction.
+    """
+    if count % 2 and element.bits >= 32:
+        return count
+    return next(n for n in range(2, count + 1) if count % n == 0)
+
+
 def select_lanes(vectors: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
     """Return a vector of lanes chosen from several vectors.
 
     ``places`` has, for each lane, the number of a vector and the lane in it.
     """
     lanes = len(places)
-    selected = vectors[0].shuffle([lane if number == 0 else -1 for number, lane in places])
-    for current in range(1, len(vectors)):
+    order = [number * lanes + source if number < 2 else -1 for number, source in places]
+    selected = vectors[0].shuffle(order, vectors[1] if len(vectors) > 1 else None)
+    for current in range(2, len(vectors)):
         order = [
             lanes + source if number == current else lane if number < current else -1
             for lane, (number, source) in enumerate(places)

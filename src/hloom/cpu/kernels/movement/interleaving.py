@@ -16,7 +16,7 @@ from typing import Final
 from hloom.codegen.elements import NEAR, Elements, View
 from hloom.codegen.llvm import Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
-from hloom.codegen.llvm.values import select_lanes
+from hloom.codegen.llvm.values import select_lanes, stage_of
 from hloom.codegen.loops import LoopKernel, begin_kernel, loop_nest, nest_kernel, root_values, vector_lanes
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
 from hloom.ir.affine import Index, Variable
@@ -114,14 +114,16 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
     if count == 1:
         return list(columns)
     lanes = columns[0].type.lanes
-    if count % 2:
-        places = [(lane % count, lane // count) for lane in range(count * lanes)]
-        return [select_lanes(columns, places[k * lanes : (k + 1) * lanes]) for k in range(count)]
-    low = [lane // 2 + (lane % 2) * lanes for lane in range(lanes)]
-    high = [lane + lanes // 2 for lane in low]
-    pairs = list(zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True))
-    Function.of(columns[0]).split_block()
-    return [even.shuffle(order, odd) for even, odd in pairs for order in (low, high)]
+    ways = stage_of(count, columns[0].type.scalar)
+    parts = [interleaved(columns[first::ways]) for first in range(ways)]
+    if ways == 2 or ways < count:
+        Function.of(columns[0]).split_block()
+    places = [(lane % ways, lane // ways) for lane in range(ways * lanes)]
+    return [
+        select_lanes(group, places[k * lanes : (k + 1) * lanes])
+        for group in zip(*parts, strict=True)
+        for k in range(ways)
+    ]
 
 
 def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) -> LoopKernel:
