@@ -44,7 +44,8 @@ class Relation(enum.Enum):
     IDENTICAL = "identical"
     """The results have the same bits for all arguments."""
     EQUAL_OVER_REALS = "equal over the reals"
-    """The results are equal for all arguments if f32, f64 and complex operations are exact."""
+    """The results are equal for all arguments that are real numbers, if f32, f64 and complex operations are
+    exact and defined. Nothing is proved of infinities, NaN and signs of zeros."""
     REFUTED = "refuted"
     """Arguments are known for which the results differ by more than rounding errors."""
     OPEN = "open"

@@ -32,7 +32,9 @@ def prove_rewrite(rule: RewriteRule, text: str) -> RuleVerdict:
         after = general.build(trail)
         return Pair(before, after) if apply_once(rule, after) else None
 
-    return judge(general.values, build, edges=not rule.reorders)
+    if rule.reorders:
+        return judge(general.values, build, edges=False)
+    return judge(general.values, build, edges=True, ulps=rule.ulps)
 
 
 def apply_once(rule: RewriteRule, module: HloModule) -> bool:

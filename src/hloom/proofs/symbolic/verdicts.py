@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from hloom.debug.tolerance import Tolerance
 from hloom.errors import HloError
-from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.rewriting import same_type
 from hloom.proofs.refutation import DISTRIBUTIONS, refute
@@ -98,34 +98,45 @@ class _Run:
     elements: list[ResultElement] = field(default_factory=list[ResultElement])
     positions: IndexVariables = field(default_factory=IndexVariables)
     declined: bool = False
+    invalid: HloError | None = None
     error: str = ""
 
 
-def judge(values: Mapping[str, int], build: Build, *, edges: bool) -> RuleVerdict:
+def judge(values: Mapping[str, int], build: Build, *, edges: bool, ulps: float | None = None) -> RuleVerdict:
     """Decide whether two programs are equal for all values of their symbols for which the first is valid.
+
+    Equality over the reals says nothing of infinities, NaN and signs of zeros, nor of roots of negative
+    numbers and quotients by 0. Where it is stated how far results may differ, programs that are only equal
+    over the reals are also compared on such edge values, for one set of sizes.
 
     Args:
         values: the symbols, and numbers for a first run, for which the first program is valid.
         build: makes the programs.
         edges: whether edge values such as infinities refute.
+        ulps: by how many units in the last place results may differ for edge values; None if it is not known.
     """
     exploration = Exploration(values)
+    compared: tuple[Pair, dict[str, int]] | None = None
     relation, cases, declined = Relation.IDENTICAL, 0, 0
     unproved: RuleVerdict | None = None
     for trail, run in exploration.runs(lambda trail: _run(build, trail)):
         declined += run.declined
         numbers = {name: trail.values[name] for name in trail.symbols}
         if run.pair is None:
-            if run.error:
-                return RuleVerdict(Relation.REFUTED, cases, declined, run.error, numbers)
+            if run.invalid is not None:
+                return _invalid(run.invalid, cases, declined, numbers)
             continue
         step, reason = _relation(trail, run)
         if step.is_proof:
             cases += 1
-            relation = step if relation is Relation.IDENTICAL else relation
+            if step is Relation.EQUAL_OVER_REALS:
+                relation, compared = step, compared or (run.pair, numbers)
             continue
         for sizes in exploration.examples(trail, EXAMPLES if unproved is None else LATER_EXAMPLES):
-            pair = run.pair if sizes == numbers else build(Trail(dict(sizes)))
+            try:
+                pair = run.pair if sizes == numbers else build(Trail(dict(sizes)))
+            except HloError as error:
+                return _invalid(error, cases, declined, sizes)
             verdict = _refutation(pair, sizes, reason, edges=edges) if pair is not None else None
             if verdict is not None and verdict.relation is Relation.REFUTED:
                 return verdict
@@ -136,7 +147,17 @@ def judge(values: Mapping[str, int], build: Build, *, edges: bool) -> RuleVerdic
         return RuleVerdict(Relation.OPEN, cases, declined, "some cases could not be enumerated")
     if not cases:
         return RuleVerdict(Relation.OPEN, cases, declined, "the rule applies in no case")
+    if compared is not None and ulps is not None:
+        verdict = _refutation(*compared, "equal over the reals, not for infinities or NaN", ulps=ulps)
+        if verdict.relation is Relation.REFUTED:
+            return verdict
     return RuleVerdict(relation, cases, declined)
+
+
+def _invalid(error: HloError, cases: int, declined: int, sizes: Mapping[str, int]) -> RuleVerdict:
+    """Refute by sizes for which the second program is not valid."""
+    reason = f"the second program is not valid: {error.message}"
+    return RuleVerdict(Relation.REFUTED, cases, declined, reason, sizes)
 
 
 def _run(build: Build, trail: Trail) -> _Run:
@@ -146,7 +167,7 @@ def _run(build: Build, trail: Trail) -> _Run:
     except InvalidSizes:
         return _Run()
     except HloError as error:
-        return _Run(error=f"the second program is not valid: {error.message}")
+        return _Run(invalid=error)
     if pair is None:
         return _Run(declined=True)
     run = _Run(pair)
@@ -191,15 +212,9 @@ def _elements(pair: Pair, trail: Trail, positions: IndexVariables) -> list[Resul
         names = [f"i{len(elements)}_{d}" for d in range(shape.rank)]
         indices = tuple(SymbolicIndex(Polynomial.variable(name)) for name in names)
         index = tuple(zip(names, map(polynomial_of, shape.dimensions), strict=True))
-        before, after = (_element(walk, root, indices, output) for root in roots)
+        before, after = (walk.element(root, indices, output) for root in roots)
         elements.append(ResultElement(index, before, after))
     return elements
-
-
-def _element(
-    walk: SymbolicElements, root: HloInstruction, indices: tuple[SymbolicIndex, ...], output: int | None
-) -> Term:
-    return walk.element(root, indices, output)
 
 
 def _relation(trail: Trail, run: _Run) -> tuple[Relation, str]:
@@ -229,8 +244,13 @@ def _at_index(element: ResultElement, facts: Facts) -> Facts:
     return facts.assume(*equations, *ranges(element.index))
 
 
-def _refutation(pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: bool) -> RuleVerdict:
-    """Compare the programs of the sizes of a run, by the evaluator."""
+def _refutation(
+    pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: bool = True, ulps: float | None = None
+) -> RuleVerdict:
+    """Compare the programs of the sizes of a run, by the evaluator.
+
+    Results may differ by rounding errors, or by units in the last place: then only for edge values.
+    """
     before, after = plain(pair.before), plain(pair.after)
     texts = before.to_text(), after.to_text()
     try:
@@ -249,7 +269,10 @@ def _refutation(pair: Pair, sizes: Mapping[str, int], reason: str, *, edges: boo
             Relation.OPEN, 0, 0, f"{reason} (too many elements to compare)", sizes, None, *texts
         )
     kinds = DISTRIBUTIONS if edges else [d for d in DISTRIBUTIONS if d.is_ordinary]
-    refuted = refute(before, after, samples=SAMPLES, most=SAMPLES, distributions=kinds)
+    tolerance: Tolerance | None = None
+    if ulps is not None:
+        kinds, tolerance = [d for d in DISTRIBUTIONS if d.has_edges], Tolerance(ulps=ulps)
+    refuted = refute(before, after, samples=SAMPLES, most=SAMPLES, distributions=kinds, tolerance=tolerance)
     if refuted is None:
         return RuleVerdict(Relation.OPEN, 0, 0, reason, sizes, None, *texts)
     verdict = Verdict(
