@@ -29,8 +29,8 @@ occur any number of times, in any order; so does an axis of all arrays, whether 
 An axis that occurs once by its nature (joined, sorted, split by a reshape), and those of gathers,
 convolutions and sorts, stay as they are in the examples.
 
-- **Relation**: *identical* bits, or *real*: equal if f32, f64 and complex operations did not round. Of
-  several examples, the weaker one.
+- **Relation**: *identical* bits, or *real*: equal for real numbers if f32, f64 and complex operations did not
+  round; infinities, NaN and signs of zeros are then tested, not proved. Of several examples, the weaker one.
 - **Types**: the number of element types for which all examples of the type are proved, of those of the
   examples. Programs of other ranks have the first type.
 - **Ranks**: at which all programs are proved; the rank of a program is the highest of its values.
@@ -144,15 +144,17 @@ def _partly(results: Mapping[str, Result]) -> Iterable[str]:
 def _xla(results: Mapping[str, Result]) -> Iterable[str]:
     """Yield the table of rules of XLA."""
     listed = list(rules_of_xla())
-    proved = [name for name, _ in listed if results[name].is_proved]
-    everywhere = [name for name in proved if results[name].is_proved_at_all_ranks]
+    treated = [name for name, _ in listed if is_treated_by_tensorright(name)]
+    everywhere = [name for name, _ in listed if results[name].is_proved_at_all_ranks]
+    both = set(treated).intersection(everywhere)
     yield "## Rules of XLA"
     yield ""
     yield from textwrap.wrap(
         f"`hloom.proofs.symbolic.xla` states {len(listed)} rules of XLA's algebraic simplifier, "
-        f"{sum(not name.startswith('conversion.') for name, _ in listed)} of them of the 175 of TensorRight, "
-        f"the other ones of those that it leaves out. **{len(everywhere)} are proved at all ranks up to 4**, "
-        "for all sizes and numbers of dimensions of each class. The rank is the highest of a parameter.",
+        f"{len(treated)} of them of the 175 of TensorRight, the other ones of those that it leaves out. "
+        f"**{len(everywhere)} are proved at all ranks up to 4**, {len(both)} of "
+        "TensorRight's, for all sizes and numbers of dimensions of each class. The rank is the highest of a "
+        "parameter.",
         110,
     )
     yield ""
@@ -165,6 +167,11 @@ def _xla(results: Mapping[str, Result]) -> Iterable[str]:
         cells = f"`{name}`", purpose, _types(result), *_figures(result), reasons
         yield f"| {' | '.join(cells)} |"
     yield ""
+
+
+def is_treated_by_tensorright(name: str) -> bool:
+    """Return whether a rule of XLA is one of those of TensorRight."""
+    return not name.startswith("conversion.")
 
 
 def _open_row(rule: RewriteRule, result: Result) -> str:

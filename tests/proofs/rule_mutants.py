@@ -1,7 +1,8 @@
-"""Mutants of hloom's rules: copies of their code with one small mistake each.
+"""Mutants of rules: copies of their code with one small mistake each.
 
-``python -m tests.proofs.rule_mutants --count N --seed S`` draws mutants and judges each for all sizes of an
-example, or of a program of another rank that is made from one. A mutant is wrong if the evaluator tells the
+``python -m tests.proofs.rule_mutants --count N --seed S`` draws mutants of hloom's rules and judges each for
+all sizes of an example, or of a program of another rank that is made from one; with ``--xla`` mutants of the
+statements of XLA's rules, each for drawn numbers of dimensions. A mutant is wrong if the evaluator tells the
 results apart, for the sizes of the program or for others that are drawn. A wrong one must be refuted, and
 never be proved.
 """
@@ -18,20 +19,23 @@ import random
 import signal
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.passes.rewriting import RewriteRule
+from hloom.passes.rewriting import RewriteRule, same_type
 from hloom.proofs.refutation import DISTRIBUTIONS, refute
 from hloom.proofs.symbolic.generalization import Generalization
 from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import apply_once, prove_rewrite
+from hloom.proofs.symbolic.rules import SymbolicRule, programs, prove_instance
 from hloom.proofs.symbolic.sizes import Trail
-from hloom.proofs.symbolic.verdicts import plain
-from tests.proofs.proved_rules import MODULES
+from hloom.proofs.symbolic.verdicts import InvalidSizes, plain
+from hloom.proofs.verdict import Relation
+from tests.proofs.proved_rules import MODULES, rules_of_xla
 from tests.rule_checks import Example
 
 SECONDS: Final = 15
@@ -40,6 +44,10 @@ REFUTED: Final = "wrong, refuted"
 """The judgement that a wrong mutant must get."""
 DRAWS: Final = 20
 """Number of sizes that are drawn to look for a mistake."""
+TRIES: Final = 2000
+"""Number of draws, most of sizes that a statement does not apply to."""
+LARGEST: Final = 3
+"""Largest number that is drawn for a symbol of a statement."""
 PROGRAMS: Final = 8
 """Number of programs of a rank from which one is drawn."""
 _COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
@@ -49,6 +57,10 @@ _COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 _ARITHMETIC: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult,
 }  # fmt: skip
+
+
+Judge: TypeAlias = Callable[[random.Random, int], tuple[str, str]]
+"""Returns what a mutant is judged on, and the judgement."""
 
 
 class _TooLongError(BaseException):
@@ -110,7 +122,19 @@ class _Mistake(ast.NodeTransformer):
 
 def mutants(rule: RewriteRule) -> Iterator[tuple[str, RewriteRule]]:
     """Yield copies of a rule with a mistake each, and what it is."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.rewrite)))
+    for mistake, function in _mutated(rule.rewrite):
+        yield mistake, replace(rule, rewrite=function)
+
+
+def mutants_of_statement(rule: SymbolicRule) -> Iterator[tuple[str, SymbolicRule]]:
+    """Yield copies of a statement with a mistake each, and what it is; none of a function in another one."""
+    if rule.statement.__closure__ is None:
+        for mistake, function in _mutated(rule.statement):
+            yield mistake, replace(rule, statement=function, most=HIGHEST_RANK)
+
+
+def _mutated(original: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(original)))
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     function.decorator_list = []
@@ -119,11 +143,11 @@ def mutants(rule: RewriteRule) -> Iterator[tuple[str, RewriteRule]]:
         mistake.visit(mutated)
         if not mistake.text:
             return
-        space = dict(rule.rewrite.__globals__)
+        space = dict(original.__globals__)
         flags = __future__.annotations.compiler_flag
-        code = compile(ast.fix_missing_locations(mutated), rule.name, "exec", flags)
+        code = compile(ast.fix_missing_locations(mutated), original.__name__, "exec", flags)
         exec(code, space)
-        yield mistake.text, replace(rule, rewrite=space[function.name])
+        yield mistake.text, space[function.name]
 
 
 def difference(rule: RewriteRule, before: HloModule, after: HloModule) -> bool | None:
@@ -162,14 +186,18 @@ def is_wrong(rule: RewriteRule, text: str, seed: int) -> bool | None:
 
 def judged(mutant: RewriteRule, text: str, seed: int) -> str:
     """Return whether a mutant is wrong for sizes of an example, and what the proof says of a wrong one."""
+    return _judged(lambda: is_wrong(mutant, text, seed), lambda: prove_rewrite(mutant, text).relation)
+
+
+def _judged(is_wrong: Callable[[], bool | None], relation_of: Callable[[], Relation]) -> str:
     signal.signal(signal.SIGVTALRM, _give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS, 1)
     wrong: bool | None = False
     try:
-        wrong = is_wrong(mutant, text, seed)
+        wrong = is_wrong()
         if not wrong:
             return "idle" if wrong is None else "right for the sizes that were drawn"
-        relation = prove_rewrite(mutant, text).relation
+        relation = relation_of()
         return "wrong, proved" if relation.is_proof else f"wrong, {relation.value}"
     except _TooLongError:
         return f"{'wrong' if wrong else 'unknown'}, too long"
@@ -177,6 +205,50 @@ def judged(mutant: RewriteRule, text: str, seed: int) -> str:
         return f"wrong, {type(error).__name__}"
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+class _DrawnSizes(dict[str, int]):
+    """Numbers for symbols, drawn when a symbol is first asked for."""
+
+    def __init__(self, draw: random.Random) -> None:
+        super().__init__()
+        self.draw = draw
+
+    def setdefault(self, name: str, default: int = 0) -> int:
+        """Return the number of a symbol."""
+        return super().setdefault(name, self.draw.randint(0, LARGEST))
+
+
+def is_wrong_statement(rule: SymbolicRule, counts: Mapping[str, int], seed: int) -> bool | None:
+    """Return whether both programs of a statement differ for some drawn sizes; None if it applies to none."""
+    draw, valid = random.Random(seed), 0
+    kinds = [d for d in DISTRIBUTIONS if d.is_ordinary]
+    for _ in range(TRIES):
+        try:
+            pair = programs(rule, rule.kinds[0], counts, Trail(_DrawnSizes(draw)))
+        except InvalidSizes:
+            continue
+        except HloError:  # the second program is not valid
+            return True
+        except Exception:  # a mistake that makes the statement fail
+            return None
+        before, after = plain(pair.before), plain(pair.after)
+        valid += 1
+        if not same_type(before.entry.root.shape, after.entry.root.shape):
+            return True
+        if refute(before, after, samples=3, most=3, distributions=kinds) is not None:
+            return True
+        if valid == DRAWS:
+            break
+    return False if valid else None
+
+
+def judged_statement(mutant: SymbolicRule, counts: Mapping[str, int], seed: int) -> str:
+    """Return whether a mutant of a statement is wrong, and what the proof says of a wrong one."""
+    return _judged(
+        lambda: is_wrong_statement(mutant, counts, seed),
+        lambda: prove_instance(mutant, mutant.kinds[0], counts).verdict.relation,
+    )
 
 
 def program_of(example: Example, draw: random.Random) -> str:
@@ -190,25 +262,47 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--xla", action="store_true")
     options = parser.parse_args()
     draw, counts = random.Random(options.seed), Counter[str]()
-    pool = [
-        (name, mistake, mutant, module.EXAMPLES[name])
-        for module in MODULES
-        for name, rule in module.RULES.items()
-        for mistake, mutant in mutants(rule)
-    ]
+    pool = list(_statements() if options.xla else _rules())
     print(len(pool), "mutants", flush=True)
     draw.shuffle(pool)
-    for name, mistake, mutant, examples in pool:
+    for name, mistake, judge in pool:
         if sum(counts[key] for key in counts if key.startswith("wrong")) >= options.count:
             break
-        text = program_of(draw.choice(examples), draw)
-        word = judged(mutant, text, options.seed)
+        subject, word = judge(draw, options.seed)
         counts[word] += 1
         if word.startswith("wrong") and word != REFUTED:
-            print(f"{name}: {mistake}: {word}\n{text}", flush=True)
+            print(f"{name}: {mistake}: {word}\n{subject}", flush=True)
     print(dict(counts))
+
+
+def _rules() -> Iterator[tuple[str, str, Judge]]:
+    """Yield mutants of hloom's rules, and what judges each on a drawn program."""
+
+    def judge(
+        mutant: RewriteRule, examples: Sequence[Example], draw: random.Random, seed: int
+    ) -> tuple[str, str]:
+        text = program_of(draw.choice(examples), draw)
+        return text, judged(mutant, text, seed)
+
+    for module in MODULES:
+        for name, rule in module.RULES.items():
+            for mistake, mutant in mutants(rule):
+                yield name, mistake, partial(judge, mutant, module.EXAMPLES[name])
+
+
+def _statements() -> Iterator[tuple[str, str, Judge]]:
+    """Yield mutants of statements of XLA's rules, and what judges each for drawn numbers of dimensions."""
+
+    def judge(mutant: SymbolicRule, draw: random.Random, seed: int) -> tuple[str, str]:
+        counts = draw.choice(list(mutant.counts()))
+        return str(counts), judged_statement(mutant, counts, seed)
+
+    for name, rule in rules_of_xla():
+        for mistake, mutant in mutants_of_statement(rule):
+            yield name, mistake, partial(judge, mutant)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,20 @@ from click.testing import CliRunner
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.arithmetic import Add, Multiply, Power, Subtract
 from hloom.operations.movement import Pad, Reverse, Slice, Transpose
 from hloom.operations.reduction import Reduce
+from hloom.operations.transcendental import SquareRoot
+from hloom.operations.unary import Negate
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.reduction import again, arrays_of
 from hloom.passes.writing import Writer
 from hloom.proofs.symbolic import questions
 from hloom.proofs.symbolic.rewrites import prove_rewrite
-from hloom.proofs.symbolic.rules import RuleBook, Sketch, overall, prove_rule
+from hloom.proofs.symbolic.rules import RuleBook, Sketch, overall, prove_instance, prove_rule
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.verdict import Relation
+from hloom.shape.element_type import F32
 from hloom.tools.commands.prove import prove
 from tests.passes import test_contraction_rules
 from tests.rule_checks import Example
@@ -65,6 +68,8 @@ PROGRAMS = {
     "r = f32[20] reduce(t, v), dimensions={0}, to_apply=sum",
     "transposes_in_the_wrong_order": "a = f32[4,6,20] transpose(z), dimensions={1,2,0}; "
     "r = f32[20,4,6] transpose(a), dimensions={2,0,1}",
+    "power_of_negative_infinity": "h = f32[] constant(1.5); c = f32[20] broadcast(h), dimensions={}; "
+    "r = f32[20] power(x, c)",
     "difference_is_swapped": "a = s32[20] add(i, j); r = s32[20] subtract(a, i)",
 }
 
@@ -129,6 +134,12 @@ def transposes_in_the_wrong_order(i: HloInstruction, outer: Transpose, inner: Tr
     return Writer(i).op(Transpose(dimensions=order), i.operands[0].operands[0])
 
 
+@WRONG.rewrites(Power)
+def power_of_negative_infinity(i: HloInstruction, power: Power) -> HloInstruction:
+    w, x = Writer(i), i.operands[0]
+    return w.op(Multiply(), x, w.op(SquareRoot(), x))
+
+
 @WRONG.rewrites(Subtract, of=Add)
 def difference_is_swapped(i: HloInstruction, subtract: Subtract, add: Add) -> HloInstruction:
     return i.operands[1]
@@ -183,9 +194,93 @@ def one_sum_too_few(w: Sketch) -> Iterator[HloInstruction]:
     yield w.reduce(w.slice(x, (0, 0), (n, m - 1)), (0, 1))
 
 
+@BAD.state()
+def first_element_everywhere(w: Sketch) -> Iterator[HloInstruction]:
+    """Reshape(Negate(Reshape(A))) ⇒ Broadcast(Negate(Slice(A))), by way of a dimension of size 1."""
+    n, m = w.sizes("n m")
+    w.require(n * m >= 1)
+    a = w.array("A", n * m)
+    yield w.reshape(w.op(Negate(), w.reshape(a, (n * m, 1))), (n, m))
+    yield w.broadcast(w.op(Negate(), w.reshape(w.slice(a, (0,), (1,)), ())), (n, m))
+
+
 @pytest.mark.parametrize("name", BAD.rules)
 def test_wrong_statements_are_refuted(name: str) -> None:
     verdict = overall(prove_rule(BAD.rules[name]))
+    assert verdict.relation is Relation.REFUTED
+    assert verdict.sizes
+
+
+MISTAKEN = RuleBook("mistaken")
+"""Statements with a mistake in the last dimensions, which holds of programs of fewer."""
+
+
+@MISTAKEN.state(axes="N")
+def paddings_swapped(w: Sketch) -> Iterator[HloInstruction]:
+    """Slice(Pad(A, v)) ⇒ Slice(Pad(A, v)), behind the high padding of the last dimension, not the low one."""
+    n, low, high = w.sizes("n low high", "N")
+    padded = w.pad(w.array("A", *n), w.array("v"), low, high)
+    first = [*low[:-1], *high[-1:]]
+    yield w.slice(padded, low, [f + size for f, size in zip(low, n, strict=True)])
+    yield w.slice(padded, first, [f + size for f, size in zip(first, n, strict=True)])
+
+
+@MISTAKEN.state(axes="N")
+def holes_behind(w: Sketch) -> Iterator[HloInstruction]:
+    """Pad(A, v, low_high_interior) ⇒ Pad(A, v, low_high_0), along a dimension of size 2, not 1."""
+    n, low, high, holes = w.sizes("n low high holes", "N")
+    w.require(size == 2 for size in n[-1:])
+    a, v = w.array("A", *n), w.array("v")
+    yield w.pad(a, v, low, high, holes)
+    behind = [h + holes[-1] for h in high[-1:]]
+    yield w.pad(a, v, low, [*high[:-1], *behind], [*holes[:-1], *(0 for _ in behind)])
+
+
+@MISTAKEN.state(axes="N")
+def stride_lost(w: Sketch) -> Iterator[HloInstruction]:
+    """Slice(Slice(A)) ⇒ Slice(A), its start without the stride of the last dimension."""
+    n, start, limit, stride, first = w.sizes("n start limit stride first", "N")
+    a, last = w.array("A", *n), [f + 1 for f in first]
+    yield w.slice(w.slice(a, start, limit, stride), first, last)
+    factors = [*stride[:-1], *(1 for _ in stride[-1:])]
+    starts = [s + f * p for s, f, p in zip(start, first, factors, strict=True)]
+    yield w.slice(a, starts, [s + 1 for s in starts])
+
+
+@MISTAKEN.state(axes="N")
+def padding_one_longer(w: Sketch) -> Iterator[HloInstruction]:
+    """Slice(Pad(A, v)) ⇒ Broadcast(v), within the padding of the last dimension or one behind it."""
+    n, low, start = w.sizes("n low start", "N")
+    w.require(start[-1] <= low[-1])
+    a, v = w.array("A", *n), w.array("v")
+    part = w.slice(w.pad(a, v, low, low), start, [s + 1 for s in start])
+    yield part
+    yield w.broadcast(v, part.shape.dimensions)
+
+
+@MISTAKEN.state(axes="N")
+def starts_exchanged(w: Sketch) -> Iterator[HloInstruction]:
+    """DynamicSlice(A, i) ⇒ DynamicSlice(A, i), where two starts are exchanged."""
+    n, size = w.sizes("n size", "N")
+    a, at = w.array("A", *n), w.indices("i", len(n))
+    yield w.dynamic_slice(a, at, size)
+    yield w.dynamic_slice(a, [*at[:-2], *at[:-3:-1]], size)
+
+
+@MISTAKEN.state(axes="N")
+def reshape_as_transpose(w: Sketch) -> Iterator[HloInstruction]:
+    """Transpose(A) ⇒ Reshape(A), of two equal sizes."""
+    n = w.sizes("n", "N")
+    w.require(n[-1] == n[-2])
+    a, rank = w.array("A", *n), len(n)
+    yield w.transpose(a, (*range(rank - 2), rank - 1, rank - 2))
+    yield w.reshape(w.reshape(a, (1, *n)), n)
+
+
+@pytest.mark.parametrize("name", MISTAKEN.rules)
+@pytest.mark.parametrize("rank", [2, 3])
+def test_mistakes_in_one_of_several_dimensions_are_refuted(name: str, rank: int) -> None:
+    verdict = prove_instance(MISTAKEN.rules[name], F32, {"N": rank}).verdict
     assert verdict.relation is Relation.REFUTED
     assert verdict.sizes
 

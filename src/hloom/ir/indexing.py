@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from hloom.ir.affine import Index, Indices, Variable, delinearize, linearize
+from hloom.ir.window import dilate
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
@@ -125,6 +126,10 @@ class Addressing(ABC, Generic[Condition]):
             return quotient, index - quotient * divisor
         self.pin(index)
         return self.division(index, divisor)
+
+    def is_one(self, number: int) -> bool:
+        """Return whether a divisor is 1, so that nothing need be divided."""
+        return number == 1
 
     def wrap(self, index: Index, size: int) -> Index | None:
         """Return an index in [0, 2·size) modulo size; None if reads need conditions instead."""
@@ -256,8 +261,8 @@ def undilated(
         dilation: the step between elements.
         size: of the dimension before dilation.
     """
-    if dilation == 1:
+    if x.is_one(dilation):
         return index, x.inside(index, size)
     quotient, remainder = x.divide(index, dilation)
-    inside = x.inside(index, max(size - 1, 0) * dilation + 1)
+    inside = x.inside(index, dilate(size, dilation))
     return quotient, x.both(x.inside(remainder, 1), inside)

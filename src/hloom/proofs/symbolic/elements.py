@@ -28,6 +28,7 @@ from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.movement import Concatenate
 from hloom.operations.reduction import Reduce
+from hloom.operations.reshaping import Reshape
 from hloom.operations.sorting import Sort
 from hloom.operations.structure import (
     AddDependency,
@@ -112,6 +113,12 @@ class SymbolicIndex(Index):
 
     def divide(self, divisor: int) -> None:
         """Return None: quotients are variables."""
+
+
+class _LinearIndex(SymbolicIndex):
+    """The row-major linear index into an array, as the index along its last dimension, past its size."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -279,10 +286,10 @@ class SymbolicElements(Indexing[Guard, Term]):
         if isinstance(operation, Constant | Parameter | GetTupleElement):
             array = self._array(i)
             if array is not None:
-                shape = i.shape
-                return Access(
-                    array, polynomial_of(self.linear(indices, shape.dimensions)), shape.element_type
-                )
+                sizes = i.shape.dimensions
+                coordinates = tuple(zip(map(polynomial_of, indices), map(polynomial_of, sizes), strict=True))
+                linear = polynomial_of(self.linear(indices, sizes))
+                return Access(array, linear, i.shape.element_type, coordinates)
         if isinstance(operation, GetTupleElement):
             return self.element(i.operands[0], indices, operation.index)
         if isinstance(operation, Tuple):
@@ -295,6 +302,10 @@ class SymbolicElements(Indexing[Guard, Term]):
             return self.zero(i.shape.element_type)
         if isinstance(operation, AddDependency | Copy | OptimizationBarrier):
             return self.element(i.operands[0], indices, output)
+        if isinstance(operation, Reshape):
+            source = self._without_divisions(i, indices)
+            if source is not None:
+                return self.element(i.operands[0], source)
         if isinstance(operation, Scatter) and 0 in i.operands[-1].shape.dimensions:
             return self.element(i.operands[output or 0], indices)
         if isinstance(operation, DynamicSlice) and len(i.operands) != 1 + i.shape.rank:
@@ -309,6 +320,21 @@ class SymbolicElements(Indexing[Guard, Term]):
         if accumulation is not None:
             return accumulation
         return self._run(operation.element(self, i, indices))
+
+    def _without_divisions(self, i: HloInstruction, indices: Indices) -> Indices | None:
+        """Return the source of a reshape that only adds or drops dimensions of size 1; None for others."""
+        normal = self.positions.facts.normal
+        sizes, sources = (
+            [normal(polynomial_of(size)) for size in shape.dimensions]
+            for shape in (i.shape, i.operands[0].shape)
+        )
+        if any(isinstance(index, _LinearIndex) for index in indices):
+            return None
+        remaining = [(index, size) for index, size in zip(indices, sizes, strict=True) if size != _ONE]
+        if [size for _, size in remaining] != [size for size in sources if size != _ONE]:
+            return None
+        others = (index for index, _ in remaining)
+        return tuple(SymbolicIndex(Polynomial()) if size == _ONE else next(others) for size in sources)
 
     def _run(self, steps: Steps[Guard, Term] | Term) -> Term:
         """Compute the operand elements that steps request."""
@@ -358,6 +384,10 @@ class SymbolicElements(Indexing[Guard, Term]):
         """Return quotient and remainder of an index by a size."""
         return self.division(index, divisor)
 
+    def is_one(self, number: int) -> bool:
+        """Return whether a divisor is 1 whatever the sizes are: others, which may be 1, are not compared."""
+        return polynomial_of(number).value == 1
+
     def division(self, index: Index, divisor: int) -> tuple[Index, Index]:
         quotient, remainder = self.positions.divide(polynomial_of(index), polynomial_of(divisor))
         return SymbolicIndex(quotient), SymbolicIndex(remainder)
@@ -368,7 +398,7 @@ class SymbolicElements(Indexing[Guard, Term]):
         if not sizes:
             return ()
         if self.is_read_in_order(i):
-            return (*(SymbolicIndex(Polynomial()) for _ in sizes[1:]), linear)
+            return (*(SymbolicIndex(Polynomial()) for _ in sizes[1:]), _LinearIndex(polynomial_of(linear)))
         digits = self.positions.digits(polynomial_of(linear), [polynomial_of(size) for size in sizes])
         return tuple(map(SymbolicIndex, digits))
 

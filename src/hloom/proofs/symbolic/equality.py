@@ -156,7 +156,9 @@ class Comparer:
     def _is_same_leaf(self, a: Term, b: Term, facts: Facts) -> bool:
         match a, b:
             case Access(), Access():
-                return a.array == b.array and facts.are_equal(a.linear, b.linear)
+                return a.array == b.array and (
+                    _has_same_coordinates(a, b, facts) or facts.are_equal(a.linear, b.linear)
+                )
             case IndexValue(), IndexValue():
                 return a.element_type is b.element_type and facts.are_equal(a.index, b.index)
             case Sum(), Sum():
@@ -180,6 +182,14 @@ class Comparer:
             all(self.are_equal(x, y, here) for x, y in zip(a.bodies, b.bodies, strict=True))
             for here in relations
         )
+
+
+def _has_same_coordinates(a: Access, b: Access, facts: Facts) -> bool:
+    """Return whether two indices of an array are equal along each dimension."""
+    return len(a.coordinates) == len(b.coordinates) and all(
+        facts.are_equal(x, y) and facts.are_equal(n, m)
+        for (x, n), (y, m) in zip(a.coordinates, b.coordinates, strict=True)
+    )
 
 
 def _single_steps(terms: Sequence[Term], facts: Facts) -> Iterator[Constraint]:

@@ -18,7 +18,7 @@ shape rules of the first program require, is the precondition of the rule.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -79,17 +79,22 @@ class Sketch(Body):
         """Return integers that are not negative."""
         values = self.integers(names, axes)
         numbers = [self._symbol(f"{n}{d}") for n in names.split() for d in self._dimensions(axes)]
-        self.require(*(number >= 0 for number in numbers))
+        self.require(number >= 0 for number in numbers)
         return values
 
     def _symbol(self, name: str) -> int:
         self.trail.values.setdefault(name, _FIRST)
         return self.trail.symbol(name)
 
-    def require(self, *conditions: bool) -> None:
-        """Restrict the rule to sizes for which conditions hold."""
-        if not all(conditions):
-            raise InvalidSizes
+    def require(self, *conditions: bool | Iterable[bool]) -> None:
+        """Restrict the rule to sizes for which conditions hold, one after the other.
+
+        Conditions for each of some dimensions are a generator: what comes after one that fails is not
+        compared, so that failures are as many as conditions, not as their combinations.
+        """
+        for condition in conditions:
+            if not (condition if isinstance(condition, bool) else all(condition)):
+                raise InvalidSizes
 
     def given(self, condition: HloInstruction) -> None:
         """Restrict the rule to elements for which a predicate, of the result's dimensions, is true."""
@@ -327,16 +332,22 @@ def prove_instance(rule: SymbolicRule, kind: ElementType, counts: Mapping[str, i
     ranks = {0}
 
     def build(trail: Trail) -> Pair:
-        try:
-            before = _program(rule, Sketch(kind, counts, trail), 1)
-        except HloError as error:
-            raise InvalidSizes from error
-        check_sizes(before)
-        ranks.update(p.shape.rank for p in before.entry.parameters)
-        return Pair(before, _program(rule, Sketch(kind, counts, trail), 2))
+        pair = programs(rule, kind, counts, trail)
+        ranks.update(p.shape.rank for p in pair.before.entry.parameters)
+        return pair
 
     verdict = judge({}, build, edges=False)
     return InstanceVerdict(kind, counts, max(ranks), verdict)
+
+
+def programs(rule: SymbolicRule, kind: ElementType, counts: Mapping[str, int], trail: Trail) -> Pair:
+    """Return both programs of a rule; raise InvalidSizes for sizes that it does not apply to."""
+    try:
+        before = _program(rule, Sketch(kind, counts, trail), 1)
+    except HloError as error:
+        raise InvalidSizes from error
+    check_sizes(before)
+    return Pair(before, _program(rule, Sketch(kind, counts, trail), 2))
 
 
 def _program(rule: SymbolicRule, sketch: Sketch, number: int) -> HloModule:

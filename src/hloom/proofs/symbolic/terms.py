@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from hloom.ir.operation import Operation
@@ -22,11 +22,13 @@ class Access:
         array: what is read: the number of the parameter and the path in its tuple, or the constant's bytes.
         linear: the row-major linear index.
         element_type: of the array.
+        coordinates: the index along each dimension, and the size of the dimension.
     """
 
     array: tuple[int | bytes, ...]
     linear: Polynomial
     element_type: ElementType
+    coordinates: tuple[tuple[Polynomial, Polynomial], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,10 @@ def substituted(term: Term, definitions: dict[str, Polynomial]) -> Term:
 
     match term:
         case Access():
-            return replace(term, linear=term.linear.substitute(definitions))
+            coordinates = tuple(
+                (i.substitute(definitions), n.substitute(definitions)) for i, n in term.coordinates
+            )
+            return replace(term, linear=term.linear.substitute(definitions), coordinates=coordinates)
         case IndexValue():
             return replace(term, index=term.index.substitute(definitions))
         case Apply():

@@ -123,7 +123,7 @@ def transpose_of_nothing(w: Sketch) -> Programs:
 def reverse_of_size_one(w: Sketch) -> Programs:
     """Reverse(A) ⇒ A, along dimensions of size 1."""
     n, m = w.sizes("n", "N"), w.sizes("m", "M")
-    w.require(*(size == 1 for size in n))
+    w.require(size == 1 for size in n)
     a = w.array("A", *n, *m)
     yield w.reverse(a, range(len(n)))
     yield a
@@ -278,7 +278,7 @@ def pad_between_one(w: Sketch) -> Programs:
     m, other = w.sizes("m other", "M")
     low, high = w.integers("low high", "N")
     before, behind = w.integers("left right", "M")
-    w.require(*(size <= 1 for size in n))
+    w.require(size <= 1 for size in n)
     a, v = w.array("A", *n, *m), w.array("v")
     yield w.pad(a, v, (*low, *before), (*high, *behind), (*holes, *other))
     yield w.pad(a, v, (*low, *before), (*high, *behind), (*(0 for _ in n), *other))

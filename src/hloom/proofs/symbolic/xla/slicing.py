@@ -62,7 +62,7 @@ def slice_of_repetition(w: Sketch) -> Programs:
 def slice_back_of_pad(w: Sketch) -> Programs:
     """Slice(Pad(A, v)) ⇒ A, of the elements of A."""
     n, low, high, holes = w.sizes("n low high holes", "N")
-    w.require(*(size >= 1 for size in n))
+    w.require(size >= 1 for size in n)
     a, v = w.array("A", *n), w.array("v")
     limits = [x + (size - 1) * (h + 1) + 1 for x, size, h in zip(low, n, holes, strict=True)]
     yield w.slice(w.pad(a, v, low, high, holes), low, limits, [h + 1 for h in holes])
@@ -104,7 +104,7 @@ def _less(values: Sequence[int], amounts: Sequence[int]) -> list[int]:
 def slice_twice(w: Sketch) -> Programs:
     """Slice(Slice(A)) ⇒ Slice(A), the outer one without strides."""
     n, start, limit, stride, first, last = w.sizes("n start limit stride first last", "N")
-    w.require(*(b > f for f, b in zip(first, last, strict=True)))
+    w.require(b > f for f, b in zip(first, last, strict=True))
     a = w.array("A", *n)
     yield w.slice(w.slice(a, start, limit, stride), first, last)
     starts = [s + f * p for s, f, p in zip(start, first, stride, strict=True)]
@@ -174,7 +174,7 @@ def slice_of_reverse(w: Sketch) -> Programs:
     m, low, high, step = w.sizes("m low high step", "M")
     a, mirrored = w.array("A", *n, *m), range(len(n))
     part = w.slice(w.reverse(a, mirrored), (*start, *low), (*limit, *high), (*stride, *step))
-    w.require(*(size >= 1 for size in part.shape.dimensions))
+    w.require(size >= 1 for size in part.shape.dimensions)
     yield part
     counts = part.shape.dimensions[: len(n)]
     starts = [size - 1 - s - (c - 1) * p for size, s, c, p in zip(n, start, counts, stride, strict=True)]
@@ -189,7 +189,7 @@ def slice_of_reverse(w: Sketch) -> Programs:
 def dynamic_slice_at_constant(w: Sketch) -> Programs:
     """DynamicSlice(A, c) ⇒ Slice(A), where c is in bounds; here c is 1 in every dimension."""
     n, size = w.sizes("n size", "N")
-    w.require(*(s + 1 <= d for s, d in zip(size, n, strict=True)))
+    w.require(s + 1 <= d for s, d in zip(size, n, strict=True))
     a = w.array("A", *n)
     yield w.dynamic_slice(a, [w.constant(1, kind=S32) for _ in n], size)
     yield w.slice(a, [1] * len(n), [s + 1 for s in size])
@@ -232,8 +232,8 @@ def dynamic_slice_twice(w: Sketch) -> Programs:
     n, outer, inner = w.sizes("n outer inner", "N")
     a = w.array("A", *n)
     first, second = w.indices("i", len(n)), w.indices("j", len(n))
-    w.require(*(k <= o <= size for k, o, size in zip(inner, outer, n, strict=True)))
-    w.require(*(size < 1 << 31 for size in n))
+    w.require(k <= o <= size for k, o, size in zip(inner, outer, n, strict=True))
+    w.require(size < 1 << 31 for size in n)
     starts = [_clamped(w, i, size - o) for i, size, o in zip(first, n, outer, strict=True)]
     offsets = [_clamped(w, j, o - k) for j, o, k in zip(second, outer, inner, strict=True)]
     yield w.dynamic_slice(w.dynamic_slice(a, starts, outer), offsets, inner)
@@ -264,7 +264,7 @@ def add_of_update(w: Sketch) -> Programs:
 def update_of_constant(w: Sketch) -> Programs:
     """DynamicUpdateSlice(Broadcast(v), A, c) ⇒ Pad(A, v), here c is 1 in every dimension."""
     n, size = w.sizes("n size", "N")
-    w.require(*(s + 1 <= d for s, d in zip(size, n, strict=True)))
+    w.require(s + 1 <= d for s, d in zip(size, n, strict=True))
     a, v = w.array("A", *size), w.array("v")
     yield w.update(w.broadcast(v, n), a, [w.constant(1, kind=S32) for _ in n])
     yield w.pad(a, v, [1] * len(n), [d - s - 1 for s, d in zip(size, n, strict=True)])
@@ -285,7 +285,7 @@ def update_of_update(w: Sketch) -> Programs:
     n, outer, inner = w.sizes("n outer inner", "N")
     a, b = w.array("A", *n), w.array("B", *inner)
     first, second = w.indices("i", len(n)), w.indices("j", len(n))
-    w.require(*(k <= o <= size < 1 << 31 for k, o, size in zip(inner, outer, n, strict=True)))
+    w.require(k <= o <= size < 1 << 31 for k, o, size in zip(inner, outer, n, strict=True))
     starts = [_clamped(w, i, size - o) for i, size, o in zip(first, n, outer, strict=True)]
     offsets = [_clamped(w, j, o - k) for j, o, k in zip(second, outer, inner, strict=True)]
     part = w.update(w.dynamic_slice(a, starts, outer), b, offsets)

@@ -83,7 +83,7 @@ def reduce_of_dot(w: Sketch) -> Programs:
 def reduce_of_size_one(w: Sketch) -> Programs:
     """Reduce(X) ⇒ Reshape(X), along dimensions of size 1."""
     n, m = w.sizes("n", "N"), w.sizes("m", "M")
-    w.require(*(size == 1 for size in n))
+    w.require(size == 1 for size in n)
     x = w.array("X", *n, *m)
     yield w.reduce(x, range(len(n)))
     yield w.reshape(x, m)
@@ -93,7 +93,7 @@ def reduce_of_size_one(w: Sketch) -> Programs:
 def reduce_of_transposed_size_one(w: Sketch) -> Programs:
     """Reduce(Transpose(X)) ⇒ Reshape(X), along dimensions of size 1."""
     n, m = w.sizes("n", "N"), w.sizes("m", "M")
-    w.require(*(size == 1 for size in n))
+    w.require(size == 1 for size in n)
     x, rank = w.array("X", *n, *m), len(n) + len(m)
     moved = w.transpose(x, (*range(len(n), rank), *range(len(n))))
     yield w.reduce(moved, range(len(m), rank))
@@ -194,7 +194,7 @@ def convolution_of_pad(w: Sketch) -> Programs:
     """Conv(Pad(X, 0), K) ⇒ Conv(X, K), the padding in the window, without base dilation."""
     x, kernel, n, k = _arrays(w)
     low, high, holes, before, behind, stride, step = w.sizes("low high holes left right stride step", "N")
-    w.require(*(size >= 1 for size in n))
+    w.require(size >= 1 for size in n)
     none = [0, 0]
     padded = w.pad(x, w.constant(0), (*none, *low), (*none, *high), (*none, *holes))
     dims = list(zip(k, stride, before, behind, step, low, high, holes, strict=True))
@@ -208,7 +208,7 @@ def convolution_of_padded_kernel(w: Sketch) -> Programs:
     """Conv(X, Pad(K, 0)) ⇒ Conv(X, K), the interior padding as dilation of the window."""
     x, kernel, _, k = _arrays(w)
     before, behind, stride, holes = w.sizes("left right stride holes", "N")
-    w.require(*(size >= 1 for size in k))
+    w.require(size >= 1 for size in k)
     none = [0] * kernel.shape.rank
     padded = w.pad(kernel, w.constant(0), none, none, (0, 0, *holes))
     sizes = padded.shape.dimensions[2:]
