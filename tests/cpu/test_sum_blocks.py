@@ -86,3 +86,15 @@ def test_a_cumulative_sum_stays_infinite_and_keeps_zeros_negative() -> None:
     assert sums[299] == 300
     zeros = cumulative_sum(1000, -0.0)(np.full(1000, -0.0, np.float32))
     assert np.signbit(zeros).all()
+
+
+def test_a_convolution_adds_the_sums_of_its_taps() -> None:
+    x, w = np.full((1, 9, 9, 1024), 0.1, np.float32), np.full((3, 3, 1024, 16), 0.3, np.float32)
+    convolution = parse(
+        "x = f32[1,9,9,1024] parameter(0)\nw = f32[3,3,1024,16] parameter(1)\n"
+        "ROOT y = f32[1,7,7,16] convolution(x, w), window={size=3x3}, dim_labels=b01f_01io->b01f"
+    )
+    terms = 9 * 1024
+    total = terms * np.float64(x.flat[0]) * np.float64(w.flat[0])
+    additions = 1024 + 16  # of the channels of a tap or of a block of them, and of the taps
+    assert np.abs(Native(convolution)(x, w) - total).max() <= additions * 2.0**-24 * total

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I64, Operand, Value
+from hloom.codegen.llvm import I1, I64, Operand, Value
 from hloom.codegen.types import Element
 from hloom.ir.affine import Index, Variable
 from hloom.ir.indexing import Accumulation, Read
@@ -37,6 +37,15 @@ def unflatten(values: Sequence[Value], like: Sequence[Element]) -> list[Element]
 def spread(e: Elements, element: Element) -> Element:
     """Repeat an element in every lane."""
     return (e.wide(element[0]), e.wide(element[1])) if isinstance(element, tuple) else e.wide(element)
+
+
+def plus(a: Element, b: Element) -> Element:
+    """Return the sum of two elements."""
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return a[0] + b[0], a[1] + b[1]
+    assert isinstance(b, Value)
+    return a | b if a.type.scalar is I1 else a + b
 
 
 BLOCK: Final = 128

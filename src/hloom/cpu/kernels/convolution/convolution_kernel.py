@@ -9,11 +9,12 @@ them NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
-from hloom.codegen.accumulators import flatten, unflatten
+from hloom.codegen.accumulators import flatten, plus, unflatten
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.structure import call_apart
@@ -29,6 +30,9 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.shape.element_type import ElementType
 
+DEEP: Final = 512
+"""Minimum steps of a loop whose sums start from zero and are added to those of the loop around it: sums of
+sums round less. Shorter loops would take longer."""
 WRITTEN_OUT: Final = 4
 """Number of iterations up to which an innermost loop is unrolled completely."""
 
@@ -308,11 +312,15 @@ class Tiles:
     def _nest(
         self, loops: Loops, x: Value, w: Value, sums: list[Element], rows: range, stride: int
     ) -> list[Element]:
-        """Emit the loops over taps, carrying addresses and sums."""
+        """Emit the loops over taps, carrying addresses and sums; deep ones add the sums of blocks."""
         f = self.f
         if not loops:
             return self._step(x, w, sums, rows, stride)
+        if self.kind.is_floating:
+            loops = _divided(loops)
         (low, high, x_step, w_step), *inner = loops
+        apart = self.kind.is_floating and _extent(inner) >= DEEP
+        zero = constant(f, self.kind, 0, self.tiling.lanes)
         taps = range(low, high) if isinstance(low, int) and isinstance(high, int) else None
         if taps is not None and (len(taps) == 1 or (not inner and len(taps) <= WRITTEN_OUT)):
             for tap in taps:
@@ -322,7 +330,10 @@ class Tiles:
         x, w = f.offset(x, low * x_step), f.offset(w, low * w_step)
         with f.loop(low, high, 1, [x, w, *flatten(sums)]) as loop:
             x, w, *values = loop.values
-            inner_sums = self._nest(inner, x, w, unflatten(values, sums), rows, stride)
+            before = unflatten(values, sums)
+            inner_sums = self._nest(inner, x, w, [zero] * len(sums) if apart else before, rows, stride)
+            if apart:
+                inner_sums = [plus(a, b) for a, b in zip(before, inner_sums, strict=True)]
             loop.next(f.offset(x, x_step), f.offset(w, w_step), *flatten(inner_sums))
         return unflatten(loop.values[2:], sums)
 
@@ -386,6 +397,23 @@ class Tiles:
         if phase.columns % tiling.panel:
             e.mask = e.index_value(index).compare("slt", phase.columns)
         return e, phase.indices(e, positions, index)
+
+
+def _extent(loops: Loops) -> int:
+    """Return the number of steps of loops; 0 if it is not constant."""
+    extents = [high - low if isinstance(low, int) and isinstance(high, int) else 0 for low, high, *_ in loops]
+    return math.prod(extents)
+
+
+def _divided(loops: Loops) -> Loops:
+    """Return one long loop as a loop over blocks of `DEEP` steps or more, if its steps divide into such."""
+    (low, high, x, w), *inner = loops
+    if inner or not (isinstance(low, int) and isinstance(high, int)) or high - low < 4 * DEEP:
+        return loops
+    block = next((b for b in range(DEEP, 4 * DEEP) if low % b == high % b == 0), None)
+    if block is None:
+        return loops
+    return [(low // block, high // block, x * block, w * block), (0, block, x, w)]
 
 
 def store_vector(f: Function, value: Element, pointer: Value) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from hloom.codegen.accumulators import flatten, unflatten
+from hloom.codegen.accumulators import flatten, plus, unflatten
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import I1, I8, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store, prefetch
@@ -16,7 +16,6 @@ from hloom.codegen.types import Element, constant, from_storage, register_type, 
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
-from hloom.cpu.kernels.dot.inner_product import plus
 from hloom.ir.affine import Index, Variable
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from hloom.codegen.accumulators import flatten, unflatten
+from hloom.codegen.accumulators import flatten, plus, unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I1, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import prefetch
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted, multiply_add
@@ -268,15 +268,6 @@ def emit_add_parts(
         done(e, position, total)
     f.finish()
     return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.m * plan.parts)
-
-
-def plus(a: Element, b: Element) -> Element:
-    """Return the sum of two elements."""
-    if isinstance(a, tuple):
-        assert isinstance(b, tuple)
-        return a[0] + b[0], a[1] + b[1]
-    assert isinstance(b, Value)
-    return a | b if a.type.scalar is I1 else a + b
 
 
 def across_lanes(values: Sequence[Element]) -> Element:

@@ -27,6 +27,7 @@ from typing import Final
 
 from hloom.analysis.subviews import Subview
 from hloom.analysis.updates import Leaf, origin
+from hloom.codegen.accumulators import plus
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, I8, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_load
@@ -36,7 +37,6 @@ from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes, wrap
 from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, load_at
 from hloom.cpu.kernels.dot.gemm_factors import Words, words_of
-from hloom.cpu.kernels.dot.inner_product import plus
 from hloom.ir.affine import Index, Indices, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.conversion import BitcastConvert, Convert
