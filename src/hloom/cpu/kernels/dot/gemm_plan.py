@@ -36,7 +36,7 @@ TASKS: Final = 16
 MOST_ROWS: Final = 64
 """Rows of a task."""
 BLOCK_ROWS: Final = 512
-"""Most rows of a product whose tasks pack a large B block by block; half if each of them packs A as well."""
+"""Most rows of a product whose tasks pack a large B in blocks; half if each of them packs columns of A."""
 BLOCK_COLUMNS: Final = 64
 """Most columns of such a task."""
 BLOCK_BYTES: Final = 1 << 18
@@ -331,9 +331,8 @@ class _Planner:
         )
         is_plain = not (factors.headed or factors.group > 1 or gemm.kind.is_complex or gemm.kind is et.PRED)
         has_vectors = 1 in (gemm.b.row, gemm.b.column)
-        return (
-            is_large and is_plain and has_vectors and gemm.batches == 1 and self.rows < gemm.m <= BLOCK_ROWS
-        )
+        most = BLOCK_ROWS // 2 if self.packs_a() and gemm.a.column != 1 else BLOCK_ROWS
+        return is_large and is_plain and has_vectors and gemm.batches == 1 and self.rows < gemm.m <= most
 
     def packs_b(self, steps: int) -> str:
         gemm = self.gemm
