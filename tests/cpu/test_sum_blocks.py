@@ -48,7 +48,7 @@ def test_a_term_passes_through_few_additions(shape: tuple[int, ...], dimensions:
     assert error <= additions * 2.0**-24 * total
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (7, 300), (200, 33)])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (7, 300), (200, 33), (1, 64)])
 def test_a_product_adds_blocks_of_a_deep_sum(rows: int, columns: int) -> None:
     depth = 60_000
     a, b = np.full((rows, depth), 0.1, np.float32), np.full((depth, columns), 0.3, np.float32)

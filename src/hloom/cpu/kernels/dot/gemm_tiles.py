@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from hloom.codegen.accumulators import flatten, plus, unflatten
 from hloom.codegen.elements import Elements
@@ -17,6 +18,9 @@ from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
+
+DEEP: Final = 512
+"""Steps along k that a product without blocks sums before it adds them to the sums of the steps before."""
 
 
 def emit_gemm(
@@ -327,6 +331,17 @@ class TileProduct:
                 loop.next(*flatten(following))
             return unflatten(loop.values, start)
 
+        if (
+            plan.blocks == 1
+            and plan.steps > 2 * DEEP
+            and plan.gemm.kind.is_floating
+            and not plan.factors.headed
+        ):
+            with f.loop(0, plan.steps, DEEP, flatten(start)) as block:
+                end = f.intrinsic("smin", block.index + DEEP, self.count)
+                pairs = zip(unflatten(block.values, start), steps(block.index, end, start), strict=True)
+                block.next(*flatten([plus(before, added) for before, added in pairs]))
+            return unflatten(block.values, start)
         if self.panels is None or plan.pack_b != "block":
             return steps(f.constant(I64, 0), self.count, start)
         tile = (row - self.row).unsigned_divide(plan.rows)
