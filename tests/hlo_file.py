@@ -29,6 +29,7 @@ any directive is verified. `pytest --bless` rewrites CHECK lines, results and er
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -410,23 +411,39 @@ def bless(path: Path, section: Section, run: RunLine | None, what: str) -> None:
         output = command_output(section, what).split("\n")
         start = 0 if what.startswith("kernels") else output.index("")
         printed = [line.strip() for line in output[start:] if line.strip()]
-        section.checks = _blessed_checks(section.checks, printed)
+        section.checks = blessed_checks(section.checks, printed)
         for number, kind, text in section.checks:
             lines[number] = f"// {kind}: {text}"
     path.write_text("\n".join(lines))
 
 
-def _blessed_checks(checks: list[tuple[int, str, str]], printed: list[str]) -> list[tuple[int, str, str]]:
-    """CHECK lines keep their number: each gets the printed line that is most like it, in order."""
+def blessed_checks(checks: list[tuple[int, str, str]], printed: list[str]) -> list[tuple[int, str, str]]:
+    """CHECK lines keep their number; each gets a printed line, in order, so that all are most alike.
+
+    The line of a CHECK-NEXT follows that of the check before. Texts that still stand in their lines are kept.
+    """
+    texts = [(kind, text) for _, kind, text in checks if kind != "CHECK-NOT"]
+    at = iter(_aligned(texts, printed))
+    blessed: list[tuple[int, str, str]] = []
+    for number, kind, text in checks:
+        line = text if kind == "CHECK-NOT" else printed[next(at)]
+        blessed.append((number, kind, text if text in line else line))
+    return blessed
+
+
+def _aligned(texts: list[tuple[str, str]], printed: list[str]) -> list[int]:
+    """Return the numbers of the printed lines of checks, with the greatest sum of likenesses."""
     import difflib
 
-    blessed: list[tuple[int, str, str]] = []
-    rest = list(printed)
-    for number, kind, text in checks:
-        if kind != "CHECK-NOT" and not any(text in line for line in rest):
-            text = max(rest, key=lambda line: difflib.SequenceMatcher(None, text, line).ratio(), default=text)
-        blessed.append((number, kind, text))
-        if kind != "CHECK-NOT":
-            at = next((i for i, line in enumerate(rest) if text in line), -1)
-            rest = rest[at + 1 :]
-    return blessed
+    scores = {-1: (0.0, list[int]())}
+    for kind, text in texts:
+        following: dict[int, tuple[float, list[int]]] = {}
+        best = (-math.inf, list[int]())
+        for number, line in enumerate(printed):
+            before = scores.get(number - 1, (-math.inf, []))
+            best = max(best, before, key=lambda each: each[0])
+            score, chosen = before if kind == "CHECK-NEXT" else best
+            like = 2.0 if text in line else difflib.SequenceMatcher(None, text, line).ratio()
+            following[number] = score + like, [*chosen, number]
+        scores = following
+    return max(scores.values(), key=lambda each: each[0])[1]
