@@ -54,7 +54,7 @@ demo: $(VENV)/.runtime
 	@$(BIN)/python -m hloom.tools.examples.demo
 
 test: $(VENV)/.develop
-	@$(BIN)/python -m pytest -q -n 2 </dev/null
+	@$(BIN)/python -m pytest -q -n 3 </dev/null
 
 matrix: $(VENV)/.develop
 	@$(BIN)/python -m tests.matrix $(MATRIX)
