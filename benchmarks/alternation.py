@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -120,7 +121,8 @@ class Side:
     def sample(self, count: int) -> None:
         """Run some steps."""
         assert self._process.stdin is not None
-        print(count, file=self._process.stdin, flush=True)
+        with suppress(BrokenPipeError):  # the answer tells how the process ended
+            print(count, file=self._process.stdin, flush=True)
         self.seconds += self._answer()
 
     def end(self) -> Any:
@@ -133,7 +135,7 @@ class Side:
 
     def kill(self) -> None:
         """End the process whatever it does."""
-        with self._process, self._errors:
+        with suppress(BrokenPipeError), self._process, self._errors:
             self._process.kill()
 
 

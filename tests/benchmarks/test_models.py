@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.agreement import agreement
-from benchmarks.alternation import Measured, measured
+from benchmarks.alternation import Measured, Side, measured
 from benchmarks.child import JaxResults
 from benchmarks.models import weights
 from benchmarks.models.__main__ import NAMES, Row, line
@@ -86,3 +87,13 @@ def test_a_row_tells_ratios_limit_and_remarks() -> None:
     text = line(Row("a_model", {"stock": stock, "hloom": ours, "torch": torch}, 1.5))
     expected = "a_model 4000.00 2000.00 1000.00 2.00x 0.50x 75% 0% torch: differs by 5e-01"
     assert text.split() == expected.split()
+
+
+def test_a_process_that_ends_leaves_its_last_words(tmp_path: Path) -> None:
+    program = "benchmarks.jax_programs.programs.pair_forces"
+    side = Side("stock", program, tmp_path, "wall")
+    side._process.kill()
+    side._process.wait()
+    with pytest.raises(RuntimeError, match="the process ended with -9"):
+        side.sample(1)
+    side.kill()
