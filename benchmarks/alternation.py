@@ -135,8 +135,9 @@ class Side:
 
     def kill(self) -> None:
         """End the process whatever it does."""
-        with suppress(BrokenPipeError), self._process, self._errors:
-            self._process.kill()
+        if not self._errors.closed:
+            with suppress(BrokenPipeError), self._process, self._errors:
+                self._process.kill()
 
 
 def measured(programs: Mapping[str, str], budget: float, clock: str = "wall") -> dict[str, Measured]:
