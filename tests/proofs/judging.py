@@ -23,7 +23,7 @@ from hloom.debug.tolerance import Tolerance
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.value import Value
-from hloom.proofs.refutation import DISTRIBUTIONS, Refuter, Search
+from hloom.proofs.refutation import DISTRIBUTIONS, ArgumentSearch, Refuter
 from hloom.proofs.tile_search import TileSearch
 from hloom.proofs.verdict import Relation
 from hloom.shape.element_type import F32, F64, ElementType
@@ -72,13 +72,13 @@ def is_told_apart(
             tolerance = NEAR
     if tilings:
         tiles = _TilesOverReals if over_reals else TileSearch
-        search: Search = tiles(before, after, *tilings, tolerance=tolerance)
+        search: ArgumentSearch = tiles(before, after, *tilings, tolerance=tolerance)
     else:
         search = (_OverReals if over_reals else Refuter)(before, after, tolerance=tolerance)
     return search.search(count, 1000, distributions=distributions) is not None
 
 
-class _WithoutSigns(Search):
+class _WithoutSigns(ArgumentSearch):
     """The search for differences of results in which infinities have no sign."""
 
     def results(

@@ -73,7 +73,7 @@ class Refutation:
     comparisons: Sequence[Comparison]
 
 
-class Search:
+class ArgumentSearch:
     """The search for arguments for which the results of two programs differ by more than is allowed.
 
     Args:
@@ -167,12 +167,12 @@ class Search:
             return None
 
 
-class Refuter(Search):
+class Refuter(ArgumentSearch):
     """The search for arguments for which two programs of the same parameters differ.
 
     Args:
-        before, after, tolerance: as of `Search`; by default the rounding errors of the first program are
-            allowed.
+        before, after, tolerance: as of `ArgumentSearch`; by default the rounding errors of the first
+            program are allowed.
         judged: the numbers of the arrays of the result that may not differ; None: all.
     """
 

@@ -18,12 +18,12 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.proofs.prints import Prints
 from hloom.proofs.programs import device_count
-from hloom.proofs.refutation import Refutation, Search
+from hloom.proofs.refutation import ArgumentSearch, Refutation
 from hloom.sharding.storing.tiles import flat, nested, tile_of
 from hloom.sharding.tiling.tiling import Tiling
 
 
-class TileSearch(Search):
+class TileSearch(ArgumentSearch):
     """The search for global arguments for which devices do not compute their tiles.
 
     Args:
