@@ -222,15 +222,20 @@ ENTRY main {
 def test_heads_that_share_rows(machine: str, narrow: str, t: int, heads: int, group: int, head: int) -> None:
     if not runs_here(machine):
         pytest.skip(f"this machine is no {machine}")
-    sizes = {"T": t, "H": heads, "G": group, "D": head}
-    text = re.sub(r"(?<=[\[,])[THGD](?=[,\]])", lambda name: str(sizes[name[0]]), HEADS)
-    module = HloModule.from_text(text.replace("NARROW", narrow))
+    module = sized(HEADS, narrow, {"T": t, "H": heads, "G": group, "D": head})
     arguments: list[Any] = random_arguments(module, seed=t)
     native = Native(module, PROCESSORS[machine])
     forms = [call.kernel.form for call in native.program.calls if call.kernel is not None]
     assert any("a row after the other" in form for form in forms)
     assert any("sums of rows" in form for form in forms)
     agreement.computed(native(*arguments), module, arguments)
+
+
+def sized(text: str, narrow: str, sizes: dict[str, int]) -> HloModule:
+    """Return a program with numbers in place of the letters of sizes."""
+    letters = "".join(sizes)
+    text = re.sub(rf"(?<=[\[,])[{letters}](?=[,\]])", lambda name: str(sizes[name[0]]), text)
+    return HloModule.from_text(text.replace("NARROW", narrow))
 
 
 INNER = """
@@ -256,9 +261,7 @@ def test_inner_products_of_rows_apart(
 ) -> None:
     if not runs_here(machine):
         pytest.skip(f"this machine is no {machine}")
-    sizes = {"B": batches, "M": m, "K": k, "N": n}
-    text = re.sub(r"(?<=[\[,])[BMKN](?=[,\]])", lambda name: str(sizes[name[0]]), INNER)
-    module = HloModule.from_text(text.replace("NARROW", narrow))
+    module = sized(INNER, narrow, {"B": batches, "M": m, "K": k, "N": n})
     arguments: list[Any] = random_arguments(module, seed=m)
     native = Native(module, PROCESSORS[machine])
     forms = [call.kernel.form for call in native.program.calls if call.kernel is not None]

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 TEST_SECONDS = 180
 """A test that takes longer hangs."""
 GRACE_SECONDS = 10
-"""What a test that hangs has to print where it hangs."""
+"""Seconds that a hanging test has to print its stack."""
 COLLECTION_SECONDS = 600
 _OUTPUT = 3000
 

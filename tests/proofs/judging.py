@@ -1,4 +1,4 @@
-"""How the evaluator tells programs apart that are proved to be equal.
+"""Check proofs by evaluation: search arguments for which programs differ that were proved equal.
 
 The rule is as strict as the verdict:
 

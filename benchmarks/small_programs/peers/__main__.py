@@ -51,7 +51,7 @@ class Row:
 
     @property
     def faster(self) -> float | None:
-        """How many times as fast as the best peer hloom is."""
+        """The speedup of hloom over the best peer."""
         return quotient(self.seconds(self.best), self.seconds("hloom")) if self.best else None
 
     @property

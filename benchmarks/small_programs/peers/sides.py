@@ -1,4 +1,4 @@
-"""How each library runs a program: compiled where the library compiles, on two threads where it has them.
+"""Calls of a program in each library: compiled if the library has a compiler, on two threads if it has any.
 
 PyTorch runs its file eagerly or compiled; ONNX Runtime and OpenVINO run the graphs that are exported from it.
 """

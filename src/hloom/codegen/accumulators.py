@@ -59,7 +59,7 @@ SHORT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How the sums of blocks are formed: from ``start``, added to the total by ``add(total, sums)``."""
+    """The initial sums of a block of terms, and the function ``add(total, sums)`` for the total."""
 
     start: list[Element]
     add: Callable[[list[Element], list[Element]], list[Element]]

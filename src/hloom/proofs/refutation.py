@@ -7,6 +7,7 @@ on more arguments.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -73,7 +74,7 @@ class Refutation:
     comparisons: Sequence[Comparison]
 
 
-class ArgumentSearch:
+class ArgumentSearch(ABC):
     """The search for arguments for which the results of two programs differ by more than is allowed.
 
     Args:
@@ -129,9 +130,9 @@ class ArgumentSearch:
             return extreme
         return replace(extreme, inputs=f"{extreme.inputs}; {agreeing} arguments of ordinary size agree")
 
+    @abstractmethod
     def difference(self, seed: int, distribution: Distribution) -> Refutation | None:
         """Return the differences of the results for the arguments of a seed; None if there are none."""
-        raise NotImplementedError
 
     def results(
         self, arguments: Sequence[Sequence[Value]], others: Sequence[Sequence[Value]]
