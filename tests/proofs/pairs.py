@@ -17,6 +17,8 @@ ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER }
 before { a = s32[] parameter(0) b = s32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
 ROOT r = pred[] compare(a, b), direction=LT }
 """
+QUOTIENT = """x = f32[4] parameter(0) c = f32[] constant({shift}) b = f32[4] broadcast(c), dimensions={{}}
+d = f32[4] subtract(x, b) e = f32[4] exponential(d) ROOT r = f32[4] divide(e, e)"""
 
 PAIRS: dict[str, tuple[Relation, str, str]] = {
     "exchanged operands": (
@@ -361,6 +363,15 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) f = f32[4] add(e, e)
         ROOT r = f32[4] divide(f, b)""",
     ),
+    "a quotient that is 1": (REALS, QUOTIENT.format(shift="2"), QUOTIENT.format(shift="3")),
+    **{
+        f"a quotient that is 1 over the reals, less {shift}": (
+            REFUTED,
+            QUOTIENT.format(shift="2"),
+            QUOTIENT.format(shift=shift),
+        )
+        for shift in ("inf", "nan", "65504")
+    },
     "a predicate converted by way of integers": (
         IDENTICAL,
         "p = pred[4] parameter(0) a = s32[4] convert(p) b = s8[4] convert(a) ROOT r = f32[4] convert(b)",
