@@ -117,6 +117,20 @@ def test_taps_are_split_where_the_kernel_is_large() -> None:
     assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).phases[0].tiling.split is not None
 
 
+@pytest.mark.parametrize(
+    ("width", "channels", "outputs", "packs"),
+    [(14, 128, 128, True), (20, 64, 64, True), (14, 64, 64, False), (6, 128, 128, False)],
+)
+def test_kernels_whose_rows_are_far_apart_are_packed(
+    width: int, channels: int, outputs: int, packs: bool
+) -> None:
+    """Packing takes less time than it saves if many positions read a panel."""
+    operands = f"f32[1,{width},{width},{channels}]", f"f32[3,3,{channels},{outputs}]"
+    check(*operands, SAME)
+    (phase,) = planned(convolution(*operands, SAME), PROCESSORS["x86-64-v3"]).phases
+    assert phase.packs_kernel is packs
+
+
 @pytest.mark.parametrize("positions", [2, 5])
 def test_sums_begin_with_zero(positions: int) -> None:
     """The only product of the last position is -0; windows may be more or fewer than their taps."""

@@ -27,6 +27,12 @@ CHUNK_BYTES: Final = 1 << 17
 """Maximum bytes of a larger kernel that a range of taps reads."""
 CHUNK_TERMS: Final = 64
 """Minimum number of products in a range of taps; each range stores and reloads the sums."""
+SPREAD_BYTES: Final = 1 << 17
+"""Bytes between the first and last row of a panel up to which it is read in place about as fast as packed."""
+SPREAD_POSITIONS: Final = 400
+"""Minimum number of positions for which packing a panel with more between its rows takes less time."""
+CONFLICT_POSITIONS: Final = 96
+"""The same for a panel whose rows do not fit into the sets of the second-level cache that they share."""
 COMMON: Final = Target.named("x86_64-linux-gnu", "x86-64-v3")
 """The target with the fewest registers of those with reproducible results."""
 
@@ -293,7 +299,21 @@ class TiledPhase:
         if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
             return True
         far = any(axis.w_tap * storage_bytes(kind) % 4096 == 0 and axis.taps >= 16 for axis in phase.axes)
-        return phase.columns % self.tiling.panel != 0 or far
+        return phase.columns % self.tiling.panel != 0 or far or self._packing_pays
+
+    @property
+    def _packing_pays(self) -> bool:
+        """Whether the rows of a panel are so far apart that packing takes less time than it saves."""
+        phase, kind = self.phase, self.convolution.kind
+        positions = math.prod(axis.positions for axis in phase.axes if not axis.w_position)
+        stride = min((abs(axis.w_tap) for axis in phase.axes if axis.taps > 1), default=0) * storage_bytes(
+            kind
+        )
+        if stride <= self.tiling.panel * storage_bytes(kind) or phase.terms * stride <= SPREAD_BYTES:
+            return False
+        # Addresses a power of two apart share few sets of the cache.
+        conflicts = phase.terms * (stride & -stride) > RESIDENT_BYTES
+        return positions >= (CONFLICT_POSITIONS if conflicts else SPREAD_POSITIONS)
 
     @property
     def packed_strides(self) -> tuple[dict[int, int], int]:
