@@ -90,7 +90,9 @@ def test_rules_with_a_mistake_are_refuted(name: str) -> None:
     assert set(wrong.values()) == {REFUTED}, wrong
 
 
-@pytest.mark.parametrize("name", ["slicing.slice_twice", "movement.pad_between_one"])
+@pytest.mark.parametrize(
+    "name", ["slicing.slice_twice", "movement.pad_between_one", "elementwise.common_factor"]
+)
 def test_statements_with_a_mistake_are_refuted(name: str) -> None:
     pytest.importorskip("z3", reason="z3 is not installed")
     rule = dict(rules_of_xla())[name]
