@@ -12,6 +12,8 @@ REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
 min { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] minimum(a, b) }
+least { a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3)
+x = f32[] minimum(a, c) y = s32[] minimum(b, d) ROOT r = (f32[], s32[]) tuple(x, y) }
 later { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
 ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER }
 before { a = s32[] parameter(0) b = s32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
@@ -362,6 +364,20 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         ROOT r = f32[4] add(q, q)""",
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) f = f32[4] add(e, e)
         ROOT r = f32[4] divide(f, b)""",
+    ),
+    "windows of an empty array": (
+        IDENTICAL,
+        """a = f32[0,3] parameter(0) z = f32[] constant(-inf)
+        ROOT r = f32[2,3] reduce-window(a, z), window={size=1x1 pad=0_2x0_0}, to_apply=max""",
+        """a = f32[0,3] parameter(0) z = f32[] constant(-inf) ROOT r = f32[2,3] broadcast(z), dimensions={}""",
+    ),
+    "windows of an empty array, of several results": (
+        REFUTED,
+        """a = f32[0] parameter(0) b = s32[0] parameter(1) x = f32[] parameter(2) y = s32[] parameter(3)
+        w = (f32[2], s32[2]) reduce-window(a, b, x, y), window={size=1 pad=0_2}, to_apply=least
+        ROOT r = f32[2] get-tuple-element(w), index=0""",
+        """a = f32[0] parameter(0) b = s32[0] parameter(1) x = f32[] parameter(2) y = s32[] parameter(3)
+        n = f32[] negate(x) ROOT r = f32[2] broadcast(n), dimensions={}""",
     ),
     "a quotient that is 1": (REALS, QUOTIENT.format(shift="2"), QUOTIENT.format(shift="3")),
     **{
