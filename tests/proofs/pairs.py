@@ -369,7 +369,7 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         IDENTICAL,
         """a = f32[0,3] parameter(0) z = f32[] constant(-inf)
         ROOT r = f32[2,3] reduce-window(a, z), window={size=1x1 pad=0_2x0_0}, to_apply=max""",
-        """a = f32[0,3] parameter(0) z = f32[] constant(-inf) ROOT r = f32[2,3] broadcast(z), dimensions={}""",
+        "a = f32[0,3] parameter(0) z = f32[] constant(-inf) ROOT r = f32[2,3] broadcast(z), dimensions={}",
     ),
     "windows of an empty array, of several results": (
         REFUTED,
