@@ -54,6 +54,7 @@ TESTED: Final = {
     "start_indices_one_by_one": "the old form of dynamic slices, with one vector of indices, is not modelled",
     "convolution_of_pad": _WINDOWS,
     "convolution_as_dot": _WINDOWS,
+    "convolution_of_spaced_elements": _WINDOWS,
     "spatial_dimensions_of_one": _WINDOWS,
     "window_in_plain_words": _WINDOWS,
     "reshape_of_broadcast": "quotients by products of several sizes, in two of five examples",
