@@ -365,6 +365,17 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) f = f32[4] add(e, e)
         ROOT r = f32[4] divide(f, b)""",
     ),
+    "elements of an array of equal ones": (
+        IDENTICAL,
+        """n = s32[] parameter(0) i = s32[2] parameter(1) a = f32[] parameter(2)
+        b = f32[9] broadcast(a), dimensions={} s = f32[3] dynamic-slice(b, n), dynamic_slice_sizes={3}
+        g = f32[2] gather(b, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+        index_vector_dim=1, slice_sizes={1}
+        ROOT t = (f32[3], f32[2]) tuple(s, g)""",
+        """n = s32[] parameter(0) i = s32[2] parameter(1) a = f32[] parameter(2)
+        s = f32[3] broadcast(a), dimensions={} g = f32[2] broadcast(a), dimensions={}
+        ROOT t = (f32[3], f32[2]) tuple(s, g)""",
+    ),
     "windows of an empty array": (
         IDENTICAL,
         """a = f32[0,3] parameter(0) z = f32[] constant(-inf)
