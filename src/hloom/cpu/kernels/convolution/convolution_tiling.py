@@ -33,6 +33,12 @@ SPREAD_POSITIONS: Final = 400
 """Minimum number of positions for which packing a panel with more between its rows takes less time."""
 CONFLICT_POSITIONS: Final = 96
 """The same for a panel whose rows do not fit into the sets of the second-level cache that they share."""
+LINE: Final = 64
+"""Bytes of a line of the caches."""
+FIRST_LEVEL: Final = 1 << 15
+"""Bytes of a first-level cache."""
+FEWEST_READS: Final = 8
+"""Fewest times that tiles read each element of a base that is copied in strips."""
 COMMON: Final = Target.named("x86_64-linux-gnu", "x86-64-v3")
 """The target with the fewest registers of those with reproducible results."""
 
@@ -267,6 +273,20 @@ def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
+
+
+def strips_pay(tiled: TiledPhase) -> bool:
+    """Return whether rows of tiles are so short a part of the base that it is better copied in strips.
+
+    Each step along the taps would read them from another line, for every panel of the kernel again.
+    """
+    c, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
+    if c.padding is not None or c.groups > 1 or c.deep or c.repeat or c.kind.is_complex or tiling.row < 0:
+        return False
+    size = storage_bytes(c.kind)
+    reads = tiled.panels * tiled.lines
+    distance = min((abs(a.x_tap) for a in phase.axes if a.taps > 1), default=0) * size
+    return distance >= 2 * LINE and phase.terms * LINE > FIRST_LEVEL and reads >= FEWEST_READS
 
 
 def tap_axes(phase: StridePhase) -> list[int]:
