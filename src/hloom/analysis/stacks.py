@@ -60,7 +60,16 @@ class Stacks:
         return self._row(element, part.operands[0].shape, i.shape, part.operands[1])
 
     def row_written(self, element: int) -> tuple[HloInstruction, StackRow] | None:
-        """Return the value that an iteration writes into a row of an element, and the row.
+        """Return the value that an iteration writes into a row of an element, and the row."""
+        written = self.part_written(element)
+        if written is None:
+            return None
+        part, row = written
+        value = part.operands[0] if isinstance(part.operation, Reshape) else part
+        return (value, row) if value.shape.dimensions == part.shape.dimensions[1:] else None
+
+    def part_written(self, element: int) -> tuple[HloInstruction, StackRow] | None:
+        """Return the array of one row that an iteration writes into an element, and the row.
 
         The body may use the element for nothing else, nor the condition for anything.
         """
@@ -69,13 +78,27 @@ class Stacks:
             return None
         if update.operands[0] is not array:
             return None
-        value = update.operands[1]
-        if isinstance(value.operation, Reshape):
-            value = value.operands[0]
-        row = self._row(element, array.shape, value.shape, update.operands[2])
+        part = update.operands[1]
+        row = self.row_of_part(element, array.shape, part.shape, update.operands[2])
         root = self.loop.body.root
         is_last = list(update.users) == [root] and root.operands.count(update) == 1
-        return (value, row) if row is not None and is_last else None
+        return (part, row) if row is not None and is_last else None
+
+    def part_read(self, i: HloInstruction) -> StackRow | None:
+        """Return the row of a loop-invariant stack that a dynamic-slice is; None for other instructions."""
+        element = element_number(i.operands[0], self.loop.state) if i.operands else None
+        if (
+            element is None
+            or not isinstance(i.operation, DynamicSlice)
+            or not self.loop.is_invariant(element)
+        ):
+            return None
+        return self.row_of_part(element, i.operands[0].shape, i.shape, i.operands[1])
+
+    def row_of_part(self, element: int, stack: Shape, part: Shape, index: HloInstruction) -> StackRow | None:
+        """Return the row that an array with one row of a stack is; None if it is none."""
+        row = Shape(part.element_type, part.dimensions[1:])
+        return self._row(element, stack, row, index) if part.rank and part.dimensions[0] == 1 else None
 
     def used_once(self, element: int) -> HloInstruction | None:
         """Return an element in the body if a single instruction of body and condition uses it."""

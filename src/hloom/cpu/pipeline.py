@@ -6,6 +6,7 @@ from typing import Final
 
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.cpu.kernels.attention.attention_plan import has_attention_kernel
+from hloom.cpu.kernels.attention.gradient_plan import has_gradient_kernel
 from hloom.cpu.kernels.convolution.convolution import can_end_in_more
 from hloom.cpu.kernels.dot.gemm import product_of
 from hloom.cpu.kernels.dot.matrix_product import has_kernel
@@ -37,6 +38,7 @@ from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.facts import FLAT
 from hloom.passes.fusion.attention_fusion import AttentionFusion
+from hloom.passes.fusion.attention_gradient import AttentionGradient
 from hloom.passes.fusion.fusion import InstructionFusion
 from hloom.passes.fusion.fusion_limiter import FusionLimiter
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
@@ -79,6 +81,11 @@ def is_product(dot: HloInstruction) -> bool:
 def ends_in_more(product: HloInstruction) -> bool:
     """Return whether a dot or a convolution has a kernel with an elementwise epilogue."""
     return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
+
+
+def has_row_kernel(fusion: HloInstruction) -> bool:
+    """Return whether an attention, or its gradient if there are several results, has a kernel."""
+    return has_gradient_kernel(fusion) if fusion.shape.is_tuple else has_attention_kernel(fusion)
 
 
 # Canonicalization: express operations by others, so that fewer kinds remain.
@@ -160,6 +167,7 @@ CPU_PIPELINE: Final = Pipeline(
         WhileLoopDotLayout(),
         WhileLoopInvariantCodeMotion(),
         CommonSubexpressionElimination(),
+        AttentionGradient(has_row_kernel),
         WhileLoopTripCountAnnotator(),
         ElementwiseLoopFusion(),
         StackAllocation(),

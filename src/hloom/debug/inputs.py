@@ -159,7 +159,8 @@ class _Draw:
         choices = edge_values(kind)
         places = self.generator.random(drawn.shape) < self.generator.choice(EDGE_SHARES)
         picked = self.generator.integers(0, len(choices), drawn.shape)
-        drawn[places] = np.asarray(choices, kind.numpy_dtype)[picked[places]]
+        for number, choice in enumerate(choices):
+            drawn[places & (picked == number)] = choice
 
     def _numbers(self, kind: ElementType, sizes: tuple[int, ...]) -> Array:
         if kind.is_predicate:

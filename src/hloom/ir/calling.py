@@ -25,8 +25,11 @@ class OutputAliasingCodec:
 
     def parse(self, cursor: Cursor) -> tuple[OutputAlias, ...]:
         """Parse any number of entries."""
+        cursor.expect("{")
         aliases: list[OutputAlias] = []
-        for _ in cursor.items():
+        while not cursor.accept("}"):
+            if aliases:
+                cursor.expect(",")
             output = cursor.integers()
             cursor.expect(":")
             cursor.expect("(")
@@ -71,8 +74,13 @@ class TypedLiteralCodec:
         """Parse a shape and a value of that shape; for a tuple, a list of elements in parentheses."""
         from hloom.shape.literal_parser import parse_literal_at
 
-        if cursor.peek("("):
-            return Literal.tuple_([self.parse(cursor) for _ in cursor.items("(", ")")])
+        if cursor.accept("("):
+            elements: list[Literal] = []
+            while not cursor.accept(")"):
+                if elements:
+                    cursor.expect(",")
+                elements.append(self.parse(cursor))
+            return Literal.tuple_(elements)
         shape = cursor.shape()
         start = cursor.position
         try:
@@ -121,7 +129,13 @@ class LayoutConstraintsCodec:
 
     def parse(self, cursor: Cursor) -> tuple[Shape, ...]:
         """Parse a list of shapes in braces."""
-        return tuple([cursor.shape() for _ in cursor.items()])
+        cursor.expect("{")
+        shapes: list[Shape] = []
+        while not cursor.accept("}"):
+            if shapes:
+                cursor.expect(",")
+            shapes.append(cursor.shape())
+        return tuple(shapes)
 
     def text(self, value: tuple[Shape, ...]) -> str:
         """Return the text of the shapes with their layouts."""

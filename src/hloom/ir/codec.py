@@ -181,7 +181,8 @@ class EnumCodec:
 
     def parse(self, cursor: Cursor) -> str:
         """Parse one of the words."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         word = cursor.word()
         if word not in self.words:
             raise cursor.error(f"expected one of {', '.join(self.words)}, found {word!r}", position=start)

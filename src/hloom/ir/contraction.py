@@ -39,8 +39,13 @@ class PrecisionCodec:
 
     def parse(self, cursor: Cursor) -> tuple[str, ...]:
         """Parse a list of precisions; a list of any length that holds only ``default`` is the default."""
+        cursor.expect("{")
         words: list[str] = []
-        for start in cursor.items():
+        while not cursor.accept("}"):
+            if words:
+                cursor.expect(",")
+            cursor.skip()
+            start = cursor.position
             word = cursor.word().lower()
             if word not in PRECISIONS:
                 message = f"expected a precision ({', '.join(PRECISIONS)}), found {word!r}"
@@ -94,8 +99,12 @@ class SparsityCodec:
 
     def parse(self, cursor: Cursor) -> Sparsity:
         """Parse the sparsity of either operand or both."""
+        cursor.expect("{")
         by_operand: dict[str, TensorSparsity] = {}
-        for start in cursor.fields():
+        while not cursor.accept("}"):
+            cursor.accept(",")
+            cursor.skip()
+            start = cursor.position
             side = cursor.word()
             if side not in ("lhs", "rhs") or side in by_operand:
                 raise cursor.error(f"unexpected operand {side!r}", rule="sparsity.operand", position=start)
@@ -105,9 +114,11 @@ class SparsityCodec:
 
     @staticmethod
     def _tensor(cursor: Cursor) -> TensorSparsity:
-        start = cursor.start()
+        cursor.expect("{")
+        start = cursor.position
         fields: dict[str, int] = {}
-        for _ in cursor.fields():
+        while not cursor.accept("}"):
+            cursor.accept(",")
             key = cursor.word()
             cursor.expect("=")
             if key == "sparsity":

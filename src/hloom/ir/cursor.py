@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from hloom.errors import HloError, ParseError
@@ -86,11 +85,6 @@ class Cursor:
         if match:
             self.position = match.end()
 
-    def start(self) -> int:
-        """Skip blanks and comments; return the position of what follows."""
-        self.skip()
-        return self.position
-
     def at_end(self) -> bool:
         """Return whether only blanks and comments are left."""
         self.skip()
@@ -131,7 +125,8 @@ class Cursor:
 
     def integer(self) -> int:
         """Parse a decimal integer of 64 bits."""
-        start = self.start()
+        self.skip()
+        start = self.position
         word = self.take(_INTEGER, "an integer")[0]
         if len(word) > 20 or int(word) not in _INT64:
             raise self.error(
@@ -141,7 +136,8 @@ class Cursor:
 
     def integer32(self) -> int:
         """Parse a decimal integer of 32 bits."""
-        start = self.start()
+        self.skip()
+        start = self.position
         value = self.integer()
         if not -(1 << 31) <= value < 1 << 31:
             raise self.error(f"{value} does not fit a 32-bit integer", rule="text.integer", position=start)
@@ -149,7 +145,8 @@ class Cursor:
 
     def number(self) -> float:
         """Parse a decimal number, inf or nan, as a double."""
-        start = self.start()
+        self.skip()
+        start = self.position
         word = self.take(_NUMBER, "a number")[0]
         value = float(word)
         if value in (float("inf"), float("-inf")) and "inf" not in word:
@@ -201,7 +198,8 @@ class Cursor:
 
     def string(self) -> str:
         """Parse a quoted string, undoing its C escapes."""
-        start = self.start()
+        self.skip()
+        start = self.position
         match = self.take(_STRING, "a quoted string")
         try:
             return unescape(match[1] if match[1] is not None else match[2])
@@ -210,7 +208,8 @@ class Cursor:
 
     def json_dictionary(self) -> str:
         """Return the raw text of ``{...}``, in which braces outside double-quoted strings are balanced."""
-        start = self.start()
+        self.skip()
+        start = self.position
         if not self.text.startswith("{", start):
             raise self.expected("'{'")
         end = json_end(self.text, start)
@@ -225,32 +224,13 @@ class Cursor:
 
     def integers(self, opening: str = "{", closing: str = "}") -> tuple[int, ...]:
         """Parse ``{1,2,3}``."""
-        return tuple([self.integer() for _ in self.items(opening, closing)])
-
-    def items(self, opening: str = "{", closing: str = "}", *, last_comma: bool = False) -> Iterator[int]:
-        """Parse the brackets and commas of a list; yield the position of each item, which the caller parses.
-
-        Args:
-            opening: empty if it has been parsed.
-            closing: the end of the list.
-            last_comma: whether a comma may follow the last item.
-        """
         self.expect(opening)
-        if self.accept(closing):
-            return
-        yield self.start()
+        values: list[int] = []
         while not self.accept(closing):
-            self.expect(",")
-            if last_comma and self.accept(closing):
-                return
-            yield self.start()
-
-    def fields(self) -> Iterator[int]:
-        """Parse the braces of ``{a=1 b=2}``; yield the position of each field, before which commas may be."""
-        self.expect("{")
-        while not self.accept("}"):
-            self.accept(",")
-            yield self.start()
+            if values:
+                self.expect(",")
+            values.append(self.integer())
+        return tuple(values)
 
     def at_shape(self) -> bool:
         """Return whether a shape starts here."""

@@ -76,7 +76,8 @@ class IotaTiles:
     @staticmethod
     def parse(cursor: Cursor) -> IotaTiles:
         """Parse ``[2,4]T(1,0)``; without a transposition, the permutation is the identity."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         reshape = cursor.integers("[", "]")
         permutation = cursor.integers("(", ")") if cursor.accept("T") else tuple(range(len(reshape)))
         try:
@@ -182,10 +183,14 @@ class Mesh:
     @staticmethod
     def parse(cursor: Cursor) -> Mesh:
         """Parse the form that `text` returns; names may also be in double quotes."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         cursor.expect("mesh")
+        cursor.expect("[")
         axes: list[tuple[str, int]] = []
-        for _ in cursor.items("[", "]"):
+        while not cursor.accept("]"):
+            if axes:
+                cursor.expect(",")
             name = cursor.string()
             cursor.expect("=")
             axes.append((name, cursor.integer()))
@@ -203,7 +208,8 @@ class Mesh:
 
     def parse_axis(self, cursor: Cursor) -> AxisRef:
         """Parse ``'a'`` or ``'a':(1)2``."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         name = cursor.string()
         names = [axis for axis, _ in self.axes]
         if name not in names:
@@ -303,7 +309,8 @@ class ReplicaGroupsCodec:
 
     def parse(self, cursor: Cursor) -> ReplicaGroups:
         """Parse any of the three notations."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         if cursor.peek("mesh"):
             return self._mesh(cursor)
         if not cursor.peek("["):
@@ -319,7 +326,12 @@ class ReplicaGroupsCodec:
     def _mesh(cursor: Cursor) -> MeshDeviceList:
         start = cursor.position
         mesh = Mesh.parse(cursor)
-        axes = [mesh.parse_axis(cursor) for _ in cursor.items()]
+        cursor.expect("{")
+        axes: list[AxisRef] = []
+        while not cursor.accept("}"):
+            if axes:
+                cursor.expect(",")
+            axes.append(mesh.parse_axis(cursor))
         try:
             return _along(mesh, tuple(axes))
         except ParseError as error:
@@ -429,7 +441,13 @@ def read_axis(stored: Message) -> AxisRef:
 
 def integer_lists(cursor: Cursor) -> Groups:
     """Parse ``{{0,1},{2,3}}``."""
-    return tuple([cursor.integers() for _ in cursor.items()])
+    cursor.expect("{")
+    lists: list[tuple[int, ...]] = []
+    while not cursor.accept("}"):
+        if lists:
+            cursor.expect(",")
+        lists.append(cursor.integers())
+    return tuple(lists)
 
 
 class SourceTargetPairsCodec:
@@ -437,7 +455,8 @@ class SourceTargetPairsCodec:
 
     def parse(self, cursor: Cursor) -> tuple[tuple[int, int], ...]:
         """Parse a list of pairs in braces."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         lists = integer_lists(cursor)
         for pair in lists:
             if len(pair) != 2:

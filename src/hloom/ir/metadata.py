@@ -57,8 +57,12 @@ class OpMetadata:
         if printed is not None:
             cursor.position = printed.end()
             return cls._of_printed(printed)
+        cursor.expect("{")
         values: dict[str, Any] = {}
-        for start in cursor.fields():
+        while not cursor.accept("}"):
+            cursor.accept(",")
+            cursor.skip()
+            start = cursor.position
             key = cursor.key("a metadata field")
             if key in values:
                 raise cursor.error(
@@ -200,10 +204,16 @@ _PRINTED: Final = re.compile(
 
 def parse_frontend_attributes(cursor: Cursor) -> dict[str, str]:
     """Parse ``{key="value",other={...}}``; JSON needs no quotes. The last of equal keys counts."""
+    cursor.expect("{")
     values: dict[str, str] = {}
-    for _ in cursor.items():
+    if cursor.accept("}"):
+        return values
+    while True:
         key = cursor.key()
         values[key] = cursor.string_or_json()
+        if not cursor.accept(","):
+            break
+    cursor.expect("}")
     return values
 
 
@@ -341,7 +351,8 @@ class OriginalValue:
             if cursor.peek("{"):
                 arrays.append((tuple(index), OriginalArray.parse(cursor)))
                 continue
-            start = cursor.start()
+            cursor.skip()
+            start = cursor.position
             token = cursor.take(_TREE_TOKEN, "an original array")[0]
             if token == "(" and len(index) < _DEEPEST:
                 index.append(0)

@@ -50,7 +50,8 @@ class NamedSharding:
     @staticmethod
     def parse(cursor: Cursor) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
         """Parse a named sharding and its metadata, from after the opening brace through the closing one."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         if any(map(cursor.accept, _ONE_DEVICE)):
             cursor.expect("device_id=")
             mesh = Mesh((), (cursor.integer(),))
@@ -81,7 +82,8 @@ class NamedSharding:
         metadata: tuple[OpMetadata, ...] = ()
         while not cursor.accept("}"):
             cursor.expect(",")
-            at = cursor.start()
+            cursor.skip()
+            at = cursor.position
             key = cursor.key()
             if key == "metadata":
                 metadata += OpMetadata.parse_one_or_list(cursor)
@@ -199,7 +201,8 @@ def _parse_end(cursor: Cursor) -> tuple[OpMetadata, ...]:
 
 
 def _parse_reduction(cursor: Cursor) -> str:
-    start = cursor.start()
+    cursor.skip()
+    start = cursor.position
     word = cursor.word()
     if word not in _REDUCTIONS:
         message = f"expected {', '.join(_REDUCTIONS)} or axes in braces, found {word!r}"
@@ -214,8 +217,11 @@ def _read_reduction(number: int) -> str:
 
 
 def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ...]:
+    cursor.expect("[")
     dimensions: list[DimensionSharding] = []
-    for _ in cursor.items("[", "]"):
+    while not cursor.accept("]"):
+        if dimensions:
+            cursor.expect(",")
         cursor.expect("{")
         dimensions.append(_parse_axes(cursor, mesh))
     return tuple(dimensions)
@@ -224,7 +230,9 @@ def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ..
 def _parse_axes(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
     """Parse axes up to the closing brace; a final ``?`` leaves the dimension open."""
     axes: list[AxisRef] = []
-    for _ in cursor.items(""):
+    while not cursor.accept("}"):
+        if axes:
+            cursor.expect(",")
         if cursor.accept("?"):
             cursor.expect("}")
             return DimensionSharding(tuple(axes), is_closed=False)

@@ -121,7 +121,9 @@ class Sharding:
         if not cursor.peek("{") and not cursor.peek("}"):
             return cls._parse_single(cursor)
         elements: list[Sharding] = []
-        for _ in cursor.items(""):
+        while not cursor.accept("}"):
+            if elements:
+                cursor.expect(",")
             cursor.expect("{")
             elements.append(cls._parse_single(cursor))
         return cls("tuple", elements=tuple(elements))
@@ -283,7 +285,8 @@ class _SingleParser:
 
     def word(self) -> None:
         cursor = self.cursor
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         word = cursor.word()
         if word in _WHOLE:
             self.whole.add(word)
@@ -315,8 +318,13 @@ class _SingleParser:
 
     def subgroups(self) -> list[str]:
         cursor = self.cursor
+        cursor.expect("{")
         kinds: list[str] = []
-        for start in cursor.items():
+        while not cursor.accept("}"):
+            if kinds:
+                cursor.expect(",")
+            cursor.skip()
+            start = cursor.position
             kinds.append(cursor.word())
             if kinds[-1] not in _SUBGROUPS:
                 message = f"expected one of {', '.join(_SUBGROUPS)}, found {kinds[-1]!r}"

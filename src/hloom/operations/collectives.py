@@ -49,7 +49,8 @@ class _ModeCodec:
 
     def parse(self, cursor: Cursor) -> None:
         """Parse one of the group modes."""
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         word = cursor.word()
         if word not in MODES:
             message = f"expected a group mode ({', '.join(MODES)}), found {word!r}"

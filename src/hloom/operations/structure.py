@@ -61,7 +61,13 @@ class _Forwarding(_Structural):
 
 
 def _parse_flags(cursor: Cursor) -> tuple[bool, ...]:
-    return tuple([FLAG.parse(cursor) for _ in cursor.items()])
+    cursor.expect("{")
+    values: list[bool] = []
+    while not cursor.accept("}"):
+        if values:
+            cursor.expect(",")
+        values.append(FLAG.parse(cursor))
+    return tuple(values)
 
 
 class _ReplicationCodec(TupleCodec):

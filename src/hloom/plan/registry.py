@@ -17,6 +17,8 @@ ROW_FUSION: Final = "row-fusion"
 """Key of fusions of kind kCustom: row reductions and elementwise operations on the same rows."""
 ATTENTION: Final = "attention"
 """Key of fusions of kind kCustom with dots: two dots, and a row fusion between them."""
+ATTENTION_GRADIENT: Final = "attention-gradient"
+"""Key of fusions of kind kCustom with dots and several results: scores, rows of them, products of rows."""
 
 
 @dataclass(slots=True)
@@ -83,10 +85,11 @@ class Kernels(Generic[Program, Target]):
         return body.root
 
     def key(self, i: HloInstruction) -> str:
-        """Return the key of an instruction's kernel: the hero's opcode, `ROW_FUSION` or `ATTENTION`."""
+        """Return the key of an instruction's kernel: the hero's opcode, or that of a kCustom fusion."""
         opcode = self.hero(i).opcode
         if isinstance(i.operation, Fusion) and i.operation.kind == "kCustom":
-            return ATTENTION if opcode == "dot" else ROW_FUSION
+            products = ATTENTION_GRADIENT if i.shape.is_tuple else ATTENTION
+            return products if opcode == "dot" else ROW_FUSION
         return opcode
 
     def serves(self, i: HloInstruction) -> bool:

@@ -96,7 +96,8 @@ class ModuleParser:
             ) from None
         module = HloModule("")
         module.source = cursor.text
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         if cursor.match(_HEADER):
             self.header(module)
             self.all_computations()
@@ -152,9 +153,11 @@ class ModuleParser:
     def computation(self) -> None:
         """Parse ``ENTRY name (parameters) -> result { instructions }, execution_thread="main"``."""
         cursor = self.cursor
-        entry_at = cursor.start()
+        cursor.skip()
+        entry_at = cursor.position
         is_entry = cursor.match(_ENTRY) is not None
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         name = cursor.name("a computation's name")
         signature = self.signature() if cursor.peek("(") else None
         computation = self.parser.body(name)
@@ -178,18 +181,25 @@ class ModuleParser:
     def signature(self) -> tuple[Shape, int]:
         """Parse ``(name: shape, ...) -> shape``; return the result shape and its position."""
         cursor = self.cursor
-        for _ in cursor.items("(", ")"):
-            cursor.name("a parameter's name")
-            cursor.shape()
+        cursor.expect("(")
+        if not cursor.accept(")"):
+            while True:
+                cursor.name("a parameter's name")
+                cursor.shape()
+                if not cursor.accept(","):
+                    break
+            cursor.expect(")")
         cursor.expect("->")
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         return cursor.shape(), start
 
     def execution_thread(self, computation: HloComputation) -> None:
         cursor = self.cursor
         seen = False
         while cursor.accept(","):
-            start = cursor.start()
+            cursor.skip()
+            start = cursor.position
             key = cursor.key()
             if key != "execution_thread" or seen:
                 message = f"unexpected {key!r}: a computation has one attribute, execution_thread"
@@ -223,7 +233,8 @@ class ModuleParser:
             return computation.add(parameter)
 
         parser.create_missing = create_missing
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         if cursor.at_shape():
             instruction = parser.right_hand_side(computation, "_", start)
         else:

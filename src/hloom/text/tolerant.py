@@ -85,7 +85,8 @@ class _TolerantInstructions(InstructionParser):
         self._shapeless: set[str] = set()
 
     def body(self, name: str) -> HloComputation:
-        start = self.cursor.start()
+        self.cursor.skip()
+        start = self.cursor.position
         computation = super().body(name)
         self.draft.extents[computation] = Extent(start, self.cursor.position)
         return computation
@@ -172,7 +173,8 @@ class _TolerantModule(ModuleParser):
     def computation(self) -> None:
         """Parse a computation; after an error outside its body go on with the next one."""
         cursor = self.cursor
-        start = cursor.start()
+        cursor.skip()
+        start = cursor.position
         try:
             super().computation()
         except HloError as error:

@@ -50,18 +50,11 @@ LOWERINGS: Final[dict[str, Lowering]] = {}
 """The lowerings of elementwise operations, by opcode."""
 
 
-def lowering(
-    *opcodes: str, exact: bool = False, of_complex: Callable[..., Element] | None = None
-) -> Callable[[Lower], Lower]:
-    """Register the lowering of some opcodes; ``of_complex(*operands)`` is that of complex numbers."""
+def lowering(*opcodes: str, exact: bool = False) -> Callable[[Lower], Lower]:
+    """Register the lowering of some opcodes."""
 
     def register(function: Lower) -> Lower:
-        def lower(c: LoweringContext, *operands: Element) -> Element:
-            if of_complex is not None and isinstance(operands[0], tuple):
-                return of_complex(*operands)
-            return function(c, *operands)
-
-        enters(LOWERINGS, "a lowering", *opcodes)(Lowering(function if of_complex is None else lower, exact))
+        enters(LOWERINGS, "a lowering", *opcodes)(Lowering(function, exact))
         return function
 
     return register

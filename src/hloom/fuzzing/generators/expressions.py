@@ -23,8 +23,9 @@ class Expression:
         values: the name and element type of each array.
     """
 
-    def __init__(self, draw: Draw, body: CaseBody) -> None:
-        self.draw, self.body = draw, body
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.body = CaseBody(draw)
         self.sizes = draw.sizes(low=1, high=2, largest=6)
         self.values: list[tuple[str, str]] = []
         for _ in range(draw.integer(1, 2)):
@@ -94,9 +95,9 @@ class Expression:
 
 
 @family("expressions", weight=10)
-def expression(draw: Draw, body: CaseBody) -> Case:
+def expression(draw: Draw) -> Case:
     """Draw an expression of two to seven operations, whose results are the last values."""
-    e = Expression(draw, body)
+    e = Expression(draw)
     for _ in range(draw.integer(2, 7)):
         e.step()
-    return body.case("expression", *dict.fromkeys(name for name, _ in e.values[-2:]))
+    return e.body.case("expression", *dict.fromkeys(name for name, _ in e.values[-2:]))

@@ -46,7 +46,7 @@ class StackAllocation(Pass, name="stack-allocation", of=While, needs={FLAT}, set
         for element in range(loop.count):
             initial = loop.initial(element)
             is_fill = initial.shape.is_array and initial.shape.rank and splat(initial) is not None
-            if not is_fill or initial.shape.byte_size < self.least or stacks.row_written(element) is None:
+            if not is_fill or initial.shape.byte_size < self.least or stacks.part_written(element) is None:
                 continue
             if consume(f"%{loop.instruction.name}"):
                 call = CustomCall(custom_call_target=ALLOCATION, custom_call_has_side_effect=False)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.arithmetic import Multiply
@@ -42,6 +43,14 @@ def free_of(i: HloInstruction, dot: Dot, side: int) -> list[int]:
     """Return the dimensions of one operand that are neither batch nor contracting."""
     used = (*batch_of(dot, side), *inner_of(dot, side))
     return [d for d in range(i.operands[side].shape.rank) if d not in used]
+
+
+def results_of(dot: HloInstruction, side: int) -> dict[int, int]:
+    """Return the dimension of a dot's result for each batch or free dimension of an operand."""
+    operation = operation_of(dot, Dot)
+    batch, free = batch_of(operation, side), free_of(dot, operation, side)
+    first = len(batch) if side == 0 else dot.shape.rank - len(free)
+    return {d: n for n, d in enumerate(batch)} | {d: first + n for n, d in enumerate(free)}
 
 
 def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) -> Dot:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.ir.sharding_rule import Factor
@@ -138,7 +137,8 @@ def localized(local: LocalOperation) -> HloInstruction:
 
 
 def _slice(local: LocalOperation) -> HloInstruction:
-    operation = operation_of(local.i, Slice)
+    operation = local.i.operation
+    assert isinstance(operation, Slice)
     ranges = list(operation.slice)
     for factor, _ in local.sharded:
         d = factor.operands[0]
@@ -173,7 +173,8 @@ def _fetch_only(local: LocalOperation) -> HloInstruction:
 
 
 def _pad(local: LocalOperation) -> HloInstruction:
-    operation = operation_of(local.i, Pad)
+    operation = local.i.operation
+    assert isinstance(operation, Pad)
     padding = list(operation.padding)
     skipped: list[Skipped] = []
     for factor, tiling in local.of_kind("halo"):
@@ -185,7 +186,8 @@ def _pad(local: LocalOperation) -> HloInstruction:
 
 
 def _reduce_window(local: LocalOperation) -> HloInstruction:
-    operation = operation_of(local.i, ReduceWindow)
+    operation = local.i.operation
+    assert isinstance(operation, ReduceWindow)
     window = list(operation.window)
     skipped: list[Skipped] = []
     half = len(local.shapes) // 2
@@ -219,7 +221,8 @@ def _concatenate(local: LocalOperation) -> HloInstruction:
 
 
 def _convolution(local: LocalOperation) -> HloInstruction:
-    operation = operation_of(local.i, Convolution)
+    operation = local.i.operation
+    assert isinstance(operation, Convolution)
     labels = operation.dim_labels
     window = list(operation.window)
     skipped: list[Skipped] = []
@@ -245,7 +248,8 @@ def _convolution(local: LocalOperation) -> HloInstruction:
 
 
 def _iota(local: LocalOperation) -> HloInstruction:
-    operation = operation_of(local.i, Iota)
+    operation = local.i.operation
+    assert isinstance(operation, Iota)
     d = operation.iota_dimension
     tiling = next((tiling for factor, tiling in local.sharded if factor.result == d), None)
     if tiling is None:
@@ -342,7 +346,8 @@ def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
 def _gather(local: LocalOperation) -> HloInstruction:
     """Gather from the tile, and mask indices out of its bounds with the combiner's identity."""
     i = local.i
-    operation = operation_of(i, Gather)
+    operation = i.operation
+    assert isinstance(operation, Gather)
     sizes = list(operation.slice_sizes)
     for factor, _ in local.sharded:
         d = factor.operands.get(0)
@@ -435,7 +440,8 @@ def _scatter(local: LocalOperation) -> HloInstruction:
     others scatter into the combiner's identity.
     """
     i = local.i
-    operation = operation_of(i, Scatter)
+    operation = i.operation
+    assert isinstance(operation, Scatter)
     count = len(local.shapes) // 2
     for factor, tiling in (*local.of_kind("parallel"), *local.of_kind("indexed")):
         if factor.result is not None:

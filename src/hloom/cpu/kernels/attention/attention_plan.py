@@ -25,7 +25,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
 from hloom.operations.structure import Parameter
 from hloom.passes.layout.product_views import is_view
-from hloom.passes.rules.contraction import batch_of, free_of, inner_of
+from hloom.passes.rules.contraction import free_of, inner_of, results_of
 from hloom.plan.kernel import KernelParts, kernel_parts
 from hloom.plan.space import Space
 
@@ -123,7 +123,7 @@ class _Description:
         of_inner = self.dimensions(inner, second.operands[0].shape.dimensions)
         if of_first is None or of_inner is None:
             return None
-        of_second = {r: of_inner[d] for d, r in _results(second, 0).items() if d in of_inner}
+        of_second = {r: of_inner[d] for d, r in results_of(second, 0).items() if d in of_inner}
         summed = [of_inner[d] for d in inner_of(operation_of(second, Dot), 0) if d in of_inner]
         axes = [_axes(first, 0, queries, of_first), _axes(first, 1, keys, of_first)]
         axes += [_axes(second, 1, values, of_second), {p: stored.strides[r] for r, p in of_second.items()}]
@@ -229,17 +229,9 @@ class _Description:
         return part, plan, variables
 
 
-def _results(dot: HloInstruction, side: int) -> dict[int, int]:
-    """Return the dimension of a dot's result for each batch or free dimension of an operand."""
-    operation = operation_of(dot, Dot)
-    batch, free = batch_of(operation, side), free_of(dot, operation, side)
-    first = len(batch) if side == 0 else dot.shape.rank - len(free)
-    return {d: n for n, d in enumerate(batch)} | {d: first + n for n, d in enumerate(free)}
-
-
 def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:
     """Return the strides of a factor by the dimensions of the weights, given those of the dot's result."""
-    return {dimensions[r]: view.strides[d] for d, r in _results(dot, side).items() if r in dimensions}
+    return {dimensions[r]: view.strides[d] for d, r in results_of(dot, side).items() if r in dimensions}
 
 
 def row_bytes(scores: HloInstruction) -> int:
@@ -281,7 +273,7 @@ def _of_blocks(plan: TilePlan, height: int, single: bool) -> TilePlan:
     width = -(-plan.gemm.n // plan.panel) * plan.panel
     packs_here = single and plan.pack_b != "block"
     pack_b = plan.pack_b if packs_here or not plan.pack_b else "group"
-    return replace(plan, height=height, width=width, group=width, slab=plan.steps, pack_b=pack_b)
+    return replace(plan, height=height, width=width, group=width, pack_b=pack_b)
 
 
 def packed(plan: TilePlan) -> TilePlan:
