@@ -23,6 +23,8 @@ from benchmarks.row import quotient
 ROOT = Path(__file__).parents[1]
 SAMPLE = 0.2
 """Seconds of the samples that one side takes before another's turn."""
+FEWEST = 4
+"""Samples of a side at least, however long they take: the spread needs as many."""
 SIDES: Final[dict[str, dict[str, str]]] = {
     "stock": {"JAX_PLATFORMS": "cpu"},
     # A first call compiles, as it does in JAX's own client, which keeps nothing either.
@@ -64,7 +66,7 @@ class Measured:
     @property
     def spread(self) -> float | None:
         """The distance of the quartiles of the seconds by their median."""
-        if len(self.seconds) < 4:
+        if len(self.seconds) < FEWEST:
             return None
         low, middle, high = statistics.quantiles(self.seconds)
         return quotient(high - low, middle)
@@ -186,7 +188,7 @@ def _run(sides: list[Side], budget: float) -> None:
     counts = [max(1, round(SAMPLE / max(1e-6, min(side.seconds)))) for side in sides]
     for side in sides:
         side.seconds = []
-    while any(sum(side.seconds) < budget for side in sides):
+    while any(sum(side.seconds) < budget or len(side.seconds) < FEWEST for side in sides):
         for side, count in zip(sides, counts, strict=True):
             side.sample(count)
 

@@ -102,8 +102,9 @@ def main() -> None:
 
 
 def sampled(array: np.ndarray) -> np.ndarray:
-    """Return an array, or equally spaced elements of a large one."""
-    return array if array.size <= MOST_ELEMENTS else array.reshape(-1)[:: array.size // MOST_ELEMENTS]
+    """Copy an array, or equally spaced elements of a large one; a view would keep the results in memory."""
+    step = max(1, array.size // MOST_ELEMENTS)
+    return array.reshape(-1)[::step].copy() if step > 1 else array.copy()
 
 
 def peak_bytes() -> int:

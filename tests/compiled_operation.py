@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hloom.codegen.elementwise import lower_elementwise
-from hloom.codegen.llvm import I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value, print_module
 from hloom.codegen.target import Target, host
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.cpu.jit import llvm
@@ -18,6 +18,7 @@ from hloom.cpu.jit.loader import LoadedObject
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
+from tests.native_runs import object_of
 from tests.one_operation import apply, program
 from tests.samples import assert_equal_bits
 
@@ -80,7 +81,9 @@ def run_compiled(cases: Sequence[Case], lanes: int = LANES, target: Target | Non
     instructions = [c.instruction for c in cases]
     for number, instruction in enumerate(instructions):
         emit_kernel(module, f"kernel{number}", instruction, lanes)
-    loaded = LoadedObject([llvm.generate_module(module)], {}.get, module.data)
+    llvm.check_intrinsics(module, module.target)
+    code = object_of(print_module(module), module.target, tuple(llvm.simplified_names(module)))
+    loaded = LoadedObject([code], {}.get, module.data)
     return [
         _run(loaded.symbols[f"kernel{number}"], c.operands, i.shape.element_type, max(lanes, 1))
         for number, (c, i) in enumerate(zip(cases, instructions, strict=True))

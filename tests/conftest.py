@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -25,6 +26,9 @@ if "HLOOM_CACHE_DIR" not in os.environ:
 
 HLO_TESTS = Path(__file__).parent / "hlo"
 
+# Nothing becomes garbage while tests are collected, and what they are lives as long as the process.
+gc.disable()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expectations of HLO file tests")
@@ -37,6 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.raised_rules import RaisedRules
 
     config.pluginmanager.register(RaisedRules(config), "raised-rules")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:

@@ -43,7 +43,7 @@ def imports(tree: ast.AST, package: str, when: When = When.LOADING) -> Iterator[
             case ast.ImportFrom():
                 home = _home(node, package)
                 yield from (Import(f"{home}.{alias.name}", node.lineno, when) for alias in node.names)
-            case ast.If() if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(ast.Name("typing"), "TYPE_CHECKING")):
                 for statement in node.body:
                     yield from imports(ast.Module([statement], []), package, When.TYPING)
                 for statement in node.orelse:

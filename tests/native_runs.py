@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,12 @@ define i32 @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i64
 """
 
 
+@lru_cache(maxsize=200)
+def object_of(text: str, machine: target.Target, simplified: tuple[str, ...]) -> bytes:
+    """Return the object code of LLVM IR, which several programs and tests may have in common."""
+    return generate(text, machine, simplified=simplified)
+
+
 class Native:
     """A compiled program, run without a thread pool; the bytes around results must not change."""
 
@@ -48,7 +54,7 @@ class Native:
         self.program = emit_program(self.optimized, machine)
         emitted = self.program.module
         serial = _SERIAL if emitted.declarations.pop("hloom_parallel", None) else ""
-        code = generate(print_module(emitted) + serial, machine, simplified=simplified_names(emitted))
+        code = object_of(print_module(emitted) + serial, machine, tuple(simplified_names(emitted)))
         self._loaded = LoadedObject([code], external_address, emitted.data)
         prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])

@@ -35,6 +35,13 @@ def rules() -> dict[str, str]:
     for path in sorted(SOURCE.rglob("*.py")):
         for name, line in named_in_source(path):
             found.setdefault(name, f"{path.relative_to(SOURCE)}:{line}")
+    return found | {name: where for name, where in rules_of_operations().items() if name not in found}
+
+
+@cache
+def rules_of_operations() -> dict[str, str]:
+    """Return the rules that methods of operations can raise, and the methods."""
+    found: dict[str, str] = {}
     for opcode in REGISTRY:
         for rule in rules_of(opcode):
             found.setdefault(rule.name, f"{opcode}, {rule.where}")

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.agreement import agreement
 from benchmarks.alternation import Measured, Side, measured
-from benchmarks.child import JaxResults
+from benchmarks.child import MOST_ELEMENTS, JaxResults, sampled
 from benchmarks.models import weights
 from benchmarks.models.__main__ import NAMES, Row, line
 from benchmarks.models.weights import Transformer
@@ -47,6 +47,15 @@ def results(module: Any, name: str) -> list[np.ndarray]:
     model = module.Model(name)
     _, result = model.step(model.build())
     return (model if hasattr(model, "arrays") else JaxResults()).arrays(result)
+
+
+@pytest.mark.parametrize("size", [8, MOST_ELEMENTS + 1, 3 * MOST_ELEMENTS])
+def test_what_is_compared_keeps_no_result_in_memory(size: int) -> None:
+    result = np.arange(size)
+    compared = sampled(result)
+    assert not np.shares_memory(compared, result)
+    assert compared.size <= 2 * MOST_ELEMENTS
+    np.testing.assert_array_equal(compared, result[:: max(1, size // MOST_ELEMENTS)])
 
 
 def test_every_model_is_listed() -> None:

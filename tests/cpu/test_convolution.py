@@ -117,6 +117,32 @@ def test_taps_are_split_where_the_kernel_is_large() -> None:
     assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).phases[0].tiling.split is not None
 
 
+@pytest.mark.parametrize(
+    ("width", "channels", "outputs", "packs"),
+    [(14, 128, 128, True), (20, 64, 64, True), (14, 64, 64, False), (6, 128, 128, False)],
+)
+def test_kernels_whose_rows_are_far_apart_are_packed(
+    width: int, channels: int, outputs: int, packs: bool
+) -> None:
+    """Packing takes less time than it saves if many positions read a panel."""
+    operands = f"f32[1,{width},{width},{channels}]", f"f32[3,3,{channels},{outputs}]"
+    check(*operands, SAME)
+    (phase,) = planned(convolution(*operands, SAME), PROCESSORS["x86-64-v3"]).phases
+    assert phase.packs_kernel is packs
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(64, 40), (61, 33), (96, 16)])
+@pytest.mark.parametrize("window", ["pad=1_1x1_1", "pad=1_0x0_1 rhs_dilate=2x2"])
+def test_gradients_of_kernels_read_the_base_in_strips(channels: int, outputs: int, window: str) -> None:
+    """Tiles of a few channels read a strip of each pixel, for every tap and every panel of outputs."""
+    size = 12 if "rhs_dilate" in window else 24
+    attributes = f"window={{size={size}x{size} {window}}}, dim_labels=f01b_i01o->01bf"
+    operands = f"f32[4,24,24,{channels}]", f"f32[4,{size},{size},{outputs}]"
+    check(*operands, attributes)
+    plan = planned(convolution(*operands, attributes), PROCESSORS["x86-64-v3"])
+    assert plan.convolution.strip == plan.phases[0].tiling.rows
+
+
 @pytest.mark.parametrize("positions", [2, 5])
 def test_sums_begin_with_zero(positions: int) -> None:
     """The only product of the last position is -0; windows may be more or fewer than their taps."""

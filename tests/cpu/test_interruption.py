@@ -147,7 +147,7 @@ def computed(seconds: float) -> Callable[[], bool]:
 def interrupted(exe: Any, *arguments: Any) -> float:
     """Run a program without end, interrupt it, and return the CPU seconds that it took to end."""
     returned = False
-    with pytest.raises(KeyboardInterrupt), Alarm(computed(0.3)) as alarm:
+    with pytest.raises(KeyboardInterrupt), Alarm(computed(0.1)) as alarm:
         exe.run([arguments] * len(exe.devices)) if len(exe.devices) > 1 else exe(*arguments)
         returned = True
     assert not returned

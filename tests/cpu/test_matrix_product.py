@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloom.cpu.kernels.dot.gemm_plan import TilePlan
+from hloom.cpu.kernels.dot.matrix_product import plan_of
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
 from tests import agreement
@@ -91,6 +93,23 @@ def test_sums_in_several_blocks(einsum: str) -> None:
 @pytest.mark.parametrize("einsum", ARRANGED)
 def test_columns_in_several_groups(einsum: str) -> None:
     exact(einsum, m=20, k=1500, n=1040)
+
+
+SLABS = {"m": 83, "k": 6500, "n": 130}
+"""Sizes of a product whose factors are packed in several slabs along k."""
+
+
+@pytest.mark.parametrize("types", ["f32,f32,f32", "f64,f64,f64", "bf16,bf16,bf16", "s16,s16,s32"])
+@pytest.mark.parametrize("rest", ["", "ROOT r = (OUT, OUT) tuple(s, d)"])
+@pytest.mark.parametrize("einsum", ["km,kn->mn", "km,nk->mn"])
+def test_slabs(einsum: str, rest: str, types: str) -> None:
+    """The result holds the sums between slabs; if the sums end in more, the workspace does."""
+    out = f"{types.split(',')[-1]}[{SLABS['m']},{SLABS['n']}]"
+    more = f"s = {out} add(d, d)\n  {rest}".replace("OUT", out) if rest else ""
+    plan = plan_of(parse(dot_text(einsum, SLABS, types)).entry.root, PROCESSORS["x86-64-v3"])
+    assert isinstance(plan, TilePlan)
+    assert plan.slabs > 1
+    exact(einsum, types, more, **SLABS)
 
 
 @pytest.mark.parametrize("einsum", ARRANGED)

@@ -22,7 +22,8 @@ def bits(kind: str, sizes: str, algorithm: str, words: int) -> str:
 def test_bits(sizes: str, kind: str) -> None:
     agree(bits(kind, sizes, "rng_three_fry", 2), STATE[:2])
     agree(bits(kind, sizes, "rng_philox", 2), STATE[:2])
-    agree(bits(kind, sizes, "rng_default", 3), STATE)
+    if kind in ("u32", "s8"):  # philox, with a word more of state
+        agree(bits(kind, sizes, "rng_default", 3), STATE)
 
 
 def test_published_threefry_value() -> None:

@@ -42,6 +42,12 @@ two_results { x = f32[] parameter(0)
   ROOT t = (f32[], s32[]) tuple(r, i) }
 constant { x = f32[] parameter(0)
   ROOT c = f32[] constant(7) }
+bits { x = f32[] parameter(0)
+  one = s32[] constant(1)
+  ones = s32[] broadcast(one), dimensions={}
+  b = s32[] bitcast-convert(x)
+  n = s32[] add(b, ones)
+  ROOT r = f32[] bitcast-convert(n) }
 """
 
 
@@ -62,6 +68,12 @@ def test_a_constant_is_spread_over_the_shape() -> None:
     whole, value = mapped("constant", [1, 2, 3])
     assert whole
     assert value.tolist() == [7, 7, 7]
+
+
+def test_the_bits_of_an_array_are_read_at_once() -> None:
+    whole, value = mapped("bits", [[1, 2], [3, 0]])
+    assert whole
+    assert value.tolist() == np.nextafter(f32([[1, 2], [3, 0]]), np.float32(9)).tolist()
 
 
 @pytest.mark.parametrize(

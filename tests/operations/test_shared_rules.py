@@ -9,7 +9,7 @@ from hloom.shape.element_type import ElementType
 from tests.evaluation import refused
 from tests.one_operation import refusal
 from tests.reducers import binary
-from tests.rule_names import UNREACHABLE, rules
+from tests.rule_names import UNREACHABLE, rules_of_operations
 
 ATTRIBUTES = {
     "compare": "direction=EQ",
@@ -35,7 +35,7 @@ def operands_of(opcode: str, shape: str) -> list[str]:
 
 def broken(what: str) -> list[str]:
     """The operations with a rule of this name."""
-    found = [rule for rule in rules() if rule.endswith("." + what) and rule not in UNREACHABLE]
+    found = [rule for rule in rules_of_operations() if rule.endswith("." + what) and rule not in UNREACHABLE]
     return sorted(rule.partition(".")[0] for rule in found if rule.partition(".")[0] in REGISTRY)
 
 

@@ -188,6 +188,12 @@ EXAMPLES = {
         Example("x: f32[2,6,0], k: f32[3,0,4]", "r = f32[2,4,4] convolution(x, k), window={size=3}, "
                 "dim_labels=b0f_0io->b0f"),
     ],
+    "convolution_of_spaced_elements": [
+        Example("x: f32[2,7,3], k: f32[1,3,4]", "r = f32[2,3,4] convolution(x, k), window={size=1 stride=2 "
+                "pad=-1_0}, dim_labels=b0f_0io->b0f"),
+        Example("x: f32[2,7,6,3], k: f32[3,1,3,4]", "r = f32[2,1,3,4] convolution(x, k), window={size=3x1 "
+                "stride=1x2 pad=0_-2x0_0 rhs_dilate=2x1}, dim_labels=b01f_01io->b01f"),
+    ],
     "convolution_as_dot": [
         Example("x: f32[2,6,3], k: f32[1,3,4]", "r = f32[2,6,4] convolution(x, k), window={size=1}, "
                 "dim_labels=b0f_0io->b0f"),

@@ -11,6 +11,20 @@ SCATTER = (
     "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
     "to_apply=sum"
 )
+NIBBLES = (
+    "four = {0}[] constant(4); n4 = {0}[3,2] broadcast(four), dimensions={{}}; "
+    "mask = {0}[] constant(15); n15 = {0}[3,2] broadcast(mask), dimensions={{}}; "
+)
+
+
+def nibbles(kind: str, halves: str, result: str = "") -> Example:
+    """Return bytes p of a type whose halves ``low`` and ``high``, by default of this type, are joined."""
+    result = result or kind
+    joined = f"a = {result}[3,2,1] reshape(low); b = {result}[3,2,1] reshape(high); "
+    root = f"r = {result}[3,2,2] concatenate(a, b), dimensions={{2}}"
+    return Example(f"p: {kind}[3,2]", f"{NIBBLES.format(kind)}{halves}; {joined}{root}")
+
+
 EXAMPLES = {
     "reshape_to_the_same": [Example("x: T[4,6]", "r = T[4,6] reshape(x)", ANYTHING)],
     "reshape_twice": [Example("x: T[4,6]", "a = T[24] reshape(x); r = T[2,12] reshape(a)", ANYTHING)],
@@ -247,9 +261,27 @@ EXAMPLES = {
         Example("x: f32[3,2], v: f32[]", "b = f32[3,4] broadcast(v), dimensions={}; "
                 "r = f32[3,6] concatenate(x, b), dimensions={1}"),
     ],
+    "concatenate_of_nibbles": [
+        nibbles("u8", "low = u8[3,2] and(p, n15); high = u8[3,2] shift-right-logical(p, n4)"),
+        nibbles("s8", "up = s8[3,2] shift-left(p, n4); low = s8[3,2] shift-right-arithmetic(up, n4); "
+                "high = s8[3,2] shift-right-arithmetic(p, n4)"),
+        nibbles("s8", "low = s8[3,2] and(p, n15); shifted = s8[3,2] shift-right-arithmetic(p, n4); "
+                "high = s8[3,2] and(shifted, n15)"),
+        nibbles("u8", "l = u8[3,2] and(p, n15); h = u8[3,2] shift-right-logical(p, n4); "
+                "l8 = s8[3,2] convert(l); h8 = s8[3,2] convert(h); eight = s8[] constant(8); "
+                "eights = s8[3,2] broadcast(eight), dimensions={}; "
+                "low = s8[3,2] subtract(l8, eights); high = s8[3,2] subtract(h8, eights)", "s8"),
+    ],
 }  # fmt: skip
 
 REFUSED = {
+    "concatenate_of_nibbles": [
+        nibbles("u8", "high = u8[3,2] and(p, n15); low = u8[3,2] shift-right-logical(p, n4)"),
+        nibbles("u8", "q = u8[3,2] add(p, n4); low = u8[3,2] and(q, n15); "
+                "high = u8[3,2] shift-right-logical(p, n4)"),
+        nibbles("s8", "low = s8[3,2] and(p, n15); high = s8[3,2] shift-right-arithmetic(p, n4)"),
+        nibbles("u8", "low = u8[3,2] and(p, n4); high = u8[3,2] shift-right-logical(p, n4)"),
+    ],
     "reshape_of_broadcast": [
         Example("x: f32[4]", "b = f32[4,6] broadcast(x), dimensions={0}; r = f32[24] reshape(b)"),
         Example("x: f32[4,3]", "b = f32[3,4] broadcast(x), dimensions={1,0}; r = f32[12] reshape(b)"),

@@ -44,8 +44,10 @@ def rule(name: str, wrong: Callable[[Rewrite], Rewrite] = shifted) -> Plant:
     @contextmanager
     def planted() -> Generator[None]:
         passes()  # imports them all
+        gc.unfreeze()  # `get_objects` leaves out frozen ones
         tables = [o for o in gc.get_objects() if isinstance(o, RuleTable)]
         families = [o for o in gc.get_objects() if isinstance(o, RuleFamily) and name in o.rules]
+        gc.freeze()
         dispatches = [d for table in tables for d in table.by_class.values()]
         kept: list[tuple[Any, Any, RewriteRule]] = [
             (family.rules, name, family.rules[name]) for family in families

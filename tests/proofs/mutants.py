@@ -26,7 +26,7 @@ from hloom.errors import HloError
 from hloom.files import load
 from hloom.fuzzing.generators.families import FAMILY_NAMES, draw_case
 from hloom.ir.module import HloModule
-from hloom.proofs.verdict import Relation, prove
+from hloom.proofs.verdict import Fingerprinted, Relation, decide
 from hloom.text.printer import print_module
 from tests.proofs.judging import is_told_apart
 
@@ -290,7 +290,7 @@ def _expired(signal_number: int, frame: object) -> None:
     raise TimeoutError
 
 
-def judged(before: HloModule, mutant: HloModule) -> str:
+def judged(before: Fingerprinted, mutant: HloModule) -> str:
     """Return the verdict on a mutant, and whether the evaluator tells it apart if it is not refuted.
 
     A mutant whose judgement takes longer than `SECONDS` is "endless".
@@ -298,10 +298,10 @@ def judged(before: HloModule, mutant: HloModule) -> str:
     signal.signal(signal.SIGVTALRM, _expired)
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
-        relation = prove(before, mutant).relation
+        relation = decide(before, Fingerprinted(mutant)).relation
         if relation is Relation.REFUTED:
             return relation.value
-        differs = is_told_apart(before, mutant, relation)
+        differs = is_told_apart(before.module, mutant, relation)
         return f"{relation.value}, {'different' if differs else 'equal on all arguments'}"
     except HloError:
         return "refused"
@@ -316,11 +316,12 @@ def _lines(number: int, seed: int, stages: Sequence[Sequence[Path]]) -> Iterator
     generator = random.Random(f"{seed} {number}")
     try:
         name, before, after = _program(stages, generator)
+        reference = Fingerprinted(before)
     except HloError:
         return
     for kind, mutant in islice(mutants(after, generator.randrange(1 << 30)), PER_PROGRAM):
         start = time.process_time()
-        verdict = judged(before, mutant)
+        verdict = judged(reference, mutant)
         seconds = round(time.process_time() - start, 2)
         row = {"seed": seed, "number": number, "program": name, "kind": kind}
         yield {**row, "verdict": verdict, "seconds": seconds}

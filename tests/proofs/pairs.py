@@ -12,11 +12,15 @@ REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
 min { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] minimum(a, b) }
+least { a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3)
+x = f32[] minimum(a, c) y = s32[] minimum(b, d) ROOT r = (f32[], s32[]) tuple(x, y) }
 later { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
 ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER }
 before { a = s32[] parameter(0) b = s32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
 ROOT r = pred[] compare(a, b), direction=LT }
 """
+QUOTIENT = """x = f32[4] parameter(0) c = f32[] constant({shift}) b = f32[4] broadcast(c), dimensions={{}}
+d = f32[4] subtract(x, b) e = f32[4] exponential(d) ROOT r = f32[4] divide(e, e)"""
 
 PAIRS: dict[str, tuple[Relation, str, str]] = {
     "exchanged operands": (
@@ -361,6 +365,40 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) b = f32[4] parameter(1) e = f32[4] exponential(a) f = f32[4] add(e, e)
         ROOT r = f32[4] divide(f, b)""",
     ),
+    "elements of an array of equal ones": (
+        IDENTICAL,
+        """n = s32[] parameter(0) i = s32[2] parameter(1) a = f32[] parameter(2)
+        b = f32[9] broadcast(a), dimensions={} s = f32[3] dynamic-slice(b, n), dynamic_slice_sizes={3}
+        g = f32[2] gather(b, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+        index_vector_dim=1, slice_sizes={1}
+        ROOT t = (f32[3], f32[2]) tuple(s, g)""",
+        """n = s32[] parameter(0) i = s32[2] parameter(1) a = f32[] parameter(2)
+        s = f32[3] broadcast(a), dimensions={} g = f32[2] broadcast(a), dimensions={}
+        ROOT t = (f32[3], f32[2]) tuple(s, g)""",
+    ),
+    "windows of an empty array": (
+        IDENTICAL,
+        """a = f32[0,3] parameter(0) z = f32[] constant(-inf)
+        ROOT r = f32[2,3] reduce-window(a, z), window={size=1x1 pad=0_2x0_0}, to_apply=max""",
+        "a = f32[0,3] parameter(0) z = f32[] constant(-inf) ROOT r = f32[2,3] broadcast(z), dimensions={}",
+    ),
+    "windows of an empty array, of several results": (
+        REFUTED,
+        """a = f32[0] parameter(0) b = s32[0] parameter(1) x = f32[] parameter(2) y = s32[] parameter(3)
+        w = (f32[2], s32[2]) reduce-window(a, b, x, y), window={size=1 pad=0_2}, to_apply=least
+        ROOT r = f32[2] get-tuple-element(w), index=0""",
+        """a = f32[0] parameter(0) b = s32[0] parameter(1) x = f32[] parameter(2) y = s32[] parameter(3)
+        n = f32[] negate(x) ROOT r = f32[2] broadcast(n), dimensions={}""",
+    ),
+    "a quotient that is 1": (REALS, QUOTIENT.format(shift="2"), QUOTIENT.format(shift="3")),
+    **{
+        f"a quotient that is 1 over the reals, less {shift}": (
+            REFUTED,
+            QUOTIENT.format(shift="2"),
+            QUOTIENT.format(shift=shift),
+        )
+        for shift in ("inf", "nan", "65504")
+    },
     "a predicate converted by way of integers": (
         IDENTICAL,
         "p = pred[4] parameter(0) a = s32[4] convert(p) b = s8[4] convert(a) ROOT r = f32[4] convert(b)",

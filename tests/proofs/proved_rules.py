@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from hloom.errors import HloError
 from hloom.passes.rewriting import RewriteRule
+from hloom.proofs.symbolic.formulas import Formula
 from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import prove_rewrite
 from hloom.proofs.symbolic.rules import SymbolicRule, prove_instance
@@ -124,6 +125,8 @@ def digest_of(rule: RewriteRule, examples: Sequence[Example]) -> str:
 
 def digest_of_statement(rule: SymbolicRule) -> str:
     """Return a digest of a statement, and of the functions of its file that statements call."""
+    if isinstance(rule.statement, Formula):
+        return _digest([rule.statement.text, inspect.getsource(Formula), f"{rule.kinds} {rule.most}"])
     module = inspect.getmodule(rule.statement)
     shared = [f for n, f in vars(module).items() if n.startswith("_") and inspect.isfunction(f)]
     return _digest([*map(inspect.getsource, (rule.statement, *shared)), f"{rule.kinds} {rule.most}"])

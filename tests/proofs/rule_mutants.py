@@ -28,6 +28,7 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.passes.rewriting import RewriteRule, same_type
 from hloom.proofs.refutation import DISTRIBUTIONS, refute
+from hloom.proofs.symbolic.formulas import Formula
 from hloom.proofs.symbolic.generalization import Generalization
 from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import apply_once, prove_rewrite
@@ -128,9 +129,23 @@ def mutants(rule: RewriteRule) -> Iterator[tuple[str, RewriteRule]]:
 
 def mutants_of_statement(rule: SymbolicRule) -> Iterator[tuple[str, SymbolicRule]]:
     """Yield copies of a statement with a mistake each, and what it is; none of a function in another one."""
-    if rule.statement.__closure__ is None:
+    if isinstance(rule.statement, Formula):
+        for mistake, text in _mutated_formulas(rule.statement.text):
+            yield mistake, replace(rule, statement=Formula(text))
+    elif rule.statement.__closure__ is None:
         for mistake, function in _mutated(rule.statement):
             yield mistake, replace(rule, statement=function, most=HIGHEST_RANK)
+
+
+def _mutated_formulas(text: str) -> Iterator[tuple[str, str]]:
+    """Yield formulas with a mistake in the left side."""
+    left, right = text.split(" ⇒ ")
+    for number in itertools.count():
+        mistake = _Mistake(number)
+        mutated = mistake.visit(ast.parse(left))
+        if not mistake.text:
+            return
+        yield mistake.text, f"{ast.unparse(mutated)} ⇒ {right}"
 
 
 def _mutated(original: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -90,7 +90,18 @@ def test_rules_with_a_mistake_are_refuted(name: str) -> None:
     assert set(wrong.values()) == {REFUTED}, wrong
 
 
-@pytest.mark.parametrize("name", ["slicing.slice_twice", "movement.pad_between_one"])
+def test_a_wrong_number_at_infinity_is_refuted() -> None:
+    """``power(-inf, -1.5)`` becomes 1 in place of 0: over the reals the mutant is right."""
+    pytest.importorskip("z3", reason="z3 is not installed")
+    rule, examples = next((rule, examples) for name, rule, examples in rules() if name == "power_by_root")
+    text = next(text for example in examples for text in example.programs() if "constant(-1.5)" in text)
+    words = [judged(mutant, text, 1) for mistake, mutant in mutants(rule) if mistake.endswith(": 0 plus 1")]
+    assert words[-1] == REFUTED
+
+
+@pytest.mark.parametrize(
+    "name", ["slicing.slice_twice", "movement.pad_between_one", "elementwise.common_factor"]
+)
 def test_statements_with_a_mistake_are_refuted(name: str) -> None:
     pytest.importorskip("z3", reason="z3 is not installed")
     rule = dict(rules_of_xla())[name]

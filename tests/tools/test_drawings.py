@@ -10,8 +10,8 @@ import pytest
 
 import hloom
 from hloom import HloModule, Shape
+from hloom.tools.pictures.graph_marks import scene_picture
 from hloom.tools.pictures.graph_scene import scene_of
-from hloom.tools.pictures.graph_svg import to_svg
 from hloom.tools.pictures.layout_picture import layout_picture
 
 FOLDER = Path(__file__).parent / "drawings"
@@ -69,11 +69,11 @@ def drawn(name: str) -> str:
     if name in LAYOUTS:
         text = layout_picture(Shape.parse(LAYOUTS[name])).to_svg()
     elif name == "crossing":
-        text = to_svg(scene_of(HloModule.from_text(crossing())))
+        text = scene_picture(scene_of(HloModule.from_text(crossing()))).to_svg()
     elif name == "branches":
-        text = to_svg(scene_of(HloModule.from_text(BRANCHES), full=True))
+        text = scene_picture(scene_of(HloModule.from_text(BRANCHES), full=True)).to_svg()
     else:
-        text = to_svg(scene_of(hloom.load(WORKLOADS / f"{name}.hlo")))
+        text = scene_picture(scene_of(hloom.load(WORKLOADS / f"{name}.hlo"))).to_svg()
     return re.sub(r">\s*<", ">\n<", text) + "\n"
 
 

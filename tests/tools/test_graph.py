@@ -17,10 +17,10 @@ from hloom import HloError, HloModule
 from hloom.tools.pictures.graph_dot import to_dot
 from hloom.tools.pictures.graph_layout import layered
 from hloom.tools.pictures.graph_marks import scene_picture
+from hloom.tools.pictures.graph_page import to_html
 from hloom.tools.pictures.graph_picture import save_picture
 from hloom.tools.pictures.graph_scene import scene_around, scene_of
-from hloom.tools.pictures.graph_svg import to_html, to_svg
-from hloom.tools.pictures.marks import Line, Rectangle, TextMark
+from hloom.tools.pictures.marks import Line, Rectangle, TextMark, simple
 from tests import agreement
 from tests.reducers import with_reducers
 
@@ -91,7 +91,7 @@ def test_an_empty_graph() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pictures_are_well_formed(name: str) -> None:
     scene = scene_of(hloom.load(WORKLOADS / f"{name}.hlo"))
-    svg = ElementTree.fromstring(to_svg(scene))
+    svg = ElementTree.fromstring(scene_picture(scene).to_svg())
     shown = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "node"]
     assert len(shown) == sum(len(box.nodes) for box in scene.boxes)
     assert to_html(scene).count('class="node"') == len(shown)
@@ -141,7 +141,7 @@ def test_everything_can_be_shown() -> None:
 
 
 def test_control_dependencies_are_dashed() -> None:
-    svg = to_svg(scene_of(HloModule.from_text(PROGRAM)))
+    svg = scene_picture(scene_of(HloModule.from_text(PROGRAM))).to_svg()
     assert svg.count("stroke-dasharray") == 1
     assert 'data-from="t" data-to="k"' in svg
     assert "style=dashed" in to_dot(scene_of(HloModule.from_text(PROGRAM)))
@@ -149,7 +149,7 @@ def test_control_dependencies_are_dashed() -> None:
 
 def test_names_are_escaped() -> None:
     text = PROGRAM.replace("abs(p)", 'abs(p), metadata={op_name="a<b & \\"c\\""}')
-    ElementTree.fromstring(to_svg(scene_of(HloModule.from_text(text))))
+    ElementTree.fromstring(scene_picture(scene_of(HloModule.from_text(text))).to_svg())
 
 
 def test_what_nobody_could_read_is_not_drawn() -> None:
@@ -197,45 +197,34 @@ def test_large_programs_are_refused_with_what_to_do_instead() -> None:
 def test_the_pixels_show_what_the_svg_shows(name: str) -> None:
     scene = scene_of(HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text()))
     picture = scene_picture(scene)
-    drawn = ElementTree.fromstring(to_svg(scene))
-    size = [int(drawn.attrib["width"]), int(drawn.attrib["height"])]
-    assert [round(picture.width), round(picture.height)] == size
-    rectangles, texts, paths = svg_marks(drawn, 0, 0)
-    marks = [(m.text, m.color, m.x, m.y) for m in picture.marks if isinstance(m, TextMark)]
+    drawn = ElementTree.fromstring(picture.to_svg())
+    assert drawn.attrib["viewBox"] == f"0 0 {picture.width:g} {picture.height:g}"
+    painted = list(simple(picture.marks))
+    rectangles, texts, paths = svg_marks(drawn)
+    marks = [(m.text, m.color, m.x, m.y) for m in painted if isinstance(m, TextMark)]
     assert_near(sorted(marks), sorted(texts))
-    outlines = [
-        (m.fill, m.stroke, m.x, m.y, m.width, m.height) for m in picture.marks if isinstance(m, Rectangle)
-    ]
+    outlines = [(m.fill, m.stroke, m.x, m.y, m.width, m.height) for m in painted if isinstance(m, Rectangle)]
     assert_near(sorted(outlines), sorted(rectangles))
-    lines = [m for m in picture.marks if isinstance(m, Line)]
+    lines = [m for m in painted if isinstance(m, Line)]
     ends = {(round(x), round(y)) for m in lines for x, y in ((m.x1, m.y1), (m.x2, m.y2))}
     for x, y in paths:
         near = {(round(x) + i, round(y) + j) for i in (-1, 0, 1) for j in (-1, 0, 1)}
         assert near & ends, (x, y)
 
 
-def svg_marks(element: ElementTree.Element, x: float, y: float) -> tuple[list, list, list]:
-    """Return rectangles, texts and points of paths of a drawing, in its coordinates."""
-    moved = re.fullmatch(r"translate\((\S+),(\S+)\)", element.get("transform", ""))
-    x, y = (x + float(moved[1]), y + float(moved[2])) if moved else (x, y)
+def svg_marks(element: ElementTree.Element) -> tuple[list, list, list]:
+    """Return rectangles, texts and points of paths of a drawing."""
     tag, get = element.tag.split("}")[-1], element.get
-    place = (x + float(get("x", 0)), y + float(get("y", 0)))
     found: tuple[list, list, list] = [], [], []
-    if tag == "rect" and get("class") != "paper":
-        found[0].append(
-            (
-                get("fill"),
-                get("stroke"),
-                *place,
-                *(float(element.attrib[name]) for name in ("width", "height")),
-            )
-        )
+    if tag == "rect" and get("width") != "100%":
+        box = (float(element.attrib[name]) for name in ("x", "y", "width", "height"))
+        found[0].append((get("fill"), get("stroke"), *box))
     elif tag == "text":
-        found[1].append((element.text, get("fill"), *place))
+        found[1].append((element.text, get("fill"), float(element.attrib["x"]), float(element.attrib["y"])))
     elif tag == "path" and get("fill") == "none":
-        found[2].extend((x + u, y + v) for u, v in curve_points(element.attrib["d"]))
-    for child in element if tag != "defs" else ():
-        for own, more in zip(found, svg_marks(child, x, y), strict=True):
+        found[2].extend(curve_points(element.attrib["d"]))
+    for child in element if tag != "marker" else ():
+        for own, more in zip(found, svg_marks(child), strict=True):
             own.extend(more)
     return found
 

@@ -153,11 +153,12 @@ class CompiledProgram(_Inspected):
     def load(self, device: VirtualDevice) -> DeviceProgram:
         return CompiledDeviceProgram(self._native, device)
 
-    def direct_call(self, checked: Callable[..., Any]) -> Callable[..., object]:
+    def direct_call(self, checked: Callable[..., Any], *, donates: bool = False) -> Callable[..., object]:
         """See `Program`: a builtin of native code, for a program that needs nothing but memory."""
         native = self._native
         records = native.dump is not None and native.dump.snapshots
-        return native.caller.builtin(checked) if native.runs_alone and not records else checked
+        is_alone = native.runs_alone and not records
+        return native.caller.builtin(checked, donates=donates) if is_alone else checked
 
 
 class UnboundedProgram(_Inspected):
@@ -203,6 +204,10 @@ class CompiledDeviceProgram(DeviceProgram):
             self._native.dump.executed(arguments, result)
         return result
 
+    def donate(self, arguments: Sequence[Value]) -> Value:
+        caller = self._native.caller
+        return self._value(caller.run(self._leaves(arguments), self._host, self._context, donates=True))
+
     def profile(self, arguments: Sequence[Value]) -> Profile:
         timed = self._native.inspection.timed
         return timed.profile(self._native.caller, self._leaves(arguments), self._device, self._host)
@@ -245,6 +250,9 @@ class UnboundedDeviceProgram(DeviceProgram):
 
     def run(self, arguments: Sequence[Value]) -> Value:
         return self._program(arguments).run(arguments)
+
+    def donate(self, arguments: Sequence[Value]) -> Value:
+        return self._program(arguments).donate(arguments)
 
     def profile(self, arguments: Sequence[Value]) -> Profile:
         return self._program(arguments).profile(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -37,7 +38,7 @@ class Caller:
     """
 
     def __init__(self, module: HloModule, loaded: LoadedProgram) -> None:
-        self._entry = module.entry
+        self._entry, self._aliases = module.entry, module.config.aliases.values()
         self.loaded = loaded
         self.parameters = [leaf for p in module.entry.parameters for leaf in leaf_shapes(p.shape)]
         self.results = leaf_shapes(module.entry.root.shape)
@@ -49,9 +50,14 @@ class Caller:
             for a, s in zip(arguments, self.parameters, strict=True)
         ]
 
-    def outputs(self) -> list[Array]:
-        """Allocate the leaves of the result; raises EvaluationError by the rule ``evaluate.memory``."""
-        return [_allocate(s) for s in self.results]
+    def outputs(self, donated: Sequence[Array | None] = ()) -> list[Array]:
+        """Return arrays for the leaves of the result: new ones, or leaves of donated arguments.
+
+        Raises EvaluationError by the rule ``evaluate.memory``.
+        """
+        donors = dict(self.loaded.facts.reuses) if donated else {}
+        taken = [donated[donors[n]] if n in donors else None for n in range(len(self.results))]
+        return [_allocate(s) if a is None else a for s, a in zip(self.results, taken, strict=True)]
 
     def run(
         self,
@@ -59,6 +65,8 @@ class Caller:
         host: HostCalls | None = None,
         context: Context | None = None,
         address: int | None = None,
+        *,
+        donates: bool = False,
     ) -> list[Array]:
         """Return the leaves of the result for the leaves of the arguments: arrays of their types and sizes.
 
@@ -69,8 +77,10 @@ class Caller:
             host: answers the program's calls of the host; needed if it has any.
             context: that of the device; by default the program runs alone.
             address: of the native function to call; by default the program's own.
+            donates: results that can take the memory of an argument are the argument's array; all of these
+                are writable and contiguous.
         """
-        results, inputs = self.outputs(), self.inputs(arguments)
+        results, inputs = self.outputs(arguments if donates else ()), self.inputs(arguments)
         sources, targets = [a.ctypes.data for a in inputs], [r.ctypes.data for r in results]
         self.run_at(sources, targets, host, context, address)
         return results
@@ -102,11 +112,12 @@ class Caller:
         if status:  # without an exception: another device failed
             raise Stopped
 
-    def builtin(self, fallback: RunFunction) -> RunFunction:
+    def builtin(self, fallback: RunFunction, *, donates: bool = False) -> RunFunction:
         """Return a function that runs the program on arrays of exactly its types and sizes.
 
-        Other arguments go to ``fallback``. Returns ``fallback`` itself if parameters or results are not
-        arrays, or if the memory layouts of Python's or numpy's objects are unknown.
+        ``donates``: results take the memory of donated arguments. Others that do not fit go to ``fallback``.
+        Returns ``fallback`` itself if parameters or results are not arrays, or if the memory layouts of
+        Python's or numpy's objects are unknown.
         """
         parameters, result = [p.shape for p in self._entry.parameters], self._entry.root.shape
         shapes = [*parameters, *self.results]
@@ -119,6 +130,9 @@ class Caller:
         loaded, facts = self.loaded, self.loaded.facts
         long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
         signature = Signature(parameters, self.results, result.is_tuple, loaded.memory.temp, long)
+        if donates:
+            donated = frozenset(alias.parameter_number for alias in self._aliases)
+            signature = replace(signature, donated=donated, donors=dict(facts.reuses))
         return builtin_for(signature, loaded.address, loaded.context.address, fallback, (loaded,))
 
 

@@ -24,7 +24,7 @@ from hloom.cpu.pipeline import CANONICALIZATION, EXPANSION, SIMPLIFICATION
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
+from hloom.ir.module import HloModule, ModuleConfig
 from hloom.operations.contraction import Dot
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.movement import Transpose
@@ -63,12 +63,22 @@ _PIPELINE: Final = Pipeline(
 def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitProgram:
     """Divide a program of static sizes; ``kept``: the numbers of the parameters that keep their values."""
     module = clone_module(module)
+    module.config = _keeping(module.config, kept)
     _PIPELINE.run(module)
     pack_factors(module, kept, target)
     SIMPLIFICATION.run(module)  # loops carry no stack of which they read the panels only
     prepared = [i for i in frontier(module.entry, kept_values(module.entry, kept)) if _pays(i)]
     names = {i.name for i in prepared}
     return SplitProgram(*_preparing(module, names), *_remaining(module, names, kept))
+
+
+def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
+    """Return a configuration that donates no kept parameter."""
+    aliases = {
+        output: alias for output, alias in config.aliases.items() if alias.parameter_number not in kept
+    }
+    donors = [donor for donor in config.buffer_donors if donor[0] not in kept]
+    return replace(config, aliases=aliases, buffer_donors=donors)
 
 
 def kept_values(entry: HloComputation, kept: AbstractSet[int]) -> set[HloInstruction]:

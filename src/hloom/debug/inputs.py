@@ -159,8 +159,7 @@ class _Draw:
         choices = edge_values(kind)
         places = self.generator.random(drawn.shape) < self.generator.choice(EDGE_SHARES)
         picked = self.generator.integers(0, len(choices), drawn.shape)
-        for number, choice in enumerate(choices):
-            drawn[places & (picked == number)] = choice
+        drawn[places] = np.asarray(choices, kind.numpy_dtype)[picked[places]]
 
     def _numbers(self, kind: ElementType, sizes: tuple[int, ...]) -> Array:
         if kind.is_predicate:

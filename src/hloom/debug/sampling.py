@@ -177,7 +177,7 @@ class Perturbed(Evaluator):
             return tuple(errors) if isinstance(value, tuple) else errors[0]
 
     def _moved(self, value: Array, error: Array) -> Array:
-        signs = self.random.choice((-1.0, 1.0), np.shape(value))
+        signs = 2.0 * self.random.integers(0, 2, np.shape(value)) - 1.0
         return np.asarray(wide(value) + self.sign * signs * error).astype(value.dtype)
 
 

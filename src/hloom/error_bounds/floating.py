@@ -49,7 +49,10 @@ def same_bits(ours: Array, theirs: Array) -> Array:
         return np.asarray(ours == theirs)
     unsigned: Any = np.dtype(f"u{kind.bytes}")
     bits = [np.ascontiguousarray(a).view(unsigned).reshape(a.shape) for a in (ours, theirs)]
-    return np.asarray((bits[0] == bits[1]) | (np.isnan(wide(ours)) & np.isnan(wide(theirs))))
+    equal: Array = np.asarray(bits[0] == bits[1])
+    if equal.all() or not (nan := np.isnan(wide(ours))).any():
+        return equal
+    return np.asarray(equal | (nan & np.isnan(wide(theirs))))
 
 
 def just_overflowed(one: Array, other: Array, allowed: Any) -> Array:

@@ -18,6 +18,8 @@ from hloom.ir.device import DeviceContext, Passed, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
 from hloom.operations.control_flow import Call, Fusion
+from hloom.operations.conversion import BitcastConvert
+from hloom.operations.movement import Broadcast
 from hloom.operations.random import RandomState
 from hloom.operations.structure import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from hloom.shape.shape import Shape, ShapeIndex
@@ -293,5 +295,7 @@ def _maps_arrays(i: HloInstruction) -> bool:
             Parameter() | Constant() | Tuple() | GetTupleElement() | OptimizationBarrier() | Call() | Fusion()
         ):
             return True
+        case BitcastConvert():
+            return i.operands[0].shape.element_type.bits == i.shape.element_type.bits
         case operation:
-            return operation.elementwise
+            return operation.elementwise or (isinstance(operation, Broadcast) and not i.shape.rank)

@@ -32,8 +32,7 @@ class ResultAccuracyCodec:
         cursor.expect("{")
         if cursor.accept("mode"):
             cursor.expect("=")
-            cursor.skip()
-            start = cursor.position
+            start = cursor.start()
             mode = cursor.word().lower()
             if mode not in _MODES:
                 raise cursor.error(f"expected a mode ({', '.join(_MODES)}), found {mode!r}", position=start)
@@ -74,12 +73,7 @@ class ResultAccuracyCodec:
 def _tolerance(cursor: Cursor) -> tuple[float, float, int]:
     values: dict[str, Any] = {"atol": 0.0, "rtol": 0.0, "ulps": 0}
     seen: set[str] = set()
-    cursor.expect("{")
-    while not cursor.accept("}"):
-        if seen:
-            cursor.expect(",")
-        cursor.skip()
-        start = cursor.position
+    for start in cursor.items():
         name = cursor.word()
         if name not in values or name in seen:
             raise cursor.error(f"expected atol, rtol and ulps, each once, found {name!r}", position=start)

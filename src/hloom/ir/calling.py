@@ -25,11 +25,8 @@ class OutputAliasingCodec:
 
     def parse(self, cursor: Cursor) -> tuple[OutputAlias, ...]:
         """Parse any number of entries."""
-        cursor.expect("{")
         aliases: list[OutputAlias] = []
-        while not cursor.accept("}"):
-            if aliases:
-                cursor.expect(",")
+        for _ in cursor.items():
             output = cursor.integers()
             cursor.expect(":")
             cursor.expect("(")
@@ -74,13 +71,8 @@ class TypedLiteralCodec:
         """Parse a shape and a value of that shape; for a tuple, a list of elements in parentheses."""
         from hloom.shape.literal_parser import parse_literal_at
 
-        if cursor.accept("("):
-            elements: list[Literal] = []
-            while not cursor.accept(")"):
-                if elements:
-                    cursor.expect(",")
-                elements.append(self.parse(cursor))
-            return Literal.tuple_(elements)
+        if cursor.peek("("):
+            return Literal.tuple_([self.parse(cursor) for _ in cursor.items("(", ")")])
         shape = cursor.shape()
         start = cursor.position
         try:
@@ -129,13 +121,7 @@ class LayoutConstraintsCodec:
 
     def parse(self, cursor: Cursor) -> tuple[Shape, ...]:
         """Parse a list of shapes in braces."""
-        cursor.expect("{")
-        shapes: list[Shape] = []
-        while not cursor.accept("}"):
-            if shapes:
-                cursor.expect(",")
-            shapes.append(cursor.shape())
-        return tuple(shapes)
+        return tuple([cursor.shape() for _ in cursor.items()])
 
     def text(self, value: tuple[Shape, ...]) -> str:
         """Return the text of the shapes with their layouts."""

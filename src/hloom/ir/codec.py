@@ -181,8 +181,7 @@ class EnumCodec:
 
     def parse(self, cursor: Cursor) -> str:
         """Parse one of the words."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         word = cursor.word()
         if word not in self.words:
             raise cursor.error(f"expected one of {', '.join(self.words)}, found {word!r}", position=start)

@@ -39,13 +39,8 @@ class PrecisionCodec:
 
     def parse(self, cursor: Cursor) -> tuple[str, ...]:
         """Parse a list of precisions; a list of any length that holds only ``default`` is the default."""
-        cursor.expect("{")
         words: list[str] = []
-        while not cursor.accept("}"):
-            if words:
-                cursor.expect(",")
-            cursor.skip()
-            start = cursor.position
+        for start in cursor.items():
             word = cursor.word().lower()
             if word not in PRECISIONS:
                 message = f"expected a precision ({', '.join(PRECISIONS)}), found {word!r}"
@@ -99,12 +94,8 @@ class SparsityCodec:
 
     def parse(self, cursor: Cursor) -> Sparsity:
         """Parse the sparsity of either operand or both."""
-        cursor.expect("{")
         by_operand: dict[str, TensorSparsity] = {}
-        while not cursor.accept("}"):
-            cursor.accept(",")
-            cursor.skip()
-            start = cursor.position
+        for start in cursor.fields():
             side = cursor.word()
             if side not in ("lhs", "rhs") or side in by_operand:
                 raise cursor.error(f"unexpected operand {side!r}", rule="sparsity.operand", position=start)
@@ -114,11 +105,9 @@ class SparsityCodec:
 
     @staticmethod
     def _tensor(cursor: Cursor) -> TensorSparsity:
-        cursor.expect("{")
-        start = cursor.position
+        start = cursor.start()
         fields: dict[str, int] = {}
-        while not cursor.accept("}"):
-            cursor.accept(",")
+        for _ in cursor.fields():
             key = cursor.word()
             cursor.expect("=")
             if key == "sparsity":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from hloom.errors import HloError, ParseError
@@ -85,6 +86,11 @@ class Cursor:
         if match:
             self.position = match.end()
 
+    def start(self) -> int:
+        """Skip blanks and comments; return the position of what follows."""
+        self.skip()
+        return self.position
+
     def at_end(self) -> bool:
         """Return whether only blanks and comments are left."""
         self.skip()
@@ -125,8 +131,7 @@ class Cursor:
 
     def integer(self) -> int:
         """Parse a decimal integer of 64 bits."""
-        self.skip()
-        start = self.position
+        start = self.start()
         word = self.take(_INTEGER, "an integer")[0]
         if len(word) > 20 or int(word) not in _INT64:
             raise self.error(
@@ -136,8 +141,7 @@ class Cursor:
 
     def integer32(self) -> int:
         """Parse a decimal integer of 32 bits."""
-        self.skip()
-        start = self.position
+        start = self.start()
         value = self.integer()
         if not -(1 << 31) <= value < 1 << 31:
             raise self.error(f"{value} does not fit a 32-bit integer", rule="text.integer", position=start)
@@ -145,8 +149,7 @@ class Cursor:
 
     def number(self) -> float:
         """Parse a decimal number, inf or nan, as a double."""
-        self.skip()
-        start = self.position
+        start = self.start()
         word = self.take(_NUMBER, "a number")[0]
         value = float(word)
         if value in (float("inf"), float("-inf")) and "inf" not in word:
@@ -198,8 +201,7 @@ class Cursor:
 
     def string(self) -> str:
         """Parse a quoted string, undoing its C escapes."""
-        self.skip()
-        start = self.position
+        start = self.start()
         match = self.take(_STRING, "a quoted string")
         try:
             return unescape(match[1] if match[1] is not None else match[2])
@@ -208,8 +210,7 @@ class Cursor:
 
     def json_dictionary(self) -> str:
         """Return the raw text of ``{...}``, in which braces outside double-quoted strings are balanced."""
-        self.skip()
-        start = self.position
+        start = self.start()
         if not self.text.startswith("{", start):
             raise self.expected("'{'")
         end = json_end(self.text, start)
@@ -224,13 +225,32 @@ class Cursor:
 
     def integers(self, opening: str = "{", closing: str = "}") -> tuple[int, ...]:
         """Parse ``{1,2,3}``."""
+        return tuple([self.integer() for _ in self.items(opening, closing)])
+
+    def items(self, opening: str = "{", closing: str = "}", *, last_comma: bool = False) -> Iterator[int]:
+        """Parse the brackets and commas of a list; yield the position of each item, which the caller parses.
+
+        Args:
+            opening: empty if it has been parsed.
+            closing: the end of the list.
+            last_comma: whether a comma may follow the last item.
+        """
         self.expect(opening)
-        values: list[int] = []
+        if self.accept(closing):
+            return
+        yield self.start()
         while not self.accept(closing):
-            if values:
-                self.expect(",")
-            values.append(self.integer())
-        return tuple(values)
+            self.expect(",")
+            if last_comma and self.accept(closing):
+                return
+            yield self.start()
+
+    def fields(self) -> Iterator[int]:
+        """Parse the braces of ``{a=1 b=2}``; yield the position of each field, before which commas may be."""
+        self.expect("{")
+        while not self.accept("}"):
+            self.accept(",")
+            yield self.start()
 
     def at_shape(self) -> bool:
         """Return whether a shape starts here."""

@@ -76,8 +76,7 @@ class IotaTiles:
     @staticmethod
     def parse(cursor: Cursor) -> IotaTiles:
         """Parse ``[2,4]T(1,0)``; without a transposition, the permutation is the identity."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         reshape = cursor.integers("[", "]")
         permutation = cursor.integers("(", ")") if cursor.accept("T") else tuple(range(len(reshape)))
         try:
@@ -183,14 +182,10 @@ class Mesh:
     @staticmethod
     def parse(cursor: Cursor) -> Mesh:
         """Parse the form that `text` returns; names may also be in double quotes."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         cursor.expect("mesh")
-        cursor.expect("[")
         axes: list[tuple[str, int]] = []
-        while not cursor.accept("]"):
-            if axes:
-                cursor.expect(",")
+        for _ in cursor.items("[", "]"):
             name = cursor.string()
             cursor.expect("=")
             axes.append((name, cursor.integer()))
@@ -208,8 +203,7 @@ class Mesh:
 
     def parse_axis(self, cursor: Cursor) -> AxisRef:
         """Parse ``'a'`` or ``'a':(1)2``."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         name = cursor.string()
         names = [axis for axis, _ in self.axes]
         if name not in names:
@@ -309,8 +303,7 @@ class ReplicaGroupsCodec:
 
     def parse(self, cursor: Cursor) -> ReplicaGroups:
         """Parse any of the three notations."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         if cursor.peek("mesh"):
             return self._mesh(cursor)
         if not cursor.peek("["):
@@ -326,12 +319,7 @@ class ReplicaGroupsCodec:
     def _mesh(cursor: Cursor) -> MeshDeviceList:
         start = cursor.position
         mesh = Mesh.parse(cursor)
-        cursor.expect("{")
-        axes: list[AxisRef] = []
-        while not cursor.accept("}"):
-            if axes:
-                cursor.expect(",")
-            axes.append(mesh.parse_axis(cursor))
+        axes = [mesh.parse_axis(cursor) for _ in cursor.items()]
         try:
             return _along(mesh, tuple(axes))
         except ParseError as error:
@@ -441,13 +429,7 @@ def read_axis(stored: Message) -> AxisRef:
 
 def integer_lists(cursor: Cursor) -> Groups:
     """Parse ``{{0,1},{2,3}}``."""
-    cursor.expect("{")
-    lists: list[tuple[int, ...]] = []
-    while not cursor.accept("}"):
-        if lists:
-            cursor.expect(",")
-        lists.append(cursor.integers())
-    return tuple(lists)
+    return tuple([cursor.integers() for _ in cursor.items()])
 
 
 class SourceTargetPairsCodec:
@@ -455,8 +437,7 @@ class SourceTargetPairsCodec:
 
     def parse(self, cursor: Cursor) -> tuple[tuple[int, int], ...]:
         """Parse a list of pairs in braces."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         lists = integer_lists(cursor)
         for pair in lists:
             if len(pair) != 2:

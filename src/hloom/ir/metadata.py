@@ -57,12 +57,8 @@ class OpMetadata:
         if printed is not None:
             cursor.position = printed.end()
             return cls._of_printed(printed)
-        cursor.expect("{")
         values: dict[str, Any] = {}
-        while not cursor.accept("}"):
-            cursor.accept(",")
-            cursor.skip()
-            start = cursor.position
+        for start in cursor.fields():
             key = cursor.key("a metadata field")
             if key in values:
                 raise cursor.error(
@@ -204,16 +200,10 @@ _PRINTED: Final = re.compile(
 
 def parse_frontend_attributes(cursor: Cursor) -> dict[str, str]:
     """Parse ``{key="value",other={...}}``; JSON needs no quotes. The last of equal keys counts."""
-    cursor.expect("{")
     values: dict[str, str] = {}
-    if cursor.accept("}"):
-        return values
-    while True:
+    for _ in cursor.items():
         key = cursor.key()
         values[key] = cursor.string_or_json()
-        if not cursor.accept(","):
-            break
-    cursor.expect("}")
     return values
 
 
@@ -351,8 +341,7 @@ class OriginalValue:
             if cursor.peek("{"):
                 arrays.append((tuple(index), OriginalArray.parse(cursor)))
                 continue
-            cursor.skip()
-            start = cursor.position
+            start = cursor.start()
             token = cursor.take(_TREE_TOKEN, "an original array")[0]
             if token == "(" and len(index) < _DEEPEST:
                 index.append(0)

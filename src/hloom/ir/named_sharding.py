@@ -50,8 +50,7 @@ class NamedSharding:
     @staticmethod
     def parse(cursor: Cursor) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
         """Parse a named sharding and its metadata, from after the opening brace through the closing one."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         if any(map(cursor.accept, _ONE_DEVICE)):
             cursor.expect("device_id=")
             mesh = Mesh((), (cursor.integer(),))
@@ -82,8 +81,7 @@ class NamedSharding:
         metadata: tuple[OpMetadata, ...] = ()
         while not cursor.accept("}"):
             cursor.expect(",")
-            cursor.skip()
-            at = cursor.position
+            at = cursor.start()
             key = cursor.key()
             if key == "metadata":
                 metadata += OpMetadata.parse_one_or_list(cursor)
@@ -201,8 +199,7 @@ def _parse_end(cursor: Cursor) -> tuple[OpMetadata, ...]:
 
 
 def _parse_reduction(cursor: Cursor) -> str:
-    cursor.skip()
-    start = cursor.position
+    start = cursor.start()
     word = cursor.word()
     if word not in _REDUCTIONS:
         message = f"expected {', '.join(_REDUCTIONS)} or axes in braces, found {word!r}"
@@ -217,11 +214,8 @@ def _read_reduction(number: int) -> str:
 
 
 def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ...]:
-    cursor.expect("[")
     dimensions: list[DimensionSharding] = []
-    while not cursor.accept("]"):
-        if dimensions:
-            cursor.expect(",")
+    for _ in cursor.items("[", "]"):
         cursor.expect("{")
         dimensions.append(_parse_axes(cursor, mesh))
     return tuple(dimensions)
@@ -230,9 +224,7 @@ def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ..
 def _parse_axes(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
     """Parse axes up to the closing brace; a final ``?`` leaves the dimension open."""
     axes: list[AxisRef] = []
-    while not cursor.accept("}"):
-        if axes:
-            cursor.expect(",")
+    for _ in cursor.items(""):
         if cursor.accept("?"):
             cursor.expect("}")
             return DimensionSharding(tuple(axes), is_closed=False)

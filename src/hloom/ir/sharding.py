@@ -121,9 +121,7 @@ class Sharding:
         if not cursor.peek("{") and not cursor.peek("}"):
             return cls._parse_single(cursor)
         elements: list[Sharding] = []
-        while not cursor.accept("}"):
-            if elements:
-                cursor.expect(",")
+        for _ in cursor.items(""):
             cursor.expect("{")
             elements.append(cls._parse_single(cursor))
         return cls("tuple", elements=tuple(elements))
@@ -285,8 +283,7 @@ class _SingleParser:
 
     def word(self) -> None:
         cursor = self.cursor
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         word = cursor.word()
         if word in _WHOLE:
             self.whole.add(word)
@@ -318,13 +315,8 @@ class _SingleParser:
 
     def subgroups(self) -> list[str]:
         cursor = self.cursor
-        cursor.expect("{")
         kinds: list[str] = []
-        while not cursor.accept("}"):
-            if kinds:
-                cursor.expect(",")
-            cursor.skip()
-            start = cursor.position
+        for start in cursor.items():
             kinds.append(cursor.word())
             if kinds[-1] not in _SUBGROUPS:
                 message = f"expected one of {', '.join(_SUBGROUPS)}, found {kinds[-1]!r}"

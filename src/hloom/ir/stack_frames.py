@@ -134,24 +134,16 @@ def _renumbered(table: dict[str, int], names: tuple[str, ...], number: int) -> i
 
 
 def _parse_names(cursor: Cursor) -> tuple[str, ...]:
-    names: list[str] = []
-    while cursor.match(_NUMBER):
-        names.append(cursor.string())
-    return tuple(names)
+    return tuple([cursor.string() for _ in iter(lambda: cursor.match(_NUMBER), None)])
 
 
 def _parse_rows(cursor: Cursor, fields: tuple[str, ...]) -> list[list[int]]:
     """Parse numbered rows of ``{field=1 other=2}``; each field occurs once, in any order."""
     rows: list[list[int]] = []
     while cursor.match(_NUMBER):
-        cursor.skip()
-        start = cursor.position
-        cursor.expect("{")
+        start = cursor.start()
         row: dict[str, int] = {}
-        while not cursor.accept("}"):
-            cursor.accept(",")
-            cursor.skip()
-            at = cursor.position
+        for at in cursor.fields():
             key = cursor.key()
             if key not in fields or key in row:
                 message = f"expected one of {', '.join(fields)}, each once, found {key!r}"

@@ -35,8 +35,7 @@ class TileAssignment:
     @staticmethod
     def parse(cursor: Cursor) -> TileAssignment:
         """Parse ``[2,2]3,1,2,0`` or ``[4,2]<=[2,4]T(1,0)``; every tile has one device."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         dimensions = cursor.integers("[", "]")
         if not dimensions or min(dimensions) < 0:
             raise cursor.error(
@@ -108,8 +107,7 @@ class TileAssignment:
 
 def _parse_iota(cursor: Cursor) -> IotaTiles:
     """Parse ``[8]`` or ``[2,4]T(1,0)``; only one dimension may omit the transposition."""
-    cursor.skip()
-    start = cursor.position
+    start = cursor.start()
     reshape = cursor.integers("[", "]")
     if len(reshape) == 1:
         permutation: tuple[int, ...] = (0,)

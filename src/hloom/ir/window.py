@@ -219,11 +219,8 @@ class SliceCodec:
 
     def parse(self, cursor: Cursor) -> tuple[SliceDimension, ...]:
         """Parse a list of ranges in braces."""
-        cursor.expect("{")
         ranges: list[SliceDimension] = []
-        while not cursor.accept("}"):
-            if ranges:
-                cursor.expect(",")
+        for _ in cursor.items():
             cursor.expect("[")
             start = cursor.integer()
             cursor.expect(":")
@@ -278,8 +275,7 @@ class DimLabelsCodec:
 
     def parse(self, cursor: Cursor) -> ConvolutionDimensionNumbers:
         """Parse dimension labels: each once, spatial digits 0..n-1 in all three parts; ``?`` is ignored."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         parts = cursor.take(_LABELS, "dim_labels such as b01f_01io->b01f").groups()
         lhs, rhs, out = (
             self._part(cursor, start, part, letters)

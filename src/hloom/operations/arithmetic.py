@@ -165,19 +165,24 @@ def truncated_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
     return quotient, np.where(overflow, lhs.dtype.type(0), lhs - quotient * safe)
 
 
-@operation("maximum", "lhs rhs")
-class Maximum(Elementwise):
-    """The larger of ``lhs`` and ``rhs``: NaN if either is, +0 rather than -0; for pred their disjunction.
+class Extreme(Elementwise):
+    """The larger or the smaller of two numbers."""
 
-    Complex numbers are ordered by their real, then by their imaginary part.
-    """
-
+    __slots__ = ()
     copied_operands: ClassVar[tuple[int, ...]] = (0, 1)
     roundoff: ClassVar[Roundoff] = Roundoff.NONE
     propagate = largest
     commutative: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+
+@operation("maximum", "lhs rhs")
+class Maximum(Extreme):
+    """The larger of ``lhs`` and ``rhs``: NaN if either is, +0 rather than -0; for pred their disjunction.
+
+    Complex numbers are ordered by their real, then by their imaginary part.
+    """
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
         """Take the larger bounds."""
@@ -192,18 +197,11 @@ class Maximum(Elementwise):
 
 
 @operation("minimum", "lhs rhs")
-class Minimum(Elementwise):
+class Minimum(Extreme):
     """The smaller of ``lhs`` and ``rhs``: NaN if either is, -0 rather than +0; for pred their conjunction.
 
     Complex numbers are ordered by their real, then by their imaginary part.
     """
-
-    copied_operands: ClassVar[tuple[int, ...]] = (0, 1)
-    roundoff: ClassVar[Roundoff] = Roundoff.NONE
-    propagate = largest
-    commutative: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = True
-    accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
         """Take the smaller bounds."""

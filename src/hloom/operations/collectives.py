@@ -49,8 +49,7 @@ class _ModeCodec:
 
     def parse(self, cursor: Cursor) -> None:
         """Parse one of the group modes."""
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         word = cursor.word()
         if word not in MODES:
             message = f"expected a group mode ({', '.join(MODES)}), found {word!r}"

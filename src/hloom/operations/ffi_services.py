@@ -133,8 +133,22 @@ class _FutureArgs(FfiStruct):
     _fields_ = c_fields("future:p error:p")
 
 
+Service: TypeAlias = Callable[[Any], "int | None"]
+"""Takes the struct of arguments, and returns the handle of an error, None for success."""
 _API_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _TASK: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_OFFERED: Final[dict[str, Callable[[int], int]]] = {}
+"""The functions that handlers may call, by name; they take the address of their arguments."""
+
+
+def _offers(name: str, kind: type[FfiStruct]) -> Callable[[Service], Service]:
+    """Offer a function to handlers, which takes a struct of arguments."""
+
+    def offer(service: Service) -> Service:
+        _OFFERED[name] = lambda address: service(kind.from_address(address)) or _OK
+        return service
+
+    return offer
 
 
 # -- errors, memory, tasks
@@ -151,53 +165,53 @@ def _error(code: int, message: bytes) -> int:
     return handle
 
 
-def _error_create(address: int) -> int:
-    arguments = _ErrorArgs.from_address(address)
+@_offers("Error_Create", _ErrorArgs)
+def _error_create(arguments: Any) -> int:
     return _error(arguments.code, arguments.message or b"")
 
 
-def _error_message(address: int) -> None:
-    arguments = _MessageArgs.from_address(address)
+@_offers("Error_GetMessage", _MessageArgs)
+def _error_message(arguments: Any) -> None:
     arguments.message = _errors[arguments.error][1]
 
 
-def _error_destroy(address: int) -> None:
-    _errors.pop(_MessageArgs.from_address(address).error, None)
+@_offers("Error_Destroy", _MessageArgs)
+def _error_destroy(arguments: Any) -> None:
+    _errors.pop(arguments.error, None)
 
 
-def _allocate(address: int) -> int:
-    arguments = _MemoryArgs.from_address(address)
+@_offers("DeviceMemory_Allocate", _MemoryArgs)
+def _allocate(arguments: Any) -> int | None:
     pointer = ctypes.c_void_p()
     alignment = max(arguments.alignment, ctypes.sizeof(ctypes.c_void_p))
     sizes = ctypes.c_size_t(alignment), ctypes.c_size_t(arguments.size)
     if _process().posix_memalign(ctypes.byref(pointer), *sizes):
         return _error(_RESOURCE_EXHAUSTED, b"not enough memory")
     arguments.data = pointer.value
-    return _OK
+    return None
 
 
-def _free(address: int) -> int:
-    _process().free(ctypes.c_void_p(_FreeArgs.from_address(address).data))
-    return _OK
+@_offers("DeviceMemory_Free", _FreeArgs)
+def _free(arguments: Any) -> None:
+    _process().free(ctypes.c_void_p(arguments.data))
 
 
-def _schedule(address: int) -> int:
-    arguments = _TaskArgs.from_address(address)
+@_offers("ThreadPool_Schedule", _TaskArgs)
+def _schedule(arguments: Any) -> None:
     _TASK(arguments.task)(arguments.data)
-    return _OK
 
 
-def _num_threads(address: int) -> int:
-    ctypes.c_int64.from_address(_NumberArgs.from_address(address).number).value = 1
-    return _OK
+@_offers("ThreadPool_NumThreads", _NumberArgs)
+def _num_threads(arguments: Any) -> None:
+    ctypes.c_int64.from_address(arguments.number).value = 1
 
 
-def _zero(address: int) -> int:
+@_offers("RunId_Get", _NumberArgs)
+@_offers("DeviceOrdinal_Get", _NumberArgs)
+def _zero(arguments: Any) -> None:
     """Return 0, the number of the only device and of a run."""
-    arguments = _NumberArgs.from_address(address)
     offset = _NumberArgs.number.offset
     ctypes.memset(ctypes.addressof(arguments) + offset, 0, arguments.struct_size - offset)
-    return _OK
 
 
 def _unimplemented(name: str) -> Callable[[int], int]:
@@ -237,11 +251,10 @@ def register_type(name: str, type_id: int, type_info: int | None) -> None:
             _deleters[number.value] = _TypeInfo.from_address(type_info).deleter or 0
 
 
-def _type_register(address: int) -> int:
-    arguments = _TypeArgs.from_address(address)
+@_offers("Type_Register", _TypeArgs)
+def _type_register(arguments: Any) -> None:
     name = ctypes.string_at(arguments.name.ptr, arguments.name.len).decode("utf-8", "replace")
     register_type(name, arguments.type_id, arguments.type_info)
-    return _OK
 
 
 def _number_of(type_id: int | None) -> int:
@@ -289,8 +302,8 @@ class FfiExecutionContext:
 _contexts: Final[weakref.WeakValueDictionary[int, FfiExecutionContext]] = weakref.WeakValueDictionary()
 
 
-def _set_state(address: int) -> int:
-    arguments = _StateArgs.from_address(address)
+@_offers("State_Set", _StateArgs)
+def _set_state(arguments: Any) -> int | None:
     context, number = _contexts.get(arguments.context or 0), _number_of(arguments.type_id)
     if context is None:
         return _error(_INVALID_ARGUMENT, b"this call keeps no state: its target has no stage but execute")
@@ -300,11 +313,11 @@ def _set_state(address: int) -> int:
         return _error(
             _ALREADY_EXISTS, f"the stage {_stage(arguments.stage)} has set a state already".encode()
         )
-    return _OK
+    return None
 
 
-def _get_state(address: int) -> int:
-    arguments = _StateArgs.from_address(address)
+@_offers("State_Get", _StateArgs)
+def _get_state(arguments: Any) -> int | None:
     context = _contexts.get(arguments.context or 0)
     state = context.state(arguments.stage) if context is not None else None
     if state is None:
@@ -313,14 +326,15 @@ def _get_state(address: int) -> int:
         message = f"the state of the stage {_stage(arguments.stage)} has another type"
         return _error(_INVALID_ARGUMENT, message.encode())
     arguments.state = state.address
-    return _OK
+    return None
 
 
 def _stage(number: int) -> str:
     return STAGES[number] if 0 <= number < len(STAGES) else str(number)
 
 
-def _user_data(_: int) -> int:
+@_offers("ExecutionContext_Get", FfiStruct)
+def _user_data(_: Any) -> int:
     return _error(_NOT_FOUND, b"programs have no user data")
 
 
@@ -338,28 +352,29 @@ class _Future:
 _futures: Final[dict[int, _Future]] = {}
 
 
-def _future_create(address: int) -> int:
-    handle = next(_handles)
-    _futures[handle] = _Future()
-    _FutureArgs.from_address(address).future = handle
-    return _OK
+@_offers("Future_Create", _FutureArgs)
+def _future_create(arguments: Any) -> None:
+    arguments.future = next(_handles)
+    _futures[arguments.future] = _Future()
 
 
-def _future_set(address: int, error: int) -> int:
-    future = _futures.get(_FutureArgs.from_address(address).future or 0)
+@_offers("Future_SetAvailable", _FutureArgs)
+def _future_available(arguments: Any) -> int | None:
+    return _future_set(arguments, _OK)
+
+
+@_offers("Future_SetError", _FutureArgs)
+def _future_error(arguments: Any) -> int | None:
+    return _future_set(arguments, arguments.error or _OK)
+
+
+def _future_set(arguments: Any, error: int) -> int | None:
+    future = _futures.get(arguments.future or 0)
     if future is None or future.there.is_set():
         return _error(_INVALID_ARGUMENT, b"no such future, or one that has been set")
     future.error = error
     future.there.set()
-    return _OK
-
-
-def _future_available(address: int) -> int:
-    return _future_set(address, _OK)
-
-
-def _future_error(address: int) -> int:
-    return _future_set(address, _FutureArgs.from_address(address).error or _OK)
+    return None
 
 
 def answer(name: str, error: int, future: int) -> EvaluationError | None:
@@ -388,26 +403,6 @@ def answer(name: str, error: int, future: int) -> EvaluationError | None:
 
 
 # -- the table
-
-
-_OFFERED: Final[dict[str, Any]] = {
-    "Error_Create": _error_create,
-    "Error_GetMessage": _error_message,
-    "Error_Destroy": _error_destroy,
-    "DeviceMemory_Allocate": _allocate,
-    "DeviceMemory_Free": _free,
-    "ThreadPool_Schedule": _schedule,
-    "ThreadPool_NumThreads": _num_threads,
-    "Type_Register": _type_register,
-    "ExecutionContext_Get": _user_data,
-    "State_Set": _set_state,
-    "State_Get": _get_state,
-    "Future_Create": _future_create,
-    "Future_SetAvailable": _future_available,
-    "Future_SetError": _future_error,
-    "RunId_Get": _zero,
-    "DeviceOrdinal_Get": _zero,
-}
 
 
 @cache

@@ -113,6 +113,8 @@ class Broadcast(Movement):
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Broadcast; sizes come from the operand, elsewhere from the shape (a dynamic one from its bound)."""
+        if not run.shape.rank:  # a scalar, or an array in its stead
+            return operand
         sizes = list(run.shape.dimensions)
         for size, dimension in zip(operand.shape, self.dimensions, strict=True):
             sizes[dimension] = size

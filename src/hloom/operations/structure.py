@@ -61,13 +61,7 @@ class _Forwarding(_Structural):
 
 
 def _parse_flags(cursor: Cursor) -> tuple[bool, ...]:
-    cursor.expect("{")
-    values: list[bool] = []
-    while not cursor.accept("}"):
-        if values:
-            cursor.expect(",")
-        values.append(FLAG.parse(cursor))
-    return tuple(values)
+    return tuple([FLAG.parse(cursor) for _ in cursor.items()])
 
 
 class _ReplicationCodec(TupleCodec):

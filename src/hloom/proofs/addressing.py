@@ -31,6 +31,8 @@ def limited(start: Residues, limit: int) -> Residues:
 
 def elements_at(array: Prints, linear: Residues) -> Prints:
     """Return the elements of an array at row-major positions that depend on the program's arguments."""
+    if array.residues.size and (array.residues == array.residues.flat[0]).all():
+        return array.moved(lambda elements: np.broadcast_to(elements.reshape(-1)[0], linear.shape))
     flat = field.sequence(salt_of("array"), array.residues.reshape(-1))
     return Prints(np.asarray(field.mix(salt_of("element"), np.broadcast_to(flat, linear.shape), linear)))
 

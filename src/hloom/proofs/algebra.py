@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -453,11 +454,20 @@ def _fractions(array: Array, residues: Residues) -> Residues:
     """Return residues of constants: a float nearest to a fraction such as 1 / 3 has that of the fraction."""
     result = residues.copy()
     for number in np.unique(array[np.isfinite(array)]):
-        fraction = Fraction(float(number)).limit_denominator(_LARGEST_DENOMINATOR)
-        if fraction.denominator > 1 and array.dtype.type(fraction.numerator / fraction.denominator) == number:
-            numerator, denominator = map(field.of_integers, (fraction.numerator, fraction.denominator))
-            result[array == number] = field.multiply(numerator, field.inverse(denominator))
+        residue = _fraction(number)
+        if residue is not None:
+            result[array == number] = residue
     return result
+
+
+@lru_cache(1 << 14)
+def _fraction(number: np.floating[Any]) -> int | None:
+    """Return the residue of the fraction that a float is nearest to; None for other floats, and integers."""
+    fraction = Fraction(float(number)).limit_denominator(_LARGEST_DENOMINATOR)
+    numerator, denominator = fraction.numerator, fraction.denominator
+    if denominator == 1 or type(number)(numerator / denominator) != number:
+        return None
+    return numerator * pow(denominator, -1, field.PRIME) % field.PRIME
 
 
 def either(where: Array, yes: Prints, no: Prints) -> Prints:

@@ -114,7 +114,7 @@ def power(a: Residues, exponent: int) -> Residues:
 
 
 def inverse(a: Residues) -> Residues:
-    """Return 1 / a, and 0 where a is 0. One power inverts the product of all elements."""
+    """Return 1 / a, and 0 where a is 0. Only the product of all elements is inverted."""
     flat = np.where(a == 0, np.uint64(1), a).reshape(-1)
     levels = [flat]
     while levels[-1].size > 1:
@@ -122,7 +122,7 @@ def inverse(a: Residues) -> Residues:
         if level.size % 2:
             level = levels[-1] = np.append(level, np.uint64(1))
         levels.append(multiply(level[0::2], level[1::2]))
-    inverted = power(levels[-1], PRIME - 2)
+    inverted = np.asarray([pow(x, -1, PRIME) for x in levels[-1].tolist()], np.uint64)
     for level in reversed(levels[:-1]):
         inverted = np.repeat(inverted, 2)[: level.size]
         inverted = multiply(inverted, level.reshape(-1, 2)[:, ::-1].reshape(-1))

@@ -20,7 +20,7 @@ from hloom.debug.inputs import Distribution, constants_of, drawn_arguments
 from hloom.debug.sampling import sampled
 from hloom.debug.tolerance import Tolerance
 from hloom.devices.world import VirtualDevice, World
-from hloom.error_bounds.bounded import parts_of
+from hloom.error_bounds.bounded import is_inexact_type, parts_of
 from hloom.error_bounds.floating import wide
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
@@ -175,6 +175,7 @@ class Refuter(ArgumentSearch):
         before, after, tolerance: as of `ArgumentSearch`; by default the rounding errors of the first
             program are allowed.
         judged: the numbers of the arrays of the result that may not differ; None: all.
+        numbers: whether numbers may not differ; otherwise only an infinity or NaN differs from a number.
     """
 
     def __init__(
@@ -184,9 +185,11 @@ class Refuter(ArgumentSearch):
         *,
         tolerance: Tolerance | None = None,
         judged: Set[int] | None = None,
+        numbers: bool = True,
     ) -> None:
         super().__init__(before, after, tolerance=tolerance)
         self.judged = judged
+        self.numbers = numbers
         self._devices = device_count(before)
 
     def difference(self, seed: int, distribution: Distribution) -> Refutation | None:
@@ -199,6 +202,8 @@ class Refuter(ArgumentSearch):
         if results is None:
             return None
         expected, got = results
+        if not self.numbers:
+            got = [*map(_with_numbers_of, expected, got)]
         if self._agree(got, expected):
             return None
         bounds: Any = self.bounds(drawn, expected)
@@ -311,6 +316,17 @@ def _same(got: Any, expected: Any) -> bool:
     if expected is None or got is None:
         return got is expected
     return bool(got.dtype == expected.dtype and got.tobytes() == expected.tobytes())
+
+
+def _with_numbers_of(expected: Any, got: Any) -> Any:
+    """Return a result with the expected numbers in place of its own, and infinities of the expected sign."""
+    if isinstance(expected, tuple):
+        return tuple([_with_numbers_of(*pair) for pair in zip(cast("Any", expected), got, strict=True)])
+    if expected is None or not is_inexact_type(expected):
+        return expected
+    a, b = wide(expected), wide(got)
+    alike = (np.isfinite(a) == np.isfinite(b)) & (np.isnan(a) == np.isnan(b))
+    return cast("Any", np.where(alike, expected, got))
 
 
 def _with_roundings(

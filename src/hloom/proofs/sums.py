@@ -207,6 +207,8 @@ def accumulate(
     reads = [(plan.terms(position), loops) for position, loops in _positions(plan, grid.dimensions)]
 
     def windows(n: int, array: Residues, outside: Residues) -> Residues:
+        if not array.size:
+            return np.broadcast_to(outside, (math.prod(plan.extents), *grid.dimensions))
         return np.concatenate([grid.read(array, terms[n], outside, loops) for terms, loops in reads])
 
     terms: list[Prints] = []

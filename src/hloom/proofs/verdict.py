@@ -25,7 +25,7 @@ from hloom.proofs.algebra import Algebra
 from hloom.proofs.field import BITS, salt_of
 from hloom.proofs.programs import FingerprintEvaluator
 from hloom.proofs.reduced import undecided
-from hloom.proofs.refutation import SAMPLES, Refuter
+from hloom.proofs.refutation import DISTRIBUTIONS, SAMPLES, Refutation, Refuter
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.values import hash_of
 from hloom.text.fingerprint import fingerprint
@@ -35,6 +35,8 @@ LEAST_BITS: Final = 30
 """Equal fingerprints are a proof if those of different programs are equal with a probability below 2 to this
 negative power."""
 ALGEBRAS: Final = Algebra(reals=False), Algebra(reals=True), Algebra(reals=True, has_fractions=False)
+ORDINARY: Final = tuple({d: None for d in DISTRIBUTIONS if d.is_ordinary})
+"""The distributions of arguments of ordinary size, on which a program that is proved must be defined."""
 _OPTIONS: Final = PrintOptions(print_original_value=False)
 
 
@@ -45,7 +47,8 @@ class Relation(enum.Enum):
     """The results have the same bits for all arguments."""
     EQUAL_OVER_REALS = "equal over the reals"
     """The results are equal for all arguments that are real numbers, if f32, f64 and complex operations are
-    exact and defined. Nothing is proved of infinities, NaN and signs of zeros."""
+    exact and defined. Nothing is proved of infinities, NaN and signs of zeros; but for some arguments of
+    ordinary size the same results are infinities or NaN."""
     REFUTED = "refuted"
     """Arguments are known for which the results differ by more than rounding errors."""
     OPEN = "open"
@@ -158,29 +161,53 @@ def decide(before: Fingerprinted, after: Fingerprinted, *, samples: int = SAMPLE
                 reason = "fingerprints are equal, but of so large a degree that they prove nothing"
                 is_large = True
             if not proof.open:
+                undefined = _undefined(before, after, min(samples, len(ORDINARY)), seed, proof)
+                if undefined is not None:
+                    return _refuted(undefined, culprit)
                 return Verdict(proof.relation, error_bits=proof.error_bits)
             culprit = b.first_new(a) or culprit
-    text, origin = (print_instruction(culprit, _OPTIONS).strip(), place(culprit)) if culprit else ("", "")
     refuter = Refuter(before.module, after.module, judged=proof.open) if samples else None
     refuted = refuter.search(samples, seed) if refuter is not None else None
     if refuted is not None:
-        return Verdict(
-            Relation.REFUTED,
-            instruction=text,
-            origin=origin,
-            inputs=refuted.inputs,
-            arguments=refuted.arguments,
-            comparisons=refuted.comparisons,
-        )
+        return _refuted(refuted, culprit)
     reason = (refuter.note if refuter is not None else "") or reason
     reason = reason or "the values of this instruction and of those after it are compared by samples only"
     return Verdict(
         Relation.OPEN,
         reason=reason,
-        instruction=text,
-        origin=origin,
+        **_position(culprit),
         undecided=() if last is None else _undecided(*last, proof.open),
     )
+
+
+def _undefined(
+    before: Fingerprinted, after: Fingerprinted, samples: int, seed: int, proof: _Proof
+) -> Refutation | None:
+    """Return ordinary arguments on which one of two programs that are equal over the reals is not defined.
+
+    An infinite constant, or an overflow, that cancels over the reals makes NaN of every result.
+    """
+    if not proof.only_over_reals or not samples:
+        return None
+    refuter = Refuter(before.module, after.module, judged=proof.only_over_reals, numbers=False)
+    return refuter.search(1, seed, most=samples, distributions=ORDINARY)
+
+
+def _refuted(refutation: Refutation, culprit: HloInstruction | None) -> Verdict:
+    return Verdict(
+        Relation.REFUTED,
+        **_position(culprit),
+        inputs=refutation.inputs,
+        arguments=refutation.arguments,
+        comparisons=refutation.comparisons,
+    )
+
+
+def _position(culprit: HloInstruction | None) -> dict[str, Any]:
+    """Return the attributes of a verdict that state an instruction."""
+    if culprit is None:
+        return {}
+    return {"instruction": print_instruction(culprit, _OPTIONS).strip(), "origin": place(culprit)}
 
 
 def _undecided(before: _Fingerprint, after: _Fingerprint, results: Set[int]) -> tuple[str, ...]:
@@ -195,17 +222,21 @@ class _Proof:
     Attributes:
         open: the numbers of the results that are not; the last number stands for the effects.
         relation: the weakest relation of those that are.
+        only_over_reals: the numbers of the results that are proved over the reals only.
         error_bits: one of the proofs is wrong with a probability below 2**-error_bits.
     """
 
     def __init__(self, count: int) -> None:
         self.open = set(range(count))
+        self.only_over_reals: set[int] = set()
         self.relation = Relation.IDENTICAL
         self._bits: list[int] = []
 
     def add(self, equal: Set[int], relation: Relation, bits: int) -> None:
         """Record that some results are related, wrongly with a probability below 2**-bits."""
         if equal & self.open:
+            if relation is Relation.EQUAL_OVER_REALS:
+                self.only_over_reals |= equal & self.open
             self.open -= equal
             self.relation = relation
             self._bits.append(bits)

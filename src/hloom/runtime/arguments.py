@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.operations.values import elements_of, fits_dimensions
 from hloom.shape.literal import Literal, from_dlpack
@@ -40,6 +41,65 @@ def bound_value(parameter: HloInstruction, number: int, argument: object) -> Val
         shape = parameter.shape.to_string(layout=False)
         message = f"argument {number} does not fit parameter %{parameter.name} of shape {shape}: {reason}"
         raise EvaluationError(message, rule="run.argument") from None
+
+
+def donated_arguments(module: HloModule, arguments: Sequence[object], values: Sequence[Value]) -> list[Value]:
+    """Return bound values with the caller's arrays in place of those that the module donates to results.
+
+    Raises EvaluationError by the rule ``run.donation``; see `Executable.donate`.
+    """
+    indices = [(a.parameter_number, *a.parameter_index) for a in module.config.aliases.values()]
+    donated = {index: _element(arguments, index) for index in indices}
+    leaves = dict(_leaves(tuple(values)))
+    for index, array in donated.items():
+        problem = _not_donatable(array, leaves[index])
+        others = (leaf for other, leaf in leaves.items() if other != index and leaf is not None)
+        if problem is None and any(np.may_share_memory(leaves[index], other) for other in others):
+            problem = "it shares memory with another argument"
+        if problem is not None:
+            name = module.entry.parameters[index[0]].name
+            message = f"argument {index[0]} (%{name}) cannot be donated: {problem}"
+            raise EvaluationError(message, rule="run.donation")
+    return [_with(value, (number,), donated) for number, value in enumerate(values)]
+
+
+_Path: TypeAlias = tuple[int, ...]
+"""The number of an argument, and the index of a leaf of its shape."""
+
+
+def _not_donatable(argument: object, bound: Value) -> str | None:
+    """Return why native code cannot write to an argument, whose bound value is an array; None if it can."""
+    if not isinstance(argument, np.ndarray):
+        return f"it is of type {type(argument).__name__}, not a NumPy array"
+    if not argument.flags.writeable:
+        return "it is read-only"
+    if not argument.flags.c_contiguous or not argument.flags.aligned:
+        return "it is not contiguous and aligned"
+    is_same = isinstance(bound, np.ndarray) and bound.ctypes.data == argument.ctypes.data
+    return None if is_same else "its elements have to be converted"
+
+
+def _element(value: object, path: _Path) -> object:
+    """Return the element of nested tuples or lists at an index."""
+    for number in path:
+        value = cast("Sequence[object]", value)[number]
+    return value
+
+
+def _leaves(value: Value, path: _Path = ()) -> Iterator[tuple[_Path, Value]]:
+    """Yield the leaves of a value with their indices."""
+    if isinstance(value, tuple):
+        for number, element in enumerate(value):
+            yield from _leaves(element, (*path, number))
+    else:
+        yield path, value
+
+
+def _with(value: Value, path: _Path, donated: Mapping[_Path, object]) -> Value:
+    """Return a value with other arrays at some indices."""
+    if isinstance(value, tuple):
+        return tuple(_with(element, (*path, number), donated) for number, element in enumerate(value))
+    return cast("Value", donated.get(path, value))
 
 
 def kept_arguments(entry: HloComputation, values: Sequence[tuple[int | str, Any]]) -> dict[int, Any]:

@@ -98,6 +98,13 @@ class DeviceProgram(Protocol):
         """Return the result for arguments that fit the parameters, during a run of the device's world."""
         ...
 
+    def donate(self, arguments: Sequence[Value]) -> Value:
+        """Run, and let results take the memory of arguments that alias them; see `Executable.donate`.
+
+        Such results are the arrays of the arguments. Raises HloError unless the backend can do that.
+        """
+        raise _not_offered("donation of arguments")
+
     def profile(self, arguments: Sequence[Value]) -> Profile:
         """Run, and return the time of every instruction; raises HloError unless the backend measures it."""
         raise _not_offered("profile")
@@ -124,11 +131,11 @@ class Program(Protocol):
         """Return the program on a device, with separate state, such as that of random numbers."""
         ...
 
-    def direct_call(self, checked: Callable[..., object]) -> Callable[..., object]:
+    def direct_call(self, checked: Callable[..., object], *, donates: bool = False) -> Callable[..., object]:
         """Return a function that runs the program on one device with the arguments of a caller.
 
-        ``checked`` does so with all checks and conversions. A backend may return a faster function that calls
-        ``checked`` for arguments that do not fit exactly.
+        ``donates``: as `Executable.donate` does. ``checked`` does so with all checks and conversions. A
+        backend may return a faster function that calls ``checked`` for arguments that do not fit exactly.
         """
         return checked
 

@@ -10,7 +10,7 @@
     exe = hloom.compile(module, backend="evaluator")
     exe.trace(x, y).first_nan
     with exe.prepare(weights=w) as step:
-        y = step(x)
+        y, cache = step.donate(x, cache)
 """
 
 from __future__ import annotations
@@ -25,16 +25,21 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from hloom.devices.peers import Peers
 from hloom.devices.transport import Transport, require_same_program
-from hloom.devices.world import VirtualDevice, World
+from hloom.devices.world import VirtualDevice
 from hloom.display import Displayed
 from hloom.errors import EvaluationError, HloError
 from hloom.hooks import Hook
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
-from hloom.runtime.arguments import Outgoing, bound_arguments, bytes_of, kept_arguments
+from hloom.runtime.arguments import (
+    Outgoing,
+    bound_arguments,
+    bytes_of,
+    donated_arguments,
+    kept_arguments,
+)
 from hloom.runtime.backend import (
     Backend,
     CompileOptions,
@@ -50,6 +55,7 @@ from hloom.runtime.checks import check_device_groups, check_sizes
 from hloom.runtime.cores import available_cores
 from hloom.runtime.device import Device
 from hloom.runtime.evaluator_backend import EvaluatorBackend
+from hloom.runtime.instance import Instance
 from hloom.stablehlo import Exported, Lowered, module_of
 from hloom.text.fingerprint import fingerprint
 
@@ -152,31 +158,6 @@ def _own_modules(
     return [m for m, owner in zip(modules, owners, strict=True) if owner == processes.rank]
 
 
-class _Instance:
-    """A set of devices for one run at a time, with their programs.
-
-    Attributes:
-        world: the devices.
-        programs: the programs on them, replica-major.
-        lock: held during a run.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        programs: Sequence[Program],
-        options: CompileOptions,
-        processes: Transport | None,
-    ) -> None:
-        replicas, partitions = options.num_replicas, options.num_partitions
-        peers = None
-        if processes is not None and processes.size > 1:
-            peers = Peers(processes, [(r, p) for r in range(replicas) for p in range(partitions)])
-        self.world = World(replicas, partitions, peers)
-        self.programs: Sequence[DeviceProgram] = backend.load(programs, self.world)
-        self.lock = threading.Lock()
-
-
 class _Running(threading.local):
     """The executables that run in a thread, the innermost last."""
 
@@ -217,9 +198,9 @@ class Executable(Displayed):
         self._options = options
         self._modules = list(modules)
         self._programs = list(programs)
-        self._make_instance = lambda: _Instance(backend, self._programs, options, processes)
+        self._make_instance = lambda: Instance(backend, self._programs, options, processes)
         self._instance = self._make_instance()
-        self._spare: list[_Instance] = []
+        self._spare: list[Instance] = []
         self._world = self._instance.world
         self.devices = [Device(device) for device in self._world.devices]
         self._one_by_one = all(program.is_isolated for program in programs)
@@ -269,6 +250,27 @@ class Executable(Displayed):
         if len(self.devices) != 1:
             message = f"the program runs on {len(self.devices)} devices; call run with the arguments of each"
             raise EvaluationError(message, rule="run.one-device")
+
+    def donate(self, *arguments: Any) -> Any:
+        """Run as a call does, and let results take the memory of arguments that the program donates to them.
+
+        Its ``input_output_alias`` names these. A result that the program can write there is the caller's own
+        array, with new elements; the elements of other donated arrays are undefined afterwards. Raises
+        EvaluationError as a call does, and by ``run.donation`` if a donated argument is not a writable,
+        contiguous NumPy array, or shares memory with another; HloError by ``compile.not-offered``.
+        """
+        return self._donate(*arguments)
+
+    @cached_property
+    def _donate(self) -> Callable[..., Any]:
+        if len(self._programs) != 1 or self._world.peers is not None:
+            return self._donate_checked
+        return self._programs[0].direct_call(self._donate_checked, donates=True)
+
+    def _donate_checked(self, *arguments: Any) -> Any:
+        self._require_one_device()
+        values = donated_arguments(self._modules[0], arguments, self._bound([arguments])[0])
+        return self._run_together(lambda program, bound: program.donate(bound), [values])[0]
 
     def run(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """Run on all devices.
@@ -332,7 +334,7 @@ class Executable(Displayed):
             self._world.abandon(error)
 
     @contextmanager
-    def _lent_instance(self) -> Generator[_Instance]:
+    def _lent_instance(self) -> Generator[Instance]:
         """Yield an instance that is not running; raises EvaluationError by the rule ``run.reentrant``."""
         nested = self in _running.executables
         if self._keeps_state and nested:
@@ -545,6 +547,10 @@ class PreparedExecutable:
         Raises EvaluationError as `Executable` does, and by the rule ``prepare.released`` after `release`.
         """
         return self.executable(*self._all(arguments))
+
+    def donate(self, *arguments: Any) -> Any:
+        """Run with the arguments that are not bound, of which some are donated; see `Executable.donate`."""
+        return self.executable.donate(*self._all(arguments))
 
     def profile(self, *arguments: Any) -> Profile:
         """Run with the arguments that are not bound, and return the time of every instruction."""

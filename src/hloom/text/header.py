@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError
 from hloom.ir.cursor import KEYWORDS, Cursor
@@ -16,8 +16,6 @@ from hloom.shape.shape import Shape
 if TYPE_CHECKING:
     from hloom.ir.print_options import PrintOptions
 
-Reader: TypeAlias = Callable[[Cursor, ModuleConfig], None]
-
 # -- reading
 
 
@@ -25,80 +23,41 @@ def parse_header_attributes(cursor: Cursor, config: ModuleConfig) -> None:
     """Parse the attributes after the module's name, each at most once and in any order."""
     seen: set[str] = set()
     while cursor.accept(","):
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         key = cursor.key("a module attribute")
         if key in seen:
             message = f"module attribute {key!r} is given twice"
             raise cursor.error(message, rule="text.attribute-twice", position=start)
         seen.add(key)
-        reader = _READERS.get(key)
-        if reader is None:
-            message = f"unexpected module attribute {key!r}; there are {', '.join(sorted(_READERS))}"
+        if key in _FIELDS:
+            setattr(config, key, _FIELDS[key](cursor))
+        elif key in _READERS:
+            _READERS[key](cursor, config)
+        else:
+            message = (
+                f"unexpected module attribute {key!r}; there are {', '.join(sorted(_FIELDS | _READERS))}"
+            )
             raise cursor.error(message, rule="text.attribute", position=start)
-        reader(cursor, config)
-
-
-def _is_scheduled(cursor: Cursor, config: ModuleConfig) -> None:
-    config.is_scheduled = cursor.boolean()
-
-
-def _replica_count(cursor: Cursor, config: ModuleConfig) -> None:
-    config.replica_count = cursor.integer()
-
-
-def _num_partitions(cursor: Cursor, config: ModuleConfig) -> None:
-    config.num_partitions = cursor.integer()
-
-
-def _alias_passthrough_params(cursor: Cursor, config: ModuleConfig) -> None:
-    config.alias_passthrough_params = cursor.boolean()
-
-
-def _frontend_attributes(cursor: Cursor, config: ModuleConfig) -> None:
-    config.frontend_attributes = parse_frontend_attributes(cursor)
-
-
-def _to_parameters(cursor: Cursor, config: ModuleConfig) -> None:
-    config.allow_spmd_sharding_propagation_to_parameters = _booleans(cursor)
-
-
-def _to_output(cursor: Cursor, config: ModuleConfig) -> None:
-    config.allow_spmd_sharding_propagation_to_output = _booleans(cursor)
 
 
 def _booleans(cursor: Cursor) -> tuple[bool, ...]:
     """Parse ``true`` or ``{true,false}``; an empty list means false."""
-    if not cursor.accept("{"):
+    if not cursor.peek("{"):
         return (cursor.boolean(),)
-    values: list[bool] = []
-    while not cursor.accept("}"):
-        if values:
-            cursor.expect(",")
-        values.append(cursor.boolean())
-    return tuple(values) or (False,)
+    return tuple([cursor.boolean() for _ in cursor.items()]) or (False,)
 
 
 def _entry_computation_layout(cursor: Cursor, config: ModuleConfig) -> None:
     cursor.expect("{")
-    cursor.expect("(")
-    parameters: list[Shape] = []
-    while not cursor.accept(")"):
-        parameters.append(cursor.shape())
-        if not cursor.accept(","):
-            cursor.expect(")")
-            break
+    parameters = tuple([cursor.shape() for _ in cursor.items("(", ")", last_comma=True)])
     cursor.expect("->")
-    config.entry_layout = ProgramShape(tuple(parameters), cursor.shape())
+    config.entry_layout = ProgramShape(parameters, cursor.shape())
     cursor.expect("}")
 
 
 def _input_output_alias(cursor: Cursor, config: ModuleConfig) -> None:
     """Parse ``{ {0}: (1, {}, may-alias), {1}: (0, {2}) }``, in which every output occurs once."""
-    cursor.expect("{")
-    while not cursor.accept("}"):
-        cursor.skip()
-        start = cursor.position
+    for start in cursor.items(last_comma=True):
         output = cursor.integers()
         cursor.expect(":")
         parameter, index, kind = _aliased(cursor)
@@ -109,9 +68,6 @@ def _input_output_alias(cursor: Cursor, config: ModuleConfig) -> None:
             message = f"parameter number {parameter} is negative"
             raise cursor.error(message, rule="module.alias-parameter", position=start)
         config.aliases[output] = Alias(parameter, index, kind)
-        if not cursor.accept(","):
-            cursor.expect("}")
-            break
 
 
 def _aliased(cursor: Cursor) -> tuple[int, ShapeIndex, str]:
@@ -121,8 +77,7 @@ def _aliased(cursor: Cursor) -> tuple[int, ShapeIndex, str]:
     index = cursor.integers()
     kind = "may-alias"
     if cursor.accept(","):
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         kind = cursor.name("may-alias or must-alias")
         if kind not in ALIAS_KINDS:
             message = f"expected may-alias or must-alias, found {kind!r}"
@@ -132,8 +87,7 @@ def _aliased(cursor: Cursor) -> tuple[int, ShapeIndex, str]:
 
 
 def _buffer_donor(cursor: Cursor, config: ModuleConfig) -> None:
-    cursor.expect("{")
-    while not cursor.accept("}"):
+    for _ in cursor.items(last_comma=True):
         cursor.expect("(")
         parameter = cursor.integer()
         cursor.expect(",")
@@ -141,9 +95,6 @@ def _buffer_donor(cursor: Cursor, config: ModuleConfig) -> None:
         cursor.expect(")")
         if donor not in config.buffer_donors:
             config.buffer_donors.append(donor)
-        if not cursor.accept(","):
-            cursor.expect("}")
-            break
 
 
 def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
@@ -165,17 +116,20 @@ def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
         config.recovery_table.setdefault(lost, (recovered, module))
 
 
-_READERS: Final[dict[str, Reader]] = {
-    "is_scheduled": _is_scheduled,
-    "replica_count": _replica_count,
-    "num_partitions": _num_partitions,
+_FIELDS: Final[dict[str, Callable[[Cursor], object]]] = {
+    "is_scheduled": Cursor.boolean,
+    "replica_count": Cursor.integer,
+    "num_partitions": Cursor.integer,
+    "alias_passthrough_params": Cursor.boolean,
+    "frontend_attributes": parse_frontend_attributes,
+    "allow_spmd_sharding_propagation_to_parameters": _booleans,
+    "allow_spmd_sharding_propagation_to_output": _booleans,
+}
+"""Attributes that are fields of the configuration of this name."""
+_READERS: Final[dict[str, Callable[[Cursor, ModuleConfig], None]]] = {
     "input_output_alias": _input_output_alias,
     "buffer_donor": _buffer_donor,
-    "alias_passthrough_params": _alias_passthrough_params,
     "entry_computation_layout": _entry_computation_layout,
-    "frontend_attributes": _frontend_attributes,
-    "allow_spmd_sharding_propagation_to_parameters": _to_parameters,
-    "allow_spmd_sharding_propagation_to_output": _to_output,
     "origin_recovery_table": _origin_recovery_table,
 }
 

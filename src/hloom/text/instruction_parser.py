@@ -104,13 +104,11 @@ class InstructionParser:
     ) -> tuple[HloInstruction, bool]:
         """Parse ``ROOT name = ...`` and return the instruction and whether it is the root."""
         cursor = self.cursor
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         is_root = cursor.match(ROOT) is not None
         if is_root and root is not None:
             raise cursor.error("a computation has only one ROOT", rule="computation.one-root", position=start)
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         name = cursor.name("an instruction's name")
         cursor.expect("=")
         return self.right_hand_side(computation, name, start), is_root
@@ -144,8 +142,7 @@ class InstructionParser:
     def _right_hand_side(self, computation: HloComputation, name: str, nested: bool) -> HloInstruction:
         cursor = self.cursor
         shape = cursor.shape() if cursor.at_shape() else None
-        cursor.skip()
-        opcode_at = cursor.position
+        opcode_at = cursor.start()
         word = cursor.take(_OPCODE, "an opcode")[0]
         opcode, wrapped = asynchronous.split_opcode(word)
         if opcode not in REGISTRY or (wrapped is not None and wrapped not in REGISTRY):
@@ -238,8 +235,7 @@ class InstructionParser:
     def _operand(self, computation: HloComputation, likely: Shape | None) -> HloInstruction:
         """Parse a name with or without its shape before it, or an instruction without attributes."""
         cursor = self.cursor
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         shape = cursor.shape() if cursor.at_shape() else None
         cursor.skip()
         if _CALL_AHEAD.match(cursor.text, cursor.position):
@@ -301,8 +297,7 @@ class InstructionParser:
             roles["calls"] = Role("calls")
         seen: set[str] = set()
         while cursor.accept(","):
-            cursor.skip()
-            start = cursor.position
+            start = cursor.start()
             key = cursor.key()
             if key in seen:
                 message = f"attribute {key!r} is given twice"
@@ -339,8 +334,7 @@ class InstructionParser:
         cursor = self.cursor
         cursor.expect("{")
         while True:
-            cursor.skip()
-            start = cursor.position
+            start = cursor.start()
             name = cursor.name("an instruction")
             if name not in self.names:
                 message = f"instruction {name!r} does not exist{did_you_mean(name, self.names)}"
@@ -355,16 +349,7 @@ class InstructionParser:
         cursor = self.cursor
         if not many:
             return [self._computation()]
-        computations: list[HloComputation] = []
-        cursor.expect("{")
-        if cursor.accept("}"):
-            return computations
-        while True:
-            computations.append(self._computation())
-            if not cursor.accept(","):
-                break
-        cursor.expect("}")
-        return computations
+        return [self._computation() for _ in cursor.items()]
 
     def _computation(self) -> HloComputation:
         """Parse the name of a computation that was defined before, or a body in braces."""

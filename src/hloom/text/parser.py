@@ -96,8 +96,7 @@ class ModuleParser:
             ) from None
         module = HloModule("")
         module.source = cursor.text
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         if cursor.match(_HEADER):
             self.header(module)
             self.all_computations()
@@ -153,11 +152,9 @@ class ModuleParser:
     def computation(self) -> None:
         """Parse ``ENTRY name (parameters) -> result { instructions }, execution_thread="main"``."""
         cursor = self.cursor
-        cursor.skip()
-        entry_at = cursor.position
+        entry_at = cursor.start()
         is_entry = cursor.match(_ENTRY) is not None
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         name = cursor.name("a computation's name")
         signature = self.signature() if cursor.peek("(") else None
         computation = self.parser.body(name)
@@ -181,25 +178,18 @@ class ModuleParser:
     def signature(self) -> tuple[Shape, int]:
         """Parse ``(name: shape, ...) -> shape``; return the result shape and its position."""
         cursor = self.cursor
-        cursor.expect("(")
-        if not cursor.accept(")"):
-            while True:
-                cursor.name("a parameter's name")
-                cursor.shape()
-                if not cursor.accept(","):
-                    break
-            cursor.expect(")")
+        for _ in cursor.items("(", ")"):
+            cursor.name("a parameter's name")
+            cursor.shape()
         cursor.expect("->")
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         return cursor.shape(), start
 
     def execution_thread(self, computation: HloComputation) -> None:
         cursor = self.cursor
         seen = False
         while cursor.accept(","):
-            cursor.skip()
-            start = cursor.position
+            start = cursor.start()
             key = cursor.key()
             if key != "execution_thread" or seen:
                 message = f"unexpected {key!r}: a computation has one attribute, execution_thread"
@@ -233,8 +223,7 @@ class ModuleParser:
             return computation.add(parameter)
 
         parser.create_missing = create_missing
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         if cursor.at_shape():
             instruction = parser.right_hand_side(computation, "_", start)
         else:

@@ -85,8 +85,7 @@ class _TolerantInstructions(InstructionParser):
         self._shapeless: set[str] = set()
 
     def body(self, name: str) -> HloComputation:
-        self.cursor.skip()
-        start = self.cursor.position
+        start = self.cursor.start()
         computation = super().body(name)
         self.draft.extents[computation] = Extent(start, self.cursor.position)
         return computation
@@ -173,8 +172,7 @@ class _TolerantModule(ModuleParser):
     def computation(self) -> None:
         """Parse a computation; after an error outside its body go on with the next one."""
         cursor = self.cursor
-        cursor.skip()
-        start = cursor.position
+        start = cursor.start()
         try:
             super().computation()
         except HloError as error:

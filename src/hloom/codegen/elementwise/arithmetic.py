@@ -19,57 +19,36 @@ from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 
-@lowering("add")
-def _add(c: LoweringContext, a: Element, b: Element) -> Element:
-    if isinstance(a, tuple):
-        assert isinstance(b, tuple)
-        return a[0] + b[0], a[1] + b[1]
-    x, y = parts(a, b)
+@lowering("add", of_complex=complex_numbers.add)
+def _add(c: LoweringContext, x: Value, y: Value) -> Value:
     return x | y if c.result_type is et.PRED else x + y
 
 
-@lowering("subtract")
-def _subtract(c: LoweringContext, a: Element, b: Element) -> Element:
-    if isinstance(a, tuple):
-        assert isinstance(b, tuple)
-        return a[0] - b[0], a[1] - b[1]
-    x, y = parts(a, b)
+@lowering("subtract", of_complex=complex_numbers.subtract)
+def _subtract(c: LoweringContext, x: Value, y: Value) -> Value:
     return x - y
 
 
-@lowering("multiply")
-def _multiply(c: LoweringContext, a: Element, b: Element) -> Element:
-    if isinstance(a, tuple):
-        assert isinstance(b, tuple)
-        return complex_numbers.multiply(a, b)
-    x, y = parts(a, b)
+@lowering("multiply", of_complex=complex_numbers.multiply)
+def _multiply(c: LoweringContext, x: Value, y: Value) -> Value:
     return x & y if c.result_type is et.PRED else x * y
 
 
-@lowering("divide")
-def _divide(c: LoweringContext, a: Element, b: Element) -> Element:
-    if isinstance(a, tuple):
-        assert isinstance(b, tuple)
-        return complex_numbers.divide(a, b)
-    x, y = parts(a, b)
+@lowering("divide", of_complex=complex_numbers.divide)
+def _divide(c: LoweringContext, x: Value, y: Value) -> Value:
     return quotient(x, y, c.kind) if c.kind.is_integer else x / y
 
 
 @lowering("remainder")
-def _remainder(c: LoweringContext, a: Element, b: Element) -> Element:
-    x, y = parts(a, b)
+def _remainder(c: LoweringContext, x: Value, y: Value) -> Element:
     if not c.kind.is_integer:
         return expand_or_call("remainder", remainder, x, y)
     # with -1 as the quotient by 0, the remainder is the dividend
     return x - quotient(x, y, c.kind) * y
 
 
-@lowering("power")
-def _power(c: LoweringContext, a: Element, b: Element) -> Element:
-    if isinstance(a, tuple):
-        assert isinstance(b, tuple)
-        return expand_or_call("power", complex_exponential.power, a, b)
-    x, y = parts(a, b)
+@lowering("power", of_complex=partial(expand_or_call, "power", complex_exponential.power))
+def _power(c: LoweringContext, x: Value, y: Value) -> Element:
     if c.kind.is_integer:
         return integer_power(x, y, c.kind.is_signed)
     return expand_or_call("power", power, x, y)
@@ -80,19 +59,15 @@ def _negate(c: LoweringContext, a: Element) -> Element:
     return (-a[0], -a[1]) if isinstance(a, tuple) else -a
 
 
-@lowering("abs")
-def _abs(c: LoweringContext, a: Element) -> Element:
-    if isinstance(a, tuple):
-        return complex_numbers.modulus(a)
+@lowering("abs", of_complex=complex_numbers.modulus)
+def _abs(c: LoweringContext, a: Value) -> Value:
     if c.kind.is_floating:
         return a.function.intrinsic("fabs", a)
     return a.compare("slt", 0).select(-a, a)
 
 
-@lowering("sign", exact=True)
-def _sign(c: LoweringContext, a: Element) -> Element:
-    if isinstance(a, tuple):
-        return complex_numbers.sign(a)
+@lowering("sign", exact=True, of_complex=complex_numbers.sign)
+def _sign(c: LoweringContext, a: Value) -> Value:
     if c.kind.is_floating:
         one = a.function.intrinsic("copysign", a.function.constant(a.type, 1.0), a)
         return a.compare("one", 0.0).select(one, a)

@@ -50,11 +50,18 @@ LOWERINGS: Final[dict[str, Lowering]] = {}
 """The lowerings of elementwise operations, by opcode."""
 
 
-def lowering(*opcodes: str, exact: bool = False) -> Callable[[Lower], Lower]:
-    """Register the lowering of some opcodes."""
+def lowering(
+    *opcodes: str, exact: bool = False, of_complex: Callable[..., Element] | None = None
+) -> Callable[[Lower], Lower]:
+    """Register the lowering of some opcodes; ``of_complex(*operands)`` is that of complex numbers."""
 
     def register(function: Lower) -> Lower:
-        enters(LOWERINGS, "a lowering", *opcodes)(Lowering(function, exact))
+        def lower(c: LoweringContext, *operands: Element) -> Element:
+            if of_complex is not None and isinstance(operands[0], tuple):
+                return of_complex(*operands)
+            return function(c, *operands)
+
+        enters(LOWERINGS, "a lowering", *opcodes)(Lowering(function if of_complex is None else lower, exact))
         return function
 
     return register

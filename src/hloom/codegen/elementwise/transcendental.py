@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from hloom.codegen.elementwise.outlining import expand_or_call
@@ -28,12 +29,9 @@ Function: TypeAlias = Callable[..., Element]
 
 def _register(opcode: str, of_reals: Function, of_complex: Function | None = None) -> None:
     def lower(c: LoweringContext, *operands: Element) -> Element:
-        if isinstance(operands[0], tuple):
-            assert of_complex is not None
-            return expand_or_call(opcode, of_complex, *operands)
         return expand_or_call(opcode, of_reals, *operands)
 
-    lowering(opcode)(lower)
+    lowering(opcode, of_complex=of_complex and partial(expand_or_call, opcode, of_complex))(lower)
 
 
 def _square_root(x: Value) -> Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -23,9 +22,6 @@ class AtomicLoad(Instruction):
     ordering: Ordering
     opcode: str = field(default="load atomic", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.ordering, self.pointer.key
-
     def line(self) -> str:
         access = f"{self.type.text}, ptr {self.pointer.name} {self.ordering}, align {self.type.size}"
         return f"  {self.name} = load atomic {access}"
@@ -40,9 +36,6 @@ class AtomicStore(Instruction):
     ordering: Ordering
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="store atomic", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.ordering, self.value.key, self.pointer.key
 
     def line(self) -> str:
         value = self.value
@@ -60,9 +53,6 @@ class ReadModifyWrite(Instruction):
     ordering: Ordering
     opcode: str = field(default="atomicrmw", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.operation, self.ordering, self.pointer.key, self.value.key
-
     def line(self) -> str:
         value = f"{self.value.type.text} {self.value.name}"
         change = f"{self.operation} ptr {self.pointer.name}, {value} {self.ordering}"
@@ -79,9 +69,6 @@ class CompareExchange(Instruction):
     ordering: Ordering
     opcode: str = field(default="cmpxchg", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.ordering, self.pointer.key, self.expected.key, self.value.key
-
     def line(self) -> str:
         kind = self.value.type.text
         values = f"{kind} {self.expected.name}, {kind} {self.value.name}"
@@ -94,9 +81,6 @@ class Exchanged(Instruction):
 
     exchange: CompareExchange
     opcode: str = field(default="extractvalue", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return (self.exchange.key,)
 
     def line(self) -> str:
         exchange = self.exchange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hloom.codegen.llvm.attributes import Attribute, attributes_text
@@ -20,9 +20,6 @@ class CallInstruction(Instruction):
     attributes: tuple[Attribute, ...]
     opcode: str = field(default="call", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.callee, self.attributes, *[a.key for a in self.arguments]
-
     def line(self) -> str:
         listed = ", ".join([f"{a.type.text} {a.name}" for a in self.arguments])
         call = f"call {self.type.text} @{self.callee}({listed}){attributes_text(self.attributes)}"
@@ -37,9 +34,6 @@ class IndirectCall(Instruction):
     arguments: tuple[Value, ...]
     opcode: str = field(default="call", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.callee.key, *[a.key for a in self.arguments]
-
     def line(self) -> str:
         listed = ", ".join([f"{a.type.text} {a.name}" for a in self.arguments])
         call = f"call {self.type.text} {self.callee.name}({listed})"
@@ -53,9 +47,6 @@ class Phi(Instruction):
     incoming: Sequence[tuple[Value, Block]] = ()
     opcode: str = field(default="phi", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return tuple([(value.key, block.key) for value, block in self.incoming])
-
     def line(self) -> str:
         listed = ", ".join([f"[ {value.name}, %{block.name} ]" for value, block in self.incoming])
         return f"  {self.name} = phi {self.type.text} {listed}"
@@ -68,9 +59,6 @@ class Jump(Instruction):
     target: Block
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="br", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return (self.target.key,)
 
     def line(self) -> str:
         return f"  br label %{self.target.name}"
@@ -86,9 +74,6 @@ class Branch(Instruction):
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="br", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.condition.key, self.yes.key, self.no.key
-
     def line(self) -> str:
         return f"  br i1 {self.condition.name}, label %{self.yes.name}, label %{self.no.name}"
 
@@ -102,9 +87,6 @@ class Switch(Instruction):
     default: Block
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="switch", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.chooser.key, self.default.key, *[(case, block.key) for case, block in self.cases]
 
     def line(self) -> str:
         kind = self.chooser.type.text
@@ -120,9 +102,6 @@ class Return(Instruction):
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="ret", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return () if self.value is None else (self.value.key,)
-
     def line(self) -> str:
         value = self.value
         return "  ret void" if value is None else f"  ret {value.type.text} {value.name}"
@@ -134,9 +113,6 @@ class Unreachable(Instruction):
 
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="unreachable", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return ()
 
     def line(self) -> str:
         return "  unreachable"

@@ -6,10 +6,10 @@ Lines use the names that `hloom.codegen.llvm.printer` assigns to values and bloc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final
+from collections.abc import Hashable, Sequence
+from dataclasses import Field, dataclass, field, fields
+from functools import cache, lru_cache
+from typing import Any, Final, cast
 
 from hloom.codegen.llvm.values import Value
 
@@ -29,13 +29,25 @@ class Instruction(Value, ABC):
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.type.text}>"
 
-    @abstractmethod
     def fields(self) -> tuple[Hashable, ...]:
         """Return all fields but opcode and type, values and blocks as their keys."""
+        return tuple([_key(getattr(self, field.name)) for field in _own_fields(type(self))])
 
     @abstractmethod
     def line(self) -> str:
         """Return the line of LLVM's text."""
+
+
+@cache
+def _own_fields(kind: type[Instruction]) -> tuple[Field[Any], ...]:
+    common = {field.name for field in fields(Instruction)}
+    return tuple(field for field in fields(kind) if field.name not in common)
+
+
+def _key(field: Any) -> Hashable:
+    if isinstance(field, tuple | list):
+        return tuple([_key(each) for each in cast("Sequence[Any]", field)])
+    return field.key if isinstance(field, Value | Block) else field
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -44,9 +56,6 @@ class UnaryInstruction(Instruction):
 
     opcode: str
     operand: Value
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return (self.operand.key,)
 
     def line(self) -> str:
         a = self.operand
@@ -63,9 +72,6 @@ class BinaryInstruction(Instruction):
     left: Value
     right: Value
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.left.key, self.right.key
-
     def line(self) -> str:
         return f"  {self.name} = {self.opcode} {self.type.text} {self.left.name}, {self.right.name}"
 
@@ -75,9 +81,6 @@ class FlaggedBinary(BinaryInstruction):
     """A binary instruction with flags, such as ``nsw``, in LLVM's order."""
 
     flags: tuple[str, ...]
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.flags, self.left.key, self.right.key
 
     def line(self) -> str:
         opcode = f"{self.opcode} {' '.join(self.flags)}"
@@ -93,9 +96,6 @@ class CompareInstruction(Instruction):
     left: Value
     right: Value
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.predicate, self.left.key, self.right.key
-
     def line(self) -> str:
         a = self.left
         return f"  {self.name} = {self.opcode} {self.predicate} {a.type.text} {a.name}, {self.right.name}"
@@ -109,9 +109,6 @@ class SelectInstruction(Instruction):
     yes: Value
     no: Value
     opcode: str = field(default="select", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.condition.key, self.yes.key, self.no.key
 
     def line(self) -> str:
         condition, kind = self.condition, self.type.text
@@ -127,9 +124,6 @@ class Extract(Instruction):
     lane: Value
     opcode: str = field(default="extractelement", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.vector.key, self.lane.key
-
     def line(self) -> str:
         v, lane = self.vector, self.lane
         return f"  {self.name} = extractelement {v.type.text} {v.name}, {lane.type.text} {lane.name}"
@@ -143,9 +137,6 @@ class Insert(Instruction):
     scalar: Value
     lane: Value
     opcode: str = field(default="insertelement", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.vector.key, self.scalar.key, self.lane.key
 
     def line(self) -> str:
         v, s, lane = self.vector, self.scalar, self.lane
@@ -169,9 +160,6 @@ class ShuffleVector(Instruction):
     second: Value
     lanes: tuple[int, ...]
     opcode: str = field(default="shufflevector", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.lanes, self.first.key, self.second.key
 
     def line(self) -> str:
         kind = self.first.type.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from hloom.codegen.llvm.attributes import Attribute
@@ -20,9 +19,6 @@ class Offset(Instruction):
     index: Value
     opcode: str = field(default="getelementptr", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.element, self.pointer.key, self.index.key
-
     def line(self) -> str:
         p, index = self.pointer, self.index
         address = f"{p.type.text} {p.name}, {index.type.text} {index.name}"
@@ -36,9 +32,6 @@ class Load(Instruction):
     pointer: Value
     align: int
     opcode: str = field(default="load", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.align, self.pointer.key
 
     def line(self) -> str:
         return f"  {self.name} = load {self.type.text}, ptr {self.pointer.name}, align {self.align}"
@@ -55,9 +48,6 @@ class Store(Instruction):
     type: Type = field(default=VOID, init=False)
     opcode: str = field(default="store", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.align, self.streams, self.value.key, self.pointer.key
-
     def line(self) -> str:
         value, hint = self.value, ", !nontemporal !{i32 1}" if self.streams else ""
         return f"  store {value.type.text} {value.name}, ptr {self.pointer.name}, align {self.align}{hint}"
@@ -72,9 +62,6 @@ class StackMemory(Instruction):
     align: int
     opcode: str = field(default="alloca", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.element, self.count, self.align
-
     def line(self) -> str:
         return f"  {self.name} = alloca {self.element.text}, i64 {self.count}, align {self.align}"
 
@@ -87,9 +74,6 @@ class DynamicStackMemory(Instruction):
     align: int
     opcode: str = field(default="alloca", init=False)
 
-    def fields(self) -> tuple[Hashable, ...]:
-        return self.bytes.key, self.align
-
     def line(self) -> str:
         return f"  {self.name} = alloca i8, {self.bytes.type.text} {self.bytes.name}, align {self.align}"
 
@@ -101,9 +85,6 @@ class Argument(Instruction):
     attributes: tuple[Attribute, ...] = ()
     address: Value | None = None
     opcode: str = field(default="load", init=False)
-
-    def fields(self) -> tuple[Hashable, ...]:
-        return () if self.address is None else (self.address.key,)
 
     def line(self) -> str:
         assert self.address is not None

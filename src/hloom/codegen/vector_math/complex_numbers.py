@@ -59,6 +59,16 @@ def is_finite(r: Reals, part: Value) -> Value:
 # -- product and quotient
 
 
+def add(a: Pair, b: Pair) -> Pair:
+    """Return the sum."""
+    return a[0] + b[0], a[1] + b[1]
+
+
+def subtract(a: Pair, b: Pair) -> Pair:
+    """Return the difference."""
+    return a[0] - b[0], a[1] - b[1]
+
+
 def multiply(a: Pair, b: Pair) -> Pair:
     """Return (ac - bd) + (ad + bc) i, with each operation rounded."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]

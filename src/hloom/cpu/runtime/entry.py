@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -41,6 +42,8 @@ class Signature:
         is_tuple: whether the program returns a tuple.
         temp_bytes: the size of the arena.
         long: whether a call releases the GIL.
+        donated: the numbers of the parameters that are given up.
+        donors: for results that are arguments' arrays the number of the parameter, by that of the result.
     """
 
     parameters: Sequence[Shape]
@@ -48,6 +51,8 @@ class Signature:
     is_tuple: bool
     temp_bytes: int
     long: bool
+    donated: AbstractSet[int] = frozenset()
+    donors: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 class Descriptor(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
@@ -106,19 +111,21 @@ def _descriptor(
 ) -> tuple[Record, Array]:
     """Return the descriptor of a program, and the numpy array that holds the descriptor."""
     memory = recycled_memory()
-    dtypes = [np.dtype(shape.element_type.dtype) for shape in (*signature.parameters, *signature.results)]
-    sizes = [
-        (ctypes.c_int64 * shape.rank)(*shape.dimensions)
-        for shape in (*signature.parameters, *signature.results)
-    ]
+    shapes = (*signature.parameters, *signature.results)
+    dtypes = [np.dtype(shape.element_type.dtype) for shape in shapes]
+    sizes = [(ctypes.c_int64 * shape.rank)(*shape.dimensions) for shape in shapes]
     rows = [
         {"dtype": id(dtype), "rank": len(dimensions), "dimensions": ctypes.addressof(dimensions)}
         for dtype, dimensions in zip(dtypes, sizes, strict=True)
     ]
     count = len(signature.parameters)
     inputs, outputs = INPUT.table(rows[:count]), OUTPUT.table(rows[count:])
-    for output, shape, dtype in zip(outputs, signature.results, dtypes[count:], strict=True):
-        output["bytes"] = shape.element_count * dtype.itemsize
+    for record, shape, dtype in zip((*inputs, *outputs), shapes, dtypes, strict=True):
+        record["bytes"] = shape.element_count * dtype.itemsize
+    for number in signature.donated:
+        inputs[number]["donated"] = 1
+    for result, parameter in signature.donors.items():
+        outputs[result]["donor"] = 1 + parameter
     words = np.zeros(DESCRIPTOR.size // 8, np.int64)
     record = DESCRIPTOR.record(words.ctypes.data, (words, sizes, dtypes, inputs, outputs))
     fields = {

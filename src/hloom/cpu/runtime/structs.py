@@ -60,8 +60,22 @@ SIZE_CLASSES: Final = 256
 RECYCLED: Final = Struct("recycled", free_bytes=I64, limit=I64, free=Array(PTR, SIZE_CLASSES))
 """Recycled memory: bytes of free blocks, their limit, and a free list for each size class."""
 
-INPUT: Final = Struct("input", dtype=PTR, rank=I64, dimensions=PTR)
-OUTPUT: Final = Struct("output", dtype=PTR, rank=I64, dimensions=PTR, bytes=I64)
+INPUT: Final = Struct(
+    "input",
+    dtype=PTR,
+    rank=I64,
+    dimensions=PTR,
+    bytes=I64,
+    donated=I64,  # 1 if results may be written to its memory
+)
+OUTPUT: Final = Struct(
+    "output",
+    dtype=PTR,
+    rank=I64,
+    dimensions=PTR,
+    bytes=I64,
+    donor=I64,  # 1 + the number of the argument whose array it is; 0 for a new array
+)
 
 DESCRIPTOR: Final = Struct(
     "descriptor",

@@ -16,9 +16,8 @@ ROUNDED = {"f32": ("bf16", "f16", "f8e5m2", "f8e4m3fn"), "bf16": ("f8e5m2",), "f
 
 
 @family("functions", weight=4, client=False)
-def function(draw: Draw) -> Case:
+def function(draw: Draw, body: CaseBody) -> Case:
     """Draw an elementwise operation on a type for which StableHLO has none, with corner values."""
-    body = CaseBody(draw)
     opcode, element_type = draw.one(beyond_stablehlo())
     sizes = draw.sizes()
     operands = [body.parameter(draw.any_values(element_type, sizes)) for _ in range(operand_count(opcode))]
@@ -26,9 +25,8 @@ def function(draw: Draw) -> Case:
 
 
 @family("scan", client=False)
-def scan(draw: Draw) -> Case:
+def scan(draw: Draw, body: CaseBody) -> Case:
     """Draw a scan of one or two arrays with one carry, which is combined with a slice of each."""
-    body = CaseBody(draw)
     element_type = draw.element_type(SCANNED)
     sizes = draw.sizes(low=1, high=3)
     axis = draw.integer(0, len(sizes) - 1)
@@ -55,9 +53,8 @@ def scan(draw: Draw) -> Case:
 
 
 @family("ragged-dot", client=False)
-def ragged_dot(draw: Draw) -> Case:
+def ragged_dot(draw: Draw, body: CaseBody) -> Case:
     """Draw a ragged dot of any kind; groups may be empty, and leave elements over or reach too far."""
-    body = CaseBody(draw)
     element_type = draw.element_type(MULTIPLIED)
     groups = draw.integer(1, 4)
     batch = [draw.integer(1, 3)] if draw.chance(0.4) else []
@@ -82,9 +79,8 @@ def ragged_dot(draw: Draw) -> Case:
 
 
 @family("stochastic-convert", client=False)
-def stochastic_convert(draw: Draw) -> Case:
+def stochastic_convert(draw: Draw, body: CaseBody) -> Case:
     """Draw a conversion that rounds by random bits of the operand's width."""
-    body = CaseBody(draw)
     element_type = draw.one(tuple(ROUNDED))
     target, sizes = draw.one(ROUNDED[element_type]), draw.sizes()
     operand = body.parameter(draw.any_values(element_type, sizes))
@@ -94,9 +90,8 @@ def stochastic_convert(draw: Draw) -> Case:
 
 
 @family("asynchronous", client=False)
-def asynchronous(draw: Draw) -> Case:
+def asynchronous(draw: Draw, body: CaseBody) -> Case:
     """Draw an asynchronous call of an elementwise operation, or an asynchronous copy."""
-    body = CaseBody(draw)
     element_type, sizes = draw.element_type(INTEGERS), draw.sizes()
     shape = shape_of(element_type, sizes)
     operand = body.parameter(draw.any_values(element_type, sizes), shape)
@@ -112,9 +107,8 @@ def asynchronous(draw: Draw) -> Case:
 
 
 @family("sizes", client=False)
-def size(draw: Draw) -> Case:
+def size(draw: Draw, body: CaseBody) -> Case:
     """Draw the size of a dimension that was cut."""
-    body = CaseBody(draw)
     element_type, sizes = draw.element_type(INTEGERS), draw.sizes(low=1)
     axis = draw.integer(0, len(sizes) - 1)
     operand = body.parameter(draw.any_values(element_type, sizes))

@@ -144,7 +144,7 @@ class CaseBody:
         )  # fmt: skip
 
 
-Generator = Callable[[Draw], Case]
+Generator = Callable[[Draw, CaseBody], Case]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class CaseFamily:
         client: whether StableHLO has the programs, which is what XLA's client takes.
     """
 
-    draw: Generator
+    draw: Callable[[Draw], Case]
     weight: int
     corners: bool
     client: bool
@@ -171,10 +171,10 @@ FAMILIES: Final[dict[str, CaseFamily]] = {}
 def family(
     name: str, *, weight: int = 1, corners: bool = False, client: bool = True
 ) -> Callable[[Generator], Generator]:
-    """Return a decorator that registers a function as the generator of a family."""
+    """Return a decorator that registers a function of choices and an empty case as a family's generator."""
 
     def register(generator: Generator) -> Generator:
-        FAMILIES[name] = CaseFamily(generator, weight, corners, client)
+        FAMILIES[name] = CaseFamily(lambda draw: generator(draw, CaseBody(draw)), weight, corners, client)
         return generator
 
     return register

@@ -90,9 +90,8 @@ COLLECTIVES = (all_reduce, all_gather, reduce_scatter, all_to_all, collective_pe
 
 
 @family("collectives")
-def collective(draw: Draw) -> Case:
+def collective(draw: Draw, body: CaseBody) -> Case:
     """Draw a collective of four replicas, each with its own arguments."""
-    body = CaseBody(draw)
     element_type, groups = draw.one(TYPES), draw.one(GROUPS)
     count = group_size(groups)
     sizes = [max(1, size) for size in draw.sizes(low=1, high=3, largest=4)]

@@ -24,9 +24,8 @@ def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool)
 
 
 @family("dot", weight=2, corners=True)
-def dot(draw: Draw) -> Case:
+def dot(draw: Draw, body: CaseBody) -> Case:
     """Draw a dot with any dimension numbers. XLA has no dots of two-bit integers."""
-    body = CaseBody(draw)
     every = [t for t in EVERY if t not in ("s2", "u2") or not draw.restricted]
     usual = ["f32", "f64", "bf16", "s8", "s32", "c64", *draw.types]
     element_type = draw.element_type(every if draw.chance(0.6) else usual)
@@ -114,12 +113,11 @@ def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -
 
 
 @family("convolution", weight=3, corners=True)
-def convolution(draw: Draw) -> Case:
+def convolution(draw: Draw, body: CaseBody) -> Case:
     """Draw a convolution of up to three spatial dimensions: any window, feature groups or batch groups.
 
     Where XLA crops f16, it reads beyond the array.
     """
-    body = CaseBody(draw)
     rank = draw.integer(0, 3)
     feature_groups = draw.one([1, 1, 1, 2, 3])
     batch_groups = 1 if feature_groups > 1 else draw.one([1, 1, 1, 2])

@@ -17,9 +17,8 @@ TYPES = ("s32", "f32", "u8", "s64", "f64")
 
 
 @family("while")
-def while_(draw: Draw) -> Case:
+def while_(draw: Draw, body: CaseBody) -> Case:
     """Draw a loop over a counter and arrays, perhaps with no iterations or with a nested loop."""
-    body = CaseBody(draw)
     element_type, counter = draw.one(TYPES), draw.one(["s32", "u8", "s64", "u32"])
     shape = shape_of(element_type, draw.sizes(high=2))
     state = f"({counter}[], {shape}, {shape})"
@@ -54,9 +53,8 @@ def while_(draw: Draw) -> Case:
 
 
 @family("conditional")
-def conditional(draw: Draw) -> Case:
+def conditional(draw: Draw, body: CaseBody) -> Case:
     """Draw a conditional by a predicate, or by an index that may be out of range."""
-    body = CaseBody(draw)
     element_type = draw.one(TYPES)
     sizes = draw.sizes(high=3)
     shape = shape_of(element_type, sizes)
@@ -80,9 +78,8 @@ def conditional(draw: Draw) -> Case:
 
 
 @family("calls", corners=True)
-def calls(draw: Draw) -> Case:
+def calls(draw: Draw, body: CaseBody) -> Case:
     """Draw calls, fusions, nested tuples, barriers and control dependencies around simple arithmetic."""
-    body = CaseBody(draw)
     element_type = draw.one(TYPES)
     kind = draw.one(["call", "fusion", "tuple", "barrier", "dependency"])
     sizes = draw.sizes(high=3)
@@ -185,9 +182,8 @@ ENDS: dict[str, Callable[[CaseBody, str, str, list[int], int], str]] = {
 
 
 @family("dynamic", corners=True)
-def dynamic(draw: Draw) -> Case:
+def dynamic(draw: Draw, body: CaseBody) -> Case:
     """Draw operations on arrays with a dynamic dimension, whose size is known at run time."""
-    body = CaseBody(draw)
     element_type = draw.one(["s32", "f32", "u8"])
     sizes = [draw.integer(1, 6) for _ in range(draw.integer(1, 3))]
     axis = draw.integer(0, len(sizes) - 1)

@@ -8,9 +8,8 @@ from hloom.shape.element_type import ElementType
 
 
 @family("convert", weight=4, corners=True)
-def convert(draw: Draw) -> Case:
+def convert(draw: Draw, body: CaseBody) -> Case:
     """Draw a conversion between any types. XLA's process ends for complex numbers to integers or pred."""
-    body = CaseBody(draw)
     source, target = draw.one(EVERY), draw.one(EVERY)
     if draw.restricted and source in COMPLEX and target not in FLOATS:
         target = draw.one(COMPLEX)
@@ -22,12 +21,11 @@ def convert(draw: Draw) -> Case:
 
 
 @family("bitcast-convert")
-def bitcast_convert(draw: Draw) -> Case:
+def bitcast_convert(draw: Draw, body: CaseBody) -> Case:
     """Draw a bitcast to a type of equal width, to a narrower or to a wider one.
 
     A narrower type adds a minor dimension, and a wider one removes it.
     """
-    body = CaseBody(draw)
     types = [t for t in EVERY if t != "pred" and t not in COMPLEX]
     source = ElementType.parse(draw.element_type(types))
     fitting = [
@@ -48,9 +46,8 @@ def bitcast_convert(draw: Draw) -> Case:
 
 
 @family("reduce-precision")
-def reduce_precision(draw: Draw) -> Case:
+def reduce_precision(draw: Draw, body: CaseBody) -> Case:
     """Draw a `reduce-precision` to a format with fewer or more exponent and mantissa bits."""
-    body = CaseBody(draw)
     element_type = draw.element_type(WIDE_FLOATS)
     exponent_bits, mantissa_bits = draw.integer(1, 12), draw.integer(0, 25)
     sizes = draw.sizes()

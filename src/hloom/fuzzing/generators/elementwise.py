@@ -12,18 +12,16 @@ REAL = (*INTEGERS, *FLOATS)
 
 
 @family("unary", weight=6, corners=True)
-def unary(draw: Draw) -> Case:
+def unary(draw: Draw, body: CaseBody) -> Case:
     """Draw an elementwise operation of one operand."""
-    body = CaseBody(draw)
     opcode, element_type = _choice(draw, choices(1, exact=draw.chance(0.5)))
     operand = body.parameter(draw.any_values(element_type, draw.sizes()))
     return body.case(f"{opcode} {element_type}", body.let(f"{opcode}({operand})"))
 
 
 @family("binary", weight=6, corners=True)
-def binary(draw: Draw) -> Case:
+def binary(draw: Draw, body: CaseBody) -> Case:
     """Draw an elementwise operation of two operands."""
-    body = CaseBody(draw)
     opcode, element_type = _choice(draw, choices(2, exact=draw.chance(0.85)))
     sizes = draw.sizes()
     lhs, rhs = (body.parameter(draw.any_values(element_type, sizes)) for _ in range(2))
@@ -38,9 +36,8 @@ def _choice(draw: Draw, table: Mapping[str, tuple[str, ...]]) -> tuple[str, str]
 
 
 @family("compare", weight=2)
-def compare(draw: Draw) -> Case:
+def compare(draw: Draw, body: CaseBody) -> Case:
     """Draw a comparison, by the type's default order or by total order."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY)
     directions = ["EQ", "NE"] if element_type in COMPLEX else ["EQ", "NE", "LT", "LE", "GT", "GE"]
     attributes = f"direction={draw.one(directions)}"
@@ -58,9 +55,8 @@ def compare(draw: Draw) -> Case:
 
 
 @family("select")
-def choose(draw: Draw) -> Case:
+def choose(draw: Draw, body: CaseBody) -> Case:
     """Draw a select or clamp, with scalar or array predicates and bounds."""
-    body = CaseBody(draw)
     sizes = draw.sizes()
     if draw.chance(0.5):
         element_type = draw.element_type(EVERY)

@@ -23,9 +23,8 @@ class Expression:
         values: the name and element type of each array.
     """
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
-        self.body = CaseBody(draw)
+    def __init__(self, draw: Draw, body: CaseBody) -> None:
+        self.draw, self.body = draw, body
         self.sizes = draw.sizes(low=1, high=2, largest=6)
         self.values: list[tuple[str, str]] = []
         for _ in range(draw.integer(1, 2)):
@@ -95,9 +94,9 @@ class Expression:
 
 
 @family("expressions", weight=10)
-def expression(draw: Draw) -> Case:
+def expression(draw: Draw, body: CaseBody) -> Case:
     """Draw an expression of two to seven operations, whose results are the last values."""
-    e = Expression(draw)
+    e = Expression(draw, body)
     for _ in range(draw.integer(2, 7)):
         e.step()
-    return e.body.case("expression", *dict.fromkeys(name for name, _ in e.values[-2:]))
+    return body.case("expression", *dict.fromkeys(name for name, _ in e.values[-2:]))

@@ -96,9 +96,9 @@ def index_values(draw: Draw, index_type: str, sizes: Sequence[int]) -> Array:
 
 
 @family("gather", weight=2)
-def gather(draw: Draw) -> Case:
+def gather(draw: Draw, body: CaseBody) -> Case:
     """Draw a gather."""
-    body, p = CaseBody(draw), plan(draw)
+    p = plan(draw)
     index_type = draw.one(INDEX_TYPES)
     operand = body.parameter(draw.values(draw.element_type(EVERY), p.sizes))
     indices = body.parameter(index_values(draw, index_type, p.indices))
@@ -116,7 +116,7 @@ REPLACE = "replace"
 
 
 @family("scatter", weight=2, corners=True)
-def scatter(draw: Draw) -> Case:
+def scatter(draw: Draw, body: CaseBody) -> Case:
     """Draw a scatter of one operand or of two. XLA miscompiles scatters into scalars.
 
     Where updates replace each other their order matters: hloom applies them in the order of the updates
@@ -125,7 +125,7 @@ def scatter(draw: Draw) -> Case:
     index_type, element_type = draw.one(INDEX_TYPES), draw.element_type(EVERY)
     opcode = draw.one([*arithmetic(element_type), REPLACE])
     replaces = opcode == REPLACE
-    body, p = CaseBody(draw), plan(draw, low=int(draw.restricted), windows_last=replaces)
+    p = plan(draw, low=int(draw.restricted), windows_last=replaces)
     count = 2 if draw.chance(0.2) else 1
     any_will_do = replaces or not rounds(opcode, element_type)
     values = draw.values if any_will_do else draw.small_values

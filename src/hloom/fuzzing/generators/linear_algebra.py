@@ -14,9 +14,8 @@ MATRIX_TYPES = ("f32", "f64", "c64", "c128")
 
 
 @family("cholesky")
-def cholesky(draw: Draw) -> Case:
+def cholesky(draw: Draw, body: CaseBody) -> Case:
     """Draw a Cholesky decomposition of well-conditioned matrices; the unread triangle has any content."""
-    body = CaseBody(draw)
     element_type = draw.one(MATRIX_TYPES)
     n = draw.integer(0, 5)
     batch = draw.sizes(high=2, largest=3)
@@ -37,12 +36,11 @@ def cholesky(draw: Draw) -> Case:
 
 
 @family("triangular-solve")
-def triangular_solve(draw: Draw) -> Case:
+def triangular_solve(draw: Draw, body: CaseBody) -> Case:
     """Draw a triangular solve of any side, triangle and transposition.
 
     The unread triangle has any content.
     """
-    body = CaseBody(draw)
     element_type = draw.one(MATRIX_TYPES)
     n, columns = draw.integer(0, 5), draw.integer(0, 4)
     batch = draw.sizes(high=2, largest=3)
@@ -59,9 +57,8 @@ def triangular_solve(draw: Draw) -> Case:
 
 
 @family("fft")
-def fft(draw: Draw) -> Case:
+def fft(draw: Draw, body: CaseBody) -> Case:
     """Draw a Fourier transform of any kind, in one to three dimensions."""
-    body = CaseBody(draw)
     kind, double = draw.one(["FFT", "IFFT", "RFFT", "IRFFT"]), draw.chance(0.4)
     lengths = [draw.integer(1, 8) for _ in range(draw.integer(1, 3))]
     if draw.chance(0.15):
@@ -76,9 +73,8 @@ def fft(draw: Draw) -> Case:
 
 
 @family("batch-norm")
-def batch_norm(draw: Draw) -> Case:
+def batch_norm(draw: Draw, body: CaseBody) -> Case:
     """Draw a batch normalization: training, inference or gradient."""
-    body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "f64", "f16", "bf16"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, largest=5))
     feature = draw.integer(0, len(sizes) - 1)
@@ -112,9 +108,8 @@ def batch_norm(draw: Draw) -> Case:
 
 
 @family("rng-bit-generator", corners=True)
-def rng_bit_generator(draw: Draw) -> Case:
+def rng_bit_generator(draw: Draw, body: CaseBody) -> Case:
     """Draw random bits by either generator, in any shape. XLA's client makes signed bits unsigned."""
-    body = CaseBody(draw)
     algorithm = draw.one(["rng_three_fry", "rng_philox", "rng_default"])
     words = 2 if algorithm == "rng_three_fry" else draw.one([2, 3])
     signed = () if draw.restricted else ("s8", "s16", "s32", "s64")

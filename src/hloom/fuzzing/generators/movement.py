@@ -24,9 +24,8 @@ def plain_shape(array: Array) -> str:
 
 
 @family("broadcast")
-def broadcast(draw: Draw) -> Case:
+def broadcast(draw: Draw, body: CaseBody) -> Case:
     """Draw a broadcast: operand dimensions in any order, and new dimensions anywhere."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY)
     sizes = draw.sizes(high=3)
     added = draw.integer(0, 2)
@@ -51,9 +50,8 @@ def factors(draw: Draw, count: int) -> list[int]:
 
 
 @family("reshape")
-def reshape(draw: Draw) -> Case:
+def reshape(draw: Draw, body: CaseBody) -> Case:
     """Draw a reshape to other dimensions."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY)
     sizes = draw.sizes()
     count = math.prod(sizes)
@@ -63,9 +61,8 @@ def reshape(draw: Draw) -> Case:
 
 
 @family("transpose")
-def transpose(draw: Draw) -> Case:
+def transpose(draw: Draw, body: CaseBody) -> Case:
     """Draw a transpose by any permutation."""
-    body = CaseBody(draw)
     sizes = draw.sizes(high=5, largest=4)
     operand = body.parameter(draw.any_values(draw.element_type(EVERY), sizes))
     return body.case(
@@ -74,9 +71,8 @@ def transpose(draw: Draw) -> Case:
 
 
 @family("reverse")
-def reverse(draw: Draw) -> Case:
+def reverse(draw: Draw, body: CaseBody) -> Case:
     """Draw a reverse of any dimensions."""
-    body = CaseBody(draw)
     sizes = draw.sizes()
     operand = body.parameter(draw.any_values(draw.element_type(EVERY), sizes))
     return body.case(
@@ -85,9 +81,8 @@ def reverse(draw: Draw) -> Case:
 
 
 @family("slice")
-def slice_(draw: Draw) -> Case:
+def slice_(draw: Draw, body: CaseBody) -> Case:
     """Draw a slice with any starts, limits and strides; empty ranges too."""
-    body = CaseBody(draw)
     sizes = draw.sizes(largest=9)
     ranges: list[str] = []
     result: list[int] = []
@@ -103,9 +98,8 @@ def slice_(draw: Draw) -> Case:
 
 
 @family("pad")
-def pad(draw: Draw) -> Case:
+def pad(draw: Draw, body: CaseBody) -> Case:
     """Draw a pad with edges that add or crop, and interior padding."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY)
     sizes = draw.sizes(low=1)
     paddings: list[str] = []
@@ -121,12 +115,11 @@ def pad(draw: Draw) -> Case:
 
 
 @family("concatenate", corners=True)
-def concatenate(draw: Draw) -> Case:
+def concatenate(draw: Draw, body: CaseBody) -> Case:
     """Draw a concatenation of one to five operands, empty ones too.
 
     XLA's process ends for integers narrower than a byte.
     """
-    body = CaseBody(draw)
     narrow = ("s2", "s4", "u2", "u4", "f4e2m1fn") if draw.restricted else ()
     element_type = draw.element_type([t for t in EVERY if t not in narrow])
     sizes = draw.sizes(low=1)
@@ -139,9 +132,8 @@ def concatenate(draw: Draw) -> Case:
 
 
 @family("iota")
-def iota(draw: Draw) -> Case:
+def iota(draw: Draw, body: CaseBody) -> Case:
     """Draw an iota of any numeric type, also of types that cannot represent the numbers."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY[1:])
     sizes = list(draw.sizes(low=1, high=3))
     axis = draw.integer(0, len(sizes) - 1)
@@ -153,9 +145,8 @@ def iota(draw: Draw) -> Case:
 
 
 @family("copy")
-def copy(draw: Draw) -> Case:
+def copy(draw: Draw, body: CaseBody) -> Case:
     """Draw a copy of an array to another layout."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY)
     sizes = draw.sizes(low=2)
     operand = body.parameter(draw.any_values(element_type, sizes))
@@ -184,12 +175,11 @@ def sliced_sizes(draw: Draw, index_type: str, low: int) -> list[int]:
 
 
 @family("dynamic-slice", corners=True)
-def dynamic_slice(draw: Draw) -> Case:
+def dynamic_slice(draw: Draw, body: CaseBody) -> Case:
     """Draw a dynamic slice with start indices of all types, in bounds and out.
 
     Slices of scalars are removed on the way to XLA.
     """
-    body = CaseBody(draw)
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, int(draw.restricted))
     window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]
@@ -204,9 +194,8 @@ def dynamic_slice(draw: Draw) -> Case:
 
 
 @family("dynamic-update-slice", corners=True)
-def dynamic_update_slice(draw: Draw) -> Case:
+def dynamic_update_slice(draw: Draw, body: CaseBody) -> Case:
     """Draw a dynamic update slice with start indices of all types, in bounds and out."""
-    body = CaseBody(draw)
     element_type = draw.element_type(EVERY)
     index_type = draw.one(INDEX_TYPES)
     sizes = sliced_sizes(draw, index_type, 0)

@@ -49,9 +49,8 @@ def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...
 
 
 @family("reduce", weight=2)
-def reduce(draw: Draw) -> Case:
+def reduce(draw: Draw, body: CaseBody) -> Case:
     """Draw a reduction of one array along any dimensions."""
-    body = CaseBody(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes()
     if draw.chance(0.1):
@@ -85,12 +84,11 @@ def argument_of_extreme(body: CaseBody, value: str, index: str, direction: str) 
 
 
 @family("reduce-several")
-def reduce_several(draw: Draw) -> Case:
+def reduce_several(draw: Draw, body: CaseBody) -> Case:
     """Draw a reduction of two arrays: the index of the extreme, or two independent reductions.
 
     XLA requires one layout for both, including element sizes, and one float type.
     """
-    body = CaseBody(draw)
     sizes = draw.sizes(low=1)
     dimensions = braces(draw.subset(range(len(sizes)), draw.integer(1, len(sizes))))
     if draw.chance(0.5):
@@ -149,9 +147,8 @@ def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -
 
 
 @family("reduce-window", weight=2)
-def reduce_window(draw: Draw) -> Case:
+def reduce_window(draw: Draw, body: CaseBody) -> Case:
     """Draw a windowed reduction with strides, padding and both dilations; windows up to the whole axis."""
-    body = CaseBody(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes(low=1, high=3)
     if draw.chance(0.15):
@@ -167,9 +164,8 @@ def reduce_window(draw: Draw) -> Case:
 
 
 @family("reduce-window-several")
-def reduce_windows(draw: Draw) -> Case:
+def reduce_windows(draw: Draw, body: CaseBody) -> Case:
     """Draw a windowed reduction of two arrays: the index of the extreme in every window."""
-    body = CaseBody(draw)
     sizes = draw.sizes(low=1, high=3)
     value = draw.one(["f32", "s32", "u8", "f64", "s16"])
     direction = draw.one(["GT", "LT"])
@@ -186,12 +182,11 @@ def reduce_windows(draw: Draw) -> Case:
 
 
 @family("select-and-scatter")
-def select_and_scatter(draw: Draw) -> Case:
+def select_and_scatter(draw: Draw, body: CaseBody) -> Case:
     """Draw a select-and-scatter, the gradient of pooling, with overlapping windows and equal elements.
 
     XLA visits a window in the order of a layout that it chooses, so most cases have no equal elements.
     """
-    body = CaseBody(draw)
     element_type = draw.element_type(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, high=3))
     window = [draw.integer(1, min(size, 3)) for size in sizes]
@@ -223,9 +218,8 @@ def select_and_scatter(draw: Draw) -> Case:
 
 
 @family("map")
-def map_(draw: Draw) -> Case:
+def map_(draw: Draw, body: CaseBody) -> Case:
     """Draw a map: a computation of scalars, applied to the elements of whole arrays."""
-    body = CaseBody(draw)
     element_type = draw.element_type([*INTEGERS, "f32", "f64", "f16"])
     scalar = f"{element_type}[]"
     function = body.computation(

@@ -16,13 +16,12 @@ REAL = tuple(t for t in (*INTEGERS, *FLOATS) if ElementType.parse(t).bits >= 8)
 
 
 @family("sort", weight=2, corners=True)
-def sort(draw: Draw) -> Case:
+def sort(draw: Draw, body: CaseBody) -> Case:
     """Draw a sort of one to three operands by the first key, by two keys, or by a computed key.
 
     An unstable sort has an index as the last key, so that its order is determined. XLA requires one layout
     for all operands.
     """
-    body = CaseBody(draw)
     sizes = draw.sizes(low=1, largest=12)
     if draw.chance(0.1):
         sizes = (draw.one([35, 100]), *sizes[:1])
@@ -84,9 +83,8 @@ def sort(draw: Draw) -> Case:
 
 
 @family("topk")
-def topk(draw: Draw) -> Case:
+def topk(draw: Draw, body: CaseBody) -> Case:
     """Draw a topk of the largest or smallest elements, with ties and NaN."""
-    body = CaseBody(draw)
     element_type = draw.one(["f32", "f32", "bf16", "f16", "f64", "s32", "u8", "s8", "u32", "s64"])
     sizes = draw.sizes(low=1, high=3, largest=12)
     largest = draw.chance(0.7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 from hloom.fuzzing.generators.case import constant_text
 from hloom.fuzzing.generators.movement import braces, factors
@@ -23,6 +24,7 @@ from hloom.operations.transcendental import (
     SquareRoot,
 )
 
+Step: TypeAlias = Callable[[ModuleScope], None]
 LAST = "last"
 """The combiner that gives the last update."""
 BOUNDED = (Cosine, ErrorFunction, HyperbolicTangent, Logistic, Sine)
@@ -43,33 +45,41 @@ def _real(v: ArrayValue) -> bool:
     return v.exact and _numeric(v)
 
 
+def _of(fits: Callable[[ArrayValue], bool]) -> Callable[[Callable[[ModuleScope, ArrayValue], None]], Step]:
+    """Make a step of a function of a value: it takes one of those that fit, and does nothing without any."""
+
+    def declare(function: Callable[[ModuleScope, ArrayValue], None]) -> Step:
+        def step(s: ModuleScope) -> None:
+            x = s.any(fits)
+            if x is not None:
+                function(s, x)
+
+        return step
+
+    return declare
+
+
 # -- elementwise
 
 
-def arithmetic(s: ModuleScope) -> None:
-    x = s.any(_exact)
-    if x is None:
-        return
+@_of(_exact)
+def arithmetic(s: ModuleScope, x: ArrayValue) -> None:
     y = s.like(x)
     avoided = Multiply.opcode if x.element_type == "c64" else Power.opcode  # both have known differences
     opcodes = [o for o in exact(2, x.element_type) if o != avoided]
     s.add(f"{s.draw.one(opcodes)}({x.name}, {y.name})", x.element_type, x.sizes)
 
 
-def unary(s: ModuleScope) -> None:
-    x = s.any(_exact)
-    if x is None:
-        return
+@_of(_exact)
+def unary(s: ModuleScope, x: ArrayValue) -> None:
     if x.element_type == "c64":
         s.add(f"{s.draw.one(['real', 'imag'])}({x.name})", "f32", x.sizes)
         return
     s.add(f"{s.draw.one(exact(1, x.element_type))}({x.name})", x.element_type, x.sizes)
 
 
-def conversion(s: ModuleScope) -> None:
-    x = s.any(lambda v: v.element_type != "c64")
-    if x is None:
-        return
+@_of(lambda v: v.element_type != "c64")
+def conversion(s: ModuleScope, x: ArrayValue) -> None:
     if not x.exact:
         target = s.draw.one(FLOATS)
         s.add(f"convert({x.name})", target, x.sizes, [x], x.limit, x.error + roundoff(target) * x.limit)
@@ -77,21 +87,17 @@ def conversion(s: ModuleScope) -> None:
     s.add(f"convert({x.name})", s.draw.one((*FLOATS, *INTEGERS, "pred")), x.sizes)
 
 
-def chain(s: ModuleScope) -> None:
+@_of(_real)
+def chain(s: ModuleScope, x: ArrayValue) -> None:
     """Add several consecutive operations on a value that is also used elsewhere."""
-    x = s.any(_real)
-    if x is None:
-        return
     first, opcodes = x, arithmetic_opcodes(x.element_type)
     for _ in range(s.draw.integer(2, 6)):
         y = s.draw.one([first, s.like(x), x])
         x = s.add(f"{s.draw.one(opcodes)}({x.name}, {y.name})", x.element_type, x.sizes)
 
 
-def choice(s: ModuleScope) -> None:
-    x = s.any(_real)
-    if x is None:
-        return
+@_of(_real)
+def choice(s: ModuleScope, x: ArrayValue) -> None:
     y = s.like(x)
     direction = s.draw.one(["LT", "LE", "EQ", "NE", "GT", "GE"])
     test = s.add(f"compare({x.name}, {y.name}), direction={direction}", "pred", x.sizes)
@@ -100,10 +106,8 @@ def choice(s: ModuleScope) -> None:
     s.add(f"select({test.name}, {z.name}, {s.like(z).name})", z.element_type, z.sizes)
 
 
-def holding(s: ModuleScope) -> None:
-    x = s.any(_real)
-    if x is None:
-        return
+@_of(_real)
+def holding(s: ModuleScope, x: ArrayValue) -> None:
     low, high = s.constant(x.element_type, s.draw.integer(0, 1)), s.constant(x.element_type, 5)
     s.add(f"clamp({low}, {x.name}, {high})", x.element_type, x.sizes)
 
@@ -222,20 +226,16 @@ def _start(s: ModuleScope) -> str:
     return s.constant("s32", s.draw.integer(-1, 4))
 
 
-def dynamic_slicing(s: ModuleScope) -> None:
-    x = s.any(lambda v: bool(v.sizes))
-    if x is None:
-        return
+@_of(lambda v: bool(v.sizes))
+def dynamic_slicing(s: ModuleScope, x: ArrayValue) -> None:
     window = [s.draw.integer(min(1, size), size) for size in x.sizes]
     names = ", ".join([x.name, *(_start(s) for _ in x.sizes)])
     s.add(f"dynamic-slice({names}), dynamic_slice_sizes={braces(window)}", x.element_type, window, [x])
 
 
-def updating(s: ModuleScope) -> None:
+@_of(lambda v: bool(v.sizes) and v.exact)
+def updating(s: ModuleScope, x: ArrayValue) -> None:
     """Add a dynamic update slice of a value that may be used afterwards, and then cannot be in place."""
-    x = s.any(lambda v: bool(v.sizes) and v.exact)
-    if x is None:
-        return
 
     def fits(v: ArrayValue) -> bool:
         same = v.element_type == x.element_type and len(v.sizes) == len(x.sizes) and v.exact
@@ -251,10 +251,8 @@ def updating(s: ModuleScope) -> None:
     s.add(f"dynamic-update-slice({names})", x.element_type, x.sizes)
 
 
-def gathering(s: ModuleScope) -> None:
-    x = s.any(lambda v: bool(v.sizes) and 0 not in v.sizes)
-    if x is None:
-        return
+@_of(lambda v: bool(v.sizes) and 0 not in v.sizes)
+def gathering(s: ModuleScope, x: ArrayValue) -> None:
     rows = s.any(lambda v: v.element_type in ("s32", "s64", "u8") and len(v.sizes) == 1 and v.exact)
     if rows is None or rows.count * x.count > s.writer.most * 4:
         rows = s.add("iota(), iota_dimension=0", "s32", [s.draw.integer(1, 5)])
@@ -268,10 +266,8 @@ def gathering(s: ModuleScope) -> None:
     s.add(f"gather({x.name}, {rows.name}), {attributes}", x.element_type, [*rows.sizes, *sizes], [x])
 
 
-def scattering(s: ModuleScope) -> None:
-    x = s.any(lambda v: bool(v.sizes) and 0 not in v.sizes and _real(v))
-    if x is None:
-        return
+@_of(lambda v: bool(v.sizes) and 0 not in v.sizes and _real(v))
+def scattering(s: ModuleScope, x: ArrayValue) -> None:
     rows = s.any(lambda v: v.element_type in ("s32", "s64", "u8") and len(v.sizes) == 1 and v.exact)
     if rows is None or rows.count * x.count > s.writer.most * 4:
         rows = s.add("iota(), iota_dimension=0", "s32", [s.draw.integer(1, 5)])
@@ -298,10 +294,8 @@ def laying_out(s: ModuleScope) -> None:
 # -- reductions and products
 
 
-def reducing(s: ModuleScope) -> None:
-    x = s.any(lambda v: v.element_type != "c64")
-    if x is None:
-        return
+@_of(lambda v: v.element_type != "c64")
+def reducing(s: ModuleScope, x: ArrayValue) -> None:
     dimensions = s.draw.subset(range(len(x.sizes)))
     sizes = [size for d, size in enumerate(x.sizes) if d not in dimensions]
     count = math.prod(x.sizes[d] for d in dimensions)
@@ -332,11 +326,9 @@ def _combiners(x: ArrayValue) -> list[str]:
     return [o for o in reducers(x.element_type) if o != Multiply.opcode or not x.is_float]
 
 
-def reducing_two(s: ModuleScope) -> None:
+@_of(lambda v: _real(v) and bool(v.sizes))
+def reducing_two(s: ModuleScope, x: ArrayValue) -> None:
     """Add a reduction of two arrays: index of the largest element (NaN first), or a sum and a maximum."""
-    x = s.any(lambda v: _real(v) and bool(v.sizes))
-    if x is None:
-        return
     axis = s.draw.integer(0, len(x.sizes) - 1)
     numbers = s.add(f"iota(), iota_dimension={axis}", "s32", x.sizes)
     scalars = [f"{x.element_type}[]", "s32[]"] * 2
@@ -360,10 +352,8 @@ def reducing_two(s: ModuleScope) -> None:
     s.add(f"get-tuple-element({both}), index=1", "s32", sizes)
 
 
-def windows(s: ModuleScope) -> None:
-    x = s.any(lambda v: _real(v) and bool(v.sizes))
-    if x is None:
-        return
+@_of(lambda v: _real(v) and bool(v.sizes))
+def windows(s: ModuleScope, x: ArrayValue) -> None:
     opcode = s.draw.one(_combiners(x))
     if rounds(opcode, x.element_type):
         x = s.tamed(x)
@@ -389,10 +379,8 @@ def windows(s: ModuleScope) -> None:
     s.add(expression, x.element_type, sizes)
 
 
-def product(s: ModuleScope) -> None:
-    x = s.any(lambda v: bool(v.sizes) and (v.element_type in INTEGERS or v.is_float))
-    if x is None:
-        return
+@_of(lambda v: bool(v.sizes) and (v.element_type in INTEGERS or v.is_float))
+def product(s: ModuleScope, x: ArrayValue) -> None:
     form, extents = (x.element_type, x.exact), set(x.sizes)
     y = s.any(lambda v: (v.element_type, v.exact) == form and bool(extents & set(v.sizes)))
     assert y is not None
@@ -425,10 +413,8 @@ def product(s: ModuleScope) -> None:
         s.bounded(s.add(expression, target, sizes, [x, y], limit, error))
 
 
-def sorting(s: ModuleScope) -> None:
-    x = s.any(lambda v: bool(v.sizes) and _numeric(v))
-    if x is None:
-        return
+@_of(lambda v: bool(v.sizes) and _numeric(v))
+def sorting(s: ModuleScope, x: ArrayValue) -> None:
     if x.is_float and x.exact:  # the sign of a NaN, and so its position in total order, is unspecified
         number = s.line(shape_of("pred", x.sizes), f"compare({x.name}, {x.name}), direction=EQ")
         one = s.full(x.element_type, x.sizes, 1)
@@ -450,10 +436,8 @@ def sorting(s: ModuleScope) -> None:
     s.add(f"get-tuple-element({both}), index=1", y.element_type, y.sizes)
 
 
-def mapping(s: ModuleScope) -> None:
-    x = s.any(_real)
-    if x is None:
-        return
+@_of(_real)
+def mapping(s: ModuleScope, x: ArrayValue) -> None:
     scalar = f"{x.element_type}[]"
     function = s.function(
         [scalar, scalar],
@@ -537,7 +521,7 @@ def normalization(s: ModuleScope) -> None:
     s.add(f"multiply({x.name}, {root})", kind, x.sizes, [x], 1.0, error)
 
 
-STEPS: tuple[Callable[[ModuleScope], None], ...] = (
+STEPS: tuple[Step, ...] = (
     arithmetic, arithmetic, arithmetic, chain, chain, unary, conversion, choice, holding, complex_numbers,
     reinterpretation, transposition, transposition, reshaping, reshaping, broadcasting, broadcasting, slicing,
     slicing, reversal, padding, padding, joining, joining, dynamic_slicing, updating, updating, gathering,

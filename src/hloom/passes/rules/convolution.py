@@ -9,10 +9,10 @@ from typing import Final
 
 from hloom.analysis.values import is_all, is_finite, number
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+from hloom.ir.window import ConvolutionDimensionNumbers, SliceDimension, WindowDimension
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
-from hloom.operations.movement import Pad, Reverse, Transpose
+from hloom.operations.movement import Pad, Reverse, Slice, Transpose
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
@@ -159,6 +159,38 @@ def _without(w: Writer, x: HloInstruction, gone: Sequence[int]) -> tuple[HloInst
     """Reshape away dimensions of size 1; return the array and the new places of the others."""
     remaining = [d for d in range(x.shape.rank) if d not in gone]
     return w.reshape(x, [x.shape.dimensions[d] for d in remaining]), {d: n for n, d in enumerate(remaining)}
+
+
+@DOTS.rewrites(Convolution)
+def convolution_of_spaced_elements(i: HloInstruction, convolution: Convolution) -> HloInstruction | None:
+    """``convolution(x, k)`` → ``convolution(slice(x), k)`` that is a dot: see `convolution_as_dot`.
+
+    Windows of one element and a stride, or of one position and a dilation, read evenly spaced elements.
+    """
+    labels = convolution.dim_labels
+    x, k = i.operands
+    if convolution.feature_group_count != 1 or convolution.batch_group_count != 1:
+        return None
+    if 0 in (*i.shape.dimensions, *k.shape.dimensions):
+        return None
+    ranges = [SliceDimension(0, size) for size in x.shape.dimensions]
+    for n, d in enumerate(convolution.window):
+        dimension = labels.input_spatial_dimensions[n]
+        positions = i.shape.dimensions[labels.output_spatial_dimensions[n]]
+        if 1 not in (positions, d.size) or d.base_dilation != 1 or d.window_reversal:
+            return None
+        count, step = (positions, d.stride) if d.size == 1 else (d.size, d.window_dilation)
+        start = -d.padding_low
+        limit = start + (count - 1) * step + 1
+        if start < 0 or limit > x.shape.dimensions[dimension]:
+            return None
+        ranges[dimension] = SliceDimension(start, limit, step)
+    if ranges == [SliceDimension(0, size) for size in x.shape.dimensions]:
+        return None
+    w = Writer(i)
+    read = w.op(Slice(slice=tuple(ranges)), x)
+    window = tuple(WindowDimension(d.size) for d in convolution.window)
+    return w.like(convolution.replace(window=window), read, k)
 
 
 @DOTS.rewrites(Convolution, reorders=True)

@@ -7,12 +7,24 @@ from typing import Final
 from hloom.analysis.instructions import splat
 from hloom.analysis.values import uniform
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.operations.arithmetic import Add, Multiply, Subtract
+from hloom.operations.arithmetic import (
+    Add,
+    And,
+    Multiply,
+    ShiftLeft,
+    ShiftRightArithmetic,
+    ShiftRightLogical,
+    Subtract,
+)
+from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.movement import Broadcast, Concatenate, Pad, Slice, Transpose
+from hloom.operations.reshaping import Reshape
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.slicing import is_short
 from hloom.passes.writing import Writer
+from hloom.shape.element_type import S4, S8, U4, U8, ElementType
 
 RULES: Final = RuleFamily("joining")
 
@@ -162,6 +174,86 @@ def concatenate_of_one_number(i: HloInstruction, concatenate: Concatenate) -> Hl
             paddings = tuple(amount if d == dimension else none for d in range(i.shape.rank))
             return Writer(i).op(Pad(padding=paddings), other, spread.operands[0])
     return None
+
+
+@RULES.rewrites(Concatenate)
+def concatenate_of_nibbles(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
+    """``concatenate(p & 15, p >> 4)`` → ``convert(bitcast-convert(p))`` to pairs of 4-bit integers.
+
+    The halves of bytes are in a new last dimension; ``(p << 4) >> 4`` with signs too. Converts, and additions
+    of one number, that both halves go through come behind it.
+    """
+    sizes = [o.shape.dimensions[concatenate.dimensions[0]] for o in i.operands]
+    if concatenate.dimensions != (i.shape.rank - 1,) or sizes != [1, 1] or not uniform(i):
+        return None
+    low, high = map(_reshaped, i.operands)
+    alike: list[HloInstruction] = []
+    while (shared := _shared(low, high)) is not None:
+        alike.append(low)
+        low, high = map(_reshaped, shared)
+    halves = _halves(low, high)
+    if halves is None:
+        return None
+    p, narrow = halves
+    w = Writer(i)
+    pairs = p.shape.with_dimensions((*p.shape.dimensions, 2)).with_element_type(narrow)
+    result = w.convert(w.op(BitcastConvert(), p, shape=pairs), low.shape.element_type)
+    for step in reversed(alike):
+        numbers = [w.broadcast(_scalar(w, o), pairs.dimensions) for o in step.operands[1:]]
+        shape = step.shape.with_dimensions(pairs.dimensions)
+        result = w.op(step.operation, result, *numbers, shape=shape)
+    return w.reshape(result, i.shape.dimensions)
+
+
+def _reshaped(i: HloInstruction) -> HloInstruction:
+    """Return the array that an instruction reshapes, or the instruction."""
+    while isinstance(i.operation, Reshape):
+        (i,) = i.operands
+    return i
+
+
+def _shared(a: HloInstruction, b: HloInstruction) -> tuple[HloInstruction, HloInstruction] | None:
+    """Return the operands of two converts, or of two sums with the same number; None for others."""
+    if a.operation != b.operation or a.shape.element_type is not b.shape.element_type:
+        return None
+    is_sum = isinstance(a.operation, Add | Subtract) and _same_number(a.operands[1], b.operands[1])
+    if not is_sum and not isinstance(a.operation, Convert):
+        return None
+    return a.operands[0], b.operands[0]
+
+
+def _halves(low: HloInstruction, high: HloInstruction) -> tuple[HloInstruction, ElementType] | None:
+    """Return the bytes of which two arrays are the low and the high bits, and the type of these; or None."""
+    byte = low.shape.element_type
+    if not byte.is_integer or byte.bits != 8 or high.shape.element_type is not byte:
+        return None
+    if _is_by(low, And, 15):
+        masked = _is_by(high, And, 15)
+        shift, narrow = high.operands[0] if masked else high, U4
+        is_high = _is_by(shift, ShiftRightLogical, 4) or (masked and _is_by(shift, ShiftRightArithmetic, 4))
+    else:
+        shift, narrow = high, S4
+        is_high = all(_is_by(x, ShiftRightArithmetic, 4) for x in (low, high))
+        low = low.operands[0] if is_high else low
+        is_high = is_high and _is_by(low, ShiftLeft, 4)
+    if not is_high or low.operands[0] is not shift.operands[0]:
+        return None
+    (p, _) = low.operands
+    if isinstance(p.operation, Convert) and p.operands[0].shape.element_type in (S8, U8):
+        (p,) = p.operands
+    return p, narrow
+
+
+def _is_by(i: HloInstruction, kind: type[Operation], number: int) -> bool:
+    """Return whether an instruction is an operation of an array and a number."""
+    value = splat(i.operands[1]) if isinstance(i.operation, kind) else None
+    return value is not None and int(value) == number
+
+
+def _scalar(w: Writer, number: HloInstruction) -> HloInstruction:
+    value = splat(number)
+    assert value is not None
+    return w.scalar(value, number.shape.element_type)
 
 
 _MOST_PARTS: Final = 8

@@ -1,4 +1,4 @@
-"""Rules for all sizes, stated by Python functions that write both programs::
+"""Rules for all sizes, stated by Python functions that write both programs (or see `formulas.py`)::
 
     @RULES.state(axes="N")
     def slice_of_concatenate(w: Sketch) -> Iterator[HloInstruction]:
@@ -272,11 +272,21 @@ class RuleBook:
         """
 
         def register(statement: Statement) -> Statement:
-            name = statement.__name__
-            self.rules[name] = SymbolicRule(name, statement, axes, kinds or (F32,), most)
+            self.add(statement.__name__, statement, kinds, axes, most)
             return statement
 
         return register
+
+    def add(
+        self,
+        name: str,
+        statement: Statement,
+        kinds: tuple[ElementType, ...],
+        axes: str = "",
+        most: int = HIGHEST_RANK,
+    ) -> None:
+        """Add a rule; see `state`."""
+        self.rules[name] = SymbolicRule(name, statement, axes, kinds or (F32,), most)
 
     def __iter__(self) -> Iterator[SymbolicRule]:
         return iter(self.rules.values())

@@ -29,6 +29,8 @@ from hloom.proofs.verdict import Relation, Verdict
 
 SAMPLES: Final = 6
 """Number of arguments with which programs of concrete sizes are compared."""
+EDGE_SAMPLES: Final = 64
+"""Number of arguments with edge values, each of which few arguments have, if programs take little time."""
 EXAMPLES: Final = 8
 """Number of sizes at which the programs of an unproved case are compared."""
 MOST_ELEMENTS: Final = 1 << 22
@@ -269,10 +271,11 @@ def _refutation(
             Relation.OPEN, 0, 0, f"{reason} (too many elements to compare)", sizes, None, *texts
         )
     kinds = DISTRIBUTIONS if edges else [d for d in DISTRIBUTIONS if d.is_ordinary]
-    tolerance: Tolerance | None = None
+    tolerance, most = None, SAMPLES
     if ulps is not None:
         kinds, tolerance = [d for d in DISTRIBUTIONS if d.has_edges], Tolerance(ulps=ulps)
-    refuted = refute(before, after, samples=SAMPLES, most=SAMPLES, distributions=kinds, tolerance=tolerance)
+        most = EDGE_SAMPLES
+    refuted = refute(before, after, samples=SAMPLES, most=most, distributions=kinds, tolerance=tolerance)
     if refuted is None:
         return RuleVerdict(Relation.OPEN, 0, 0, reason, sizes, None, *texts)
     verdict = Verdict(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.ir.sharding_rule import Factor
@@ -137,8 +138,7 @@ def localized(local: LocalOperation) -> HloInstruction:
 
 
 def _slice(local: LocalOperation) -> HloInstruction:
-    operation = local.i.operation
-    assert isinstance(operation, Slice)
+    operation = operation_of(local.i, Slice)
     ranges = list(operation.slice)
     for factor, _ in local.sharded:
         d = factor.operands[0]
@@ -173,8 +173,7 @@ def _fetch_only(local: LocalOperation) -> HloInstruction:
 
 
 def _pad(local: LocalOperation) -> HloInstruction:
-    operation = local.i.operation
-    assert isinstance(operation, Pad)
+    operation = operation_of(local.i, Pad)
     padding = list(operation.padding)
     skipped: list[Skipped] = []
     for factor, tiling in local.of_kind("halo"):
@@ -186,8 +185,7 @@ def _pad(local: LocalOperation) -> HloInstruction:
 
 
 def _reduce_window(local: LocalOperation) -> HloInstruction:
-    operation = local.i.operation
-    assert isinstance(operation, ReduceWindow)
+    operation = operation_of(local.i, ReduceWindow)
     window = list(operation.window)
     skipped: list[Skipped] = []
     half = len(local.shapes) // 2
@@ -221,8 +219,7 @@ def _concatenate(local: LocalOperation) -> HloInstruction:
 
 
 def _convolution(local: LocalOperation) -> HloInstruction:
-    operation = local.i.operation
-    assert isinstance(operation, Convolution)
+    operation = operation_of(local.i, Convolution)
     labels = operation.dim_labels
     window = list(operation.window)
     skipped: list[Skipped] = []
@@ -248,8 +245,7 @@ def _convolution(local: LocalOperation) -> HloInstruction:
 
 
 def _iota(local: LocalOperation) -> HloInstruction:
-    operation = local.i.operation
-    assert isinstance(operation, Iota)
+    operation = operation_of(local.i, Iota)
     d = operation.iota_dimension
     tiling = next((tiling for factor, tiling in local.sharded if factor.result == d), None)
     if tiling is None:
@@ -346,8 +342,7 @@ def _identity(local: LocalOperation, factor: Factor) -> HloInstruction:
 def _gather(local: LocalOperation) -> HloInstruction:
     """Gather from the tile, and mask indices out of its bounds with the combiner's identity."""
     i = local.i
-    operation = i.operation
-    assert isinstance(operation, Gather)
+    operation = operation_of(i, Gather)
     sizes = list(operation.slice_sizes)
     for factor, _ in local.sharded:
         d = factor.operands.get(0)
@@ -440,8 +435,7 @@ def _scatter(local: LocalOperation) -> HloInstruction:
     others scatter into the combiner's identity.
     """
     i = local.i
-    operation = i.operation
-    assert isinstance(operation, Scatter)
+    operation = operation_of(i, Scatter)
     count = len(local.shapes) // 2
     for factor, tiling in (*local.of_kind("parallel"), *local.of_kind("indexed")):
         if factor.result is not None:

@@ -36,12 +36,14 @@ def html_of(value: object) -> str:
 
 def module_html(module: HloModule) -> str:
     """Return the picture of a small program, or the beginning of the text of a large one."""
+    from hloom.tools.pictures.graph_marks import scene_picture
     from hloom.tools.pictures.graph_scene import scene_of
-    from hloom.tools.pictures.graph_svg import to_svg
 
     count = sum(len(computation) for computation in module.computations)
     if count <= _DRAWN:
-        return f'<div style="max-height: 640px; overflow: auto">{to_svg(scene_of(module))}</div>'
+        return (
+            f'<div style="max-height: 640px; overflow: auto">{scene_picture(scene_of(module)).to_svg()}</div>'
+        )
     return (
         f"<b>{markup(module.name)}</b>: {count} instructions in {len(module.computations)} computations"
         f"{_pre(_beginning(module.to_text()))}"

@@ -8,10 +8,10 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.tools.pictures.graph_dot import to_dot
 from hloom.tools.pictures.graph_marks import scene_picture
+from hloom.tools.pictures.graph_page import to_html
 from hloom.tools.pictures.graph_scene import scene_around, scene_of
-from hloom.tools.pictures.graph_svg import to_html, to_svg
 
-_WRITERS = {".svg": to_svg, ".html": to_html, ".dot": to_dot}
+_WRITERS = {".html": to_html, ".dot": to_dot}
 
 
 def save_picture(
@@ -23,7 +23,7 @@ def save_picture(
     ``draw.size`` (too large to read) and ``draw.instruction`` (unknown name).
     """
     writer = _WRITERS.get(path.suffix)
-    if writer is None and path.suffix != ".png":
+    if writer is None and path.suffix not in (".svg", ".png"):
         message = f"pictures are .svg, .png, .html or .dot files, got {path.name!r}"
         raise HloError(message, rule="draw.suffix")
     scene = scene_around(module, around, depth, full=full) if around else scene_of(module, full=full)

@@ -1,12 +1,17 @@
-"""Marks of pictures: rectangles, lines and text. Coordinates and sizes are in picture units."""
+"""Marks of pictures: rectangles, lines, curves and text. Coordinates and sizes are in picture units."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 ADVANCE: Final = 0.8
 """Advance of a letter of the widest monospaced fonts, relative to the height of a capital."""
+_PIECES: Final = 10
+"""Number of straight lines that approximate a curve."""
 LETTER: Final = 4 / 7
 """Width of a letter, relative to the height of a capital."""
 
@@ -50,7 +55,68 @@ class TextMark:
     bold: bool = False
 
 
-Mark: TypeAlias = Rectangle | Line | TextMark
+Point: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A path with an arrowhead at its end: straight pieces (end), and Bézier curves (control, control, end).
+
+    Attributes:
+        start, pieces: the first point, and what follows.
+        color, width: of the line.
+        dashes: SVG's ``stroke-dasharray``; empty for a solid line.
+    """
+
+    start: Point
+    pieces: tuple[tuple[Point, ...], ...]
+    color: str
+    width: float
+    dashes: str = ""
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the path in straight lines, without dashes."""
+        path = [self.start]
+        for piece in self.pieces:
+            path += piece if len(piece) == 1 else list(_bezier(path[-1], *piece))[1:]
+        (x, y), (u, v) = path[-2:]
+        length = math.hypot(u - x, v - y) or 1.0
+        dx, dy = (u - x) / length, (v - y) / length
+        barbs = [(u - 6 * dx + side * dy, v - 6 * dy - side * dx) for side in (3.5, -3.5)]
+        for a, b in (*pairwise(path), *((barb, (u, v)) for barb in barbs)):
+            yield Line(*a, *b, self.color, self.width)
+
+
+def _bezier(a: Point, b: Point, c: Point, d: Point) -> Iterator[Point]:
+    for piece in range(_PIECES + 1):
+        t = piece / _PIECES
+        weights = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+        x, y = (sum(w * p[k] for w, p in zip(weights, (a, b, c, d), strict=True)) for k in (0, 1))
+        yield x, y
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Marks that belong together, with attributes for scripts of a page, and a tooltip."""
+
+    marks: tuple[Mark, ...]
+    attributes: Mapping[str, str]
+    tooltip: str = ""
+
+
+SimpleMark: TypeAlias = Rectangle | Line | TextMark
+Mark: TypeAlias = SimpleMark | Curve | Group
+
+
+def simple(marks: Iterable[Mark]) -> Iterator[SimpleMark]:
+    """Yield the marks of groups one by one, and curves as lines."""
+    for mark in marks:
+        if isinstance(mark, Group):
+            yield from simple(mark.marks)
+        elif isinstance(mark, Curve):
+            yield from mark.lines()
+        else:
+            yield mark
 
 
 def text_width(text: str, size: float) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hloom.errors import HloError
-from hloom.tools.pictures.marks import Line, Mark, Rectangle, TextMark, text_width
+from hloom.tools.pictures.marks import Curve, Group, Line, Mark, Rectangle, TextMark, text_width
 from hloom.tools.pictures.markup import markup
 
 
@@ -39,7 +40,12 @@ class Picture:
             f"<title>{markup(self.title)}</title>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
         ]
-        parts += map(_svg, self.marks)
+        parts += [
+            f'<marker id="head-{color[1:]}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7"'
+            f' markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 L2.2,4 z" fill="{color}"/></marker>'
+            for color in dict.fromkeys(_colors(self.marks))
+        ]
+        parts += [part for mark in self.marks for part in _svg(mark)]
         return "\n".join([*parts, "</svg>\n"])
 
     def to_png(self, scale: float = 2.0) -> bytes:
@@ -49,10 +55,40 @@ class Picture:
         return rasterize(self.marks, self.width, self.height, scale)
 
 
-def _svg(mark: Mark) -> str:
-    if isinstance(mark, TextMark):
-        return _svg_text(mark)
-    return _svg_line(mark) if isinstance(mark, Line) else _svg_rectangle(mark)
+def _svg(mark: Mark) -> Iterator[str]:
+    match mark:
+        case Group(marks, attributes, tooltip):
+            named = "".join(f' {name}="{markup(value)}"' for name, value in attributes.items())
+            yield f"<g{named}>" + (f"<title>{markup(tooltip)}</title>" if tooltip else "")
+            yield from (part for each in marks for part in _svg(each))
+            yield "</g>"
+        case Curve():
+            yield _svg_curve(mark)
+        case TextMark():
+            yield _svg_text(mark)
+        case Line():
+            yield _svg_line(mark)
+        case Rectangle():
+            yield _svg_rectangle(mark)
+
+
+def _svg_curve(mark: Curve) -> str:
+    pieces = ["LC"[len(piece) > 1] + " ".join(f"{x:.5g},{y:.5g}" for x, y in piece) for piece in mark.pieces]
+    path = " ".join([f"M{mark.start[0]:.5g},{mark.start[1]:.5g}", *pieces])
+    dashes = f' stroke-dasharray="{mark.dashes}"' if mark.dashes else ""
+    return (
+        f'<path d="{path}" fill="none" stroke="{mark.color}" stroke-width="{mark.width:g}"{dashes}'
+        f' marker-end="url(#head-{mark.color[1:]})"/>'
+    )
+
+
+def _colors(marks: Iterable[Mark]) -> Iterator[str]:
+    """Yield the colors of curves, which need an arrowhead each."""
+    for mark in marks:
+        if isinstance(mark, Group):
+            yield from _colors(mark.marks)
+        elif isinstance(mark, Curve):
+            yield mark.color
 
 
 def _svg_line(mark: Line) -> str:
@@ -73,10 +109,10 @@ def _svg_rectangle(mark: Rectangle) -> str:
 
 def _svg_text(mark: TextMark) -> str:
     # Monospaced fonts have capitals about 0.72 of the font size high; textLength keeps the widths true.
-    length = text_width(mark.text, mark.size)
+    length = f' textLength="{text_width(mark.text, mark.size):.5g}" lengthAdjust="spacingAndGlyphs"'
     weight = ' font-weight="600"' if mark.bold else ""
     return (
         f'<text x="{mark.x:g}" y="{mark.y:g}" font-size="{mark.size / 0.72:g}" fill="{mark.color}"'
-        f' text-anchor="{mark.anchor}" textLength="{length:.5g}" lengthAdjust="spacingAndGlyphs"'
+        f' text-anchor="{mark.anchor}"{length if len(mark.text) > 1 else ""}'
         f' xml:space="preserve"{weight}>{markup(mark.text)}</text>'
     )

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError
-from hloom.tools.pictures.marks import ADVANCE, Line, Mark, Rectangle, TextMark
+from hloom.tools.pictures.marks import ADVANCE, Line, Mark, Rectangle, TextMark, simple
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
@@ -36,7 +36,7 @@ def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) 
     size = round(width * scale), round(height * scale)
     image = Image.new("RGB", size, "#ffffff")
     draw = ImageDraw.Draw(image)
-    for mark in marks:
+    for mark in simple(marks):
         if isinstance(mark, TextMark):
             _paint_text(draw, mark, scale)
         elif isinstance(mark, Line):

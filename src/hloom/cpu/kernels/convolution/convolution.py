@@ -19,14 +19,19 @@ from hloom.codegen.types import Element, round_to, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth
 from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, emit_direct
-from hloom.cpu.kernels.convolution.convolution_packing import emit_copy_base, emit_pack_kernel
+from hloom.cpu.kernels.convolution.convolution_packing import (
+    emit_copy_base,
+    emit_copy_strips,
+    emit_pack_kernel,
+)
 from hloom.cpu.kernels.convolution.convolution_plan import (
     DirectConvolution,
     across_depth,
     across_groups,
     convolution_of,
+    in_strips,
 )
-from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, needs_copy, tiling_of
+from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, needs_copy, strips_pay, tiling_of
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
@@ -66,17 +71,14 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
         convolution = _chosen(instruction, copied=True)
     if convolution is None:
         return None
-    total = 0
-    if convolution.padding is not None:
-        total = storage_bytes(convolution.kind)
-        for size in convolution.copied_dimensions:
-            total *= size
-        total = -(-total // 64) * 64
     resumable = i is instruction and i.shape.element_type is convolution.kind
-    phases = tuple(
-        TiledPhase(convolution, phase, tiling_of(convolution, phase, target, resumable=resumable))
-        for phase in convolution.phases
-    )
+    tilings = [tiling_of(convolution, phase, target, resumable=resumable) for phase in convolution.phases]
+    if all(
+        strips_pay(TiledPhase(convolution, *each)) for each in zip(convolution.phases, tilings, strict=True)
+    ):
+        convolution = in_strips(convolution, [(t.row, t.rows) for t in tilings]) or convolution
+    phases = tuple(TiledPhase(convolution, *each) for each in zip(convolution.phases, tilings, strict=True))
+    total = -(-convolution.copied_bytes // 64) * 64
     offsets: list[int] = []
     for tiled in phases:
         packed = tiled.phase.terms > 0 and tiled.packs_kernel
@@ -119,8 +121,9 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
     x, w = (program.pointer(_outside(i, instruction, o)) for o in instruction.operands)
     space = program.workspace(i)
     f = program.function
-    if convolution.padding is not None:
-        program.call(i, program.shared(lambda n: emit_copy_base(program.module, n, convolution)), [x, space])
+    if convolution.copied_bytes:
+        emit_copy = emit_copy_strips if convolution.strip else emit_copy_base
+        program.call(i, program.shared(lambda n: emit_copy(program.module, n, convolution)), [x, space])
         x = space
     targets = [program.pointer(i, index) for index in program.assignment.values[i]]
     extra = targets if i is instruction else [*program.input_pointers(i), *targets]

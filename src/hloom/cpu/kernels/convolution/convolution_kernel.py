@@ -267,7 +267,10 @@ class Tiles:
         rows = tiling.rows if count is None else count
         axis = self.phase.axes[tiling.row] if tiling.row >= 0 else None
         stride = axis.x_position * self.size if axis is not None else 0
-        base = f.offset(self.x, row * stride) if stride else self.x
+        distance = (
+            self.convolution.strip_elements // tiling.rows * self.size if self.convolution.strip else stride
+        )
+        base = f.offset(self.x, row * distance) if stride else self.x
         sums = self._start(row, rows)
         for valid, taps in pieces:
             loops = self._loops(taps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
@@ -53,6 +54,35 @@ def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel
     f.finish()
     trips = panels * convolution.groups
     return LoopKernel(name, trips, 1, trips * panel_elements)
+
+
+def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
+    """Emit the kernel (base, copy, begin, end) that copies the base in strips of its last dimension."""
+    f = module.function(name, [PTR, PTR, I64, I64])
+    source_pointer, target_pointer, begin, end = f.parameters
+    *outer, width = convolution.x_dimensions
+    strip, count = convolution.strip, math.prod(outer)
+    source = View(source_pointer, convolution.source_type, (count, width))
+    target = View(target_pointer, convolution.kind, (convolution.strips, count, strip))
+    lanes = 1 << (strip - 1).bit_length()
+    e = Elements(f, lanes, {})
+    lane = Variable(lanes, "n", f.constant(I64, 0))
+    lane.is_lane = True
+    element, number = Variable(count, "p"), Variable(convolution.strips, "s")
+    with f.loop(begin, end) as loop:
+        element.value = loop.index
+        with outer_loops(f, [number]), e.scope():
+            assert isinstance(number.value, Value)
+            column = Variable(width, "n", number.value * strip)
+            column.is_lane = True
+            inside = e.index_value(Index.of(lane)).compare("slt", strip)
+            if width % strip:
+                inside &= e.index_value(Index.of(column)).compare("slt", width)
+            with e.masked(inside):
+                value = e.load(source, (Index.of(element), Index.of(column)))
+                e.store(target, (Index.of(number), Index.of(element), Index.of(lane)), value)
+    f.finish()
+    return LoopKernel(name, count, 1, count * width)
 
 
 def emit_copy_base(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:

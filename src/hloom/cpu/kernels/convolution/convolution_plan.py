@@ -17,6 +17,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import Value
 from hloom.codegen.rules.contraction import accumulator_type
+from hloom.codegen.types import storage_bytes
 from hloom.ir.affine import Index, Indices, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
@@ -149,6 +150,7 @@ class DirectConvolution:
         source_type: type of the base array.
         x_dimensions: the base array's dimensions.
         padding: padding before and after each of them if the base is copied; else None.
+        strip: if it is copied in strips of this number of elements of its last dimension; else 0.
         groups: number of groups.
         depth: input features of a group.
         x_feature: elements of the base from one input feature to the next.
@@ -175,6 +177,24 @@ class DirectConvolution:
     w_feature: int
     repeat: int = 0
     deep: bool = False
+    strip: int = 0
+
+    @property
+    def strip_elements(self) -> int:
+        """Return the elements of a strip of the base."""
+        return math.prod(self.x_dimensions[:-1]) * self.strip
+
+    @property
+    def strips(self) -> int:
+        return -(-self.x_dimensions[-1] // self.strip)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Return the bytes of the copy of the base; 0 if it is read in place."""
+        size = storage_bytes(self.kind)
+        if self.strip:
+            return self.strips * self.strip_elements * size
+        return 0 if self.padding is None else math.prod(self.copied_dimensions) * size
 
     @property
     def copied_dimensions(self) -> tuple[int, ...]:
@@ -257,6 +277,31 @@ def across_groups(convolution: DirectConvolution, lanes: int) -> DirectConvoluti
         replace(p, axes=tuple(a for a in p.axes if not a.w_position), columns=c.outputs) for p in c.phases
     ]
     return replace(c, phases=tuple(phases), groups=1, repeat=columns)
+
+
+def in_strips(convolution: DirectConvolution, rows: Sequence[tuple[int, int]]) -> DirectConvolution | None:
+    """Return a convolution that reads a copy of the base, each strip of its last dimension contiguous.
+
+    The rows of a tile are a strip, and steps along the taps are adjacent. ``rows``: axis and number of the
+    rows of a tile of each phase. None if the rows are not along the last dimension.
+    """
+    c = convolution
+    width, strip = c.x_dimensions[-1], rows[0][1]
+    phases: list[StridePhase] = []
+    for phase, (row, height) in zip(c.phases, rows, strict=True):
+        across = phase.axes[row]
+        distances = [d for n, a in enumerate(phase.axes) for d in (a.x_position * (n != row), a.x_tap)]
+        is_last = across.x_position == 1 and across.positions == width and across.taps == 1
+        if row < 0 or not is_last or height != strip or any(d % width for d in (phase.x_offset, *distances)):
+            return None
+        axes = [
+            a
+            if n == row
+            else replace(a, x_position=a.x_position // width * strip, x_tap=a.x_tap // width * strip)
+            for n, a in enumerate(phase.axes)
+        ]
+        phases.append(replace(phase, axes=tuple(axes), x_offset=phase.x_offset // width * strip))
+    return replace(c, phases=tuple(phases), strip=strip)
 
 
 def across_depth(convolution: DirectConvolution, lanes: int) -> DirectConvolution | None:

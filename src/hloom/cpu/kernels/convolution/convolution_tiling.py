@@ -27,6 +27,18 @@ CHUNK_BYTES: Final = 1 << 17
 """Maximum bytes of a larger kernel that a range of taps reads."""
 CHUNK_TERMS: Final = 64
 """Minimum number of products in a range of taps; each range stores and reloads the sums."""
+SPREAD_BYTES: Final = 1 << 17
+"""Bytes between the first and last row of a panel up to which it is read in place about as fast as packed."""
+SPREAD_POSITIONS: Final = 400
+"""Minimum number of positions for which packing a panel with more between its rows takes less time."""
+CONFLICT_POSITIONS: Final = 96
+"""The same for a panel whose rows do not fit into the sets of the second-level cache that they share."""
+LINE: Final = 64
+"""Bytes of a line of the caches."""
+FIRST_LEVEL: Final = 1 << 15
+"""Bytes of a first-level cache."""
+FEWEST_READS: Final = 8
+"""Fewest times that tiles read each element of a base that is copied in strips."""
 COMMON: Final = Target.named("x86_64-linux-gnu", "x86-64-v3")
 """The target with the fewest registers of those with reproducible results."""
 
@@ -263,6 +275,20 @@ def needs_copy(convolution: DirectConvolution, phase: StridePhase) -> bool:
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
+def strips_pay(tiled: TiledPhase) -> bool:
+    """Return whether rows of tiles are so short a part of the base that it is better copied in strips.
+
+    Each step along the taps would read them from another line, for every panel of the kernel again.
+    """
+    c, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
+    if c.padding is not None or c.groups > 1 or c.deep or c.repeat or c.kind.is_complex or tiling.row < 0:
+        return False
+    size = storage_bytes(c.kind)
+    reads = tiled.panels * tiled.lines
+    distance = min((abs(a.x_tap) for a in phase.axes if a.taps > 1), default=0) * size
+    return distance >= 2 * LINE and phase.terms * LINE > FIRST_LEVEL and reads >= FEWEST_READS
+
+
 def tap_axes(phase: StridePhase) -> list[int]:
     """Return the axes with more than one tap, in descending order of their strides in the base."""
     numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
@@ -293,7 +319,21 @@ class TiledPhase:
         if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
             return True
         far = any(axis.w_tap * storage_bytes(kind) % 4096 == 0 and axis.taps >= 16 for axis in phase.axes)
-        return phase.columns % self.tiling.panel != 0 or far
+        return phase.columns % self.tiling.panel != 0 or far or self._packing_pays
+
+    @property
+    def _packing_pays(self) -> bool:
+        """Whether the rows of a panel are so far apart that packing takes less time than it saves."""
+        phase, kind = self.phase, self.convolution.kind
+        positions = math.prod(axis.positions for axis in phase.axes if not axis.w_position)
+        stride = min((abs(axis.w_tap) for axis in phase.axes if axis.taps > 1), default=0) * storage_bytes(
+            kind
+        )
+        if stride <= self.tiling.panel * storage_bytes(kind) or phase.terms * stride <= SPREAD_BYTES:
+            return False
+        # Addresses a power of two apart share few sets of the cache.
+        conflicts = phase.terms * (stride & -stride) > RESIDENT_BYTES
+        return positions >= (CONFLICT_POSITIONS if conflicts else SPREAD_POSITIONS)
 
     @property
     def packed_strides(self) -> tuple[dict[int, int], int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import BF16, I8, I16, I32, Function, Type, Value
@@ -21,63 +21,67 @@ from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 
-class Factors(Protocol):
+class Factors(ABC):
     """The factors of a multiply-add instruction.
 
     Attributes:
         group: products per result in one step.
-        headed: a panel begins with the initial sums of its columns.
         unit_bytes: bytes of the packed factors of one step.
     """
 
+    __slots__ = ()
     group: ClassVar[int]
 
     @property
-    def headed(self) -> bool: ...
+    def headed(self) -> bool:
+        """Return whether a panel begins with the initial sums of its columns."""
+        return False
+
     @property
+    @abstractmethod
     def unit_bytes(self) -> int: ...
     def read_as(self, kind: ElementType) -> ElementType:
         """Return the type in which factors of a type are loaded before packing."""
-        ...
+        return kind
 
+    @abstractmethod
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
         """Store the ``group`` vectors of factors of one step."""
-        ...
 
+    @abstractmethod
     def pack_units(self, value: Element, kind: ElementType) -> Element:
         """Return a vector of packed factors from ``group`` times as many neighbours along k."""
-        ...
 
+    @abstractmethod
     def store_units(self, value: Element, pointer: Value) -> None:
         """Store a vector of packed factors."""
-        ...
 
+    @abstractmethod
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
         """Store a vector of factors of a row of A, consecutive along k."""
-        ...
 
+    @abstractmethod
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
         """Store the factors of A of one step and a vector of rows."""
-        ...
 
+    @abstractmethod
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
         """Load a vector of packed factors."""
-        ...
 
+    @abstractmethod
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
         """Load the factors of one row into every lane."""
-        ...
 
+    @abstractmethod
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
         """Add the products of one step to the sums."""
-        ...
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
         """Return the total plus the contribution of a step of a panel to the panel's head.
 
-        Only for factors whose panels are `headed`.
+        Panels without a head add nothing.
         """
-        ...
+        return total
 
 
 FEW_ROWS: Final = 4
@@ -103,20 +107,11 @@ def words_of(gemm: Gemm, target: Target) -> Words | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(Factors):
     """Multiplies factors in the type of the sums, one at a time."""
 
     gemm: Gemm
     group: ClassVar[int] = 1
-
-    @property
-    def headed(self) -> bool:
-        """Return false: panels have no head."""
-        return False
-
-    def read_as(self, kind: ElementType) -> ElementType:
-        """Return the type unchanged."""
-        return kind
 
     @property
     def unit_bytes(self) -> int:
@@ -175,33 +170,20 @@ class Plain:
         (value,) = values
         self.pack_row(value, kind, pointer)
 
-    def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Return the total unchanged: panels have no head."""
-        return total
 
-
-class _Grouped(ABC):
+class _Grouped(Factors):
     """Narrow factors packed into units of 32 bits.
 
     Attributes:
         part: the type of a packed factor.
     """
 
+    __slots__ = ()
     part: ClassVar[Type]
-    group: ClassVar[int]
-
-    @property
-    def headed(self) -> bool:
-        """Return false: panels have no head."""
-        return False
 
     @property
     def unit_bytes(self) -> int:
         return I32.size
-
-    def read_as(self, kind: ElementType) -> ElementType:
-        """Return the type unchanged."""
-        return kind
 
     @abstractmethod
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
@@ -255,10 +237,6 @@ class _Grouped(ABC):
         """Load a unit into every lane."""
         unit = f.load(I32, pointer, align=1).splat(lanes)
         return unit.bitcast(self.part.vector(lanes * self.group))
-
-    def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Return the total unchanged: panels have no head."""
-        return total
 
 
 BIAS: Final = -128

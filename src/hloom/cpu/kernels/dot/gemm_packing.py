@@ -39,9 +39,19 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
         base = batch_base(f, gemm, gemm.b, batch, source, gemm.b_type)
         panels = f.offset(target, batch * (plan.panels * plan.panel_bytes))
         chunk = loop.index - batch * chunks
-        packer.run(base, panels, number * plan.group, chunk, chunk + 1)
+        packer.run(base, panels, number, chunk, chunk + 1)
     f.finish()
     return LoopKernel(name, gemm.batches * chunks, 1, gemm.batches * gemm.k * min(plan.group, gemm.n))
+
+
+def columns_and_steps(plan: TilePlan, number: Value) -> tuple[Value, Value, Value]:
+    """Return the first column of a group, and the range of steps of a slab of it, by a number of both."""
+    f = number.function
+    if plan.slabs == 1:
+        return number * plan.group, f.constant(I64, 0), f.constant(I64, plan.steps)
+    group = number.unsigned_divide(plan.slabs)
+    begin = (number - group * plan.slabs) * plan.slab
+    return group * plan.group, begin, f.intrinsic("smin", begin + plan.slab, f.constant(I64, plan.steps))
 
 
 class PanelPacker:
@@ -58,18 +68,20 @@ class PanelPacker:
     @property
     def chunks(self) -> int:
         plan = self.plan
-        return plan.group // plan.lanes if self.by_columns else -(-plan.steps // CHUNK)
+        return plan.group // plan.lanes if self.by_columns else -(-plan.slab // CHUNK)
 
-    def run(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
-        """Pack a range of chunks of the columns from ``first`` on."""
+    def run(self, base: Value, panels: Value, number: Value, low: Value, high: Value) -> None:
+        """Pack a range of chunks of a group of columns, or of a slab of them: see `columns_and_steps`."""
         f, plan = self.f, self.plan
-        steps = f.constant(I64, plan.steps)
+        first, begin, end = columns_and_steps(plan, number)
+        if plan.slabs > 1:
+            panels = f.offset(panels, begin * -plan.step_bytes)
         with f.loop(low, high) as loop, self.e.scope():
             if self.by_columns:
-                self.columns(base, panels, first, loop.index, f.constant(I64, 0), steps)
+                self.columns(base, panels, first, loop.index, begin, end)
             else:
-                start = loop.index * CHUNK
-                self.rows(base, panels, first, start, f.intrinsic("smin", start + CHUNK, steps))
+                start = begin + loop.index * CHUNK
+                self.rows(base, panels, first, start, f.intrinsic("smin", start + CHUNK, end))
 
     def block(self, base: Value, panels: Value, first: Value, end: Value, low: Value, high: Value) -> None:
         """Pack the steps [low, high) of the columns [first, end), which are contiguous.

@@ -43,6 +43,10 @@ BLOCK_BYTES: Final = 1 << 18
 """Bytes of such a block of B, from which panels stream to the first-level cache, if A is not packed."""
 FEWEST_BLOCK_COLUMNS: Final = 256
 """Fewest columns of such a product, which are eight tasks."""
+SLAB_BYTES: Final = 1 << 19
+"""Most bytes of A in a slab of steps, so that they stay in the cache while all tasks pack their rows."""
+STRIP_ROWS: Final = 24
+"""Fewest rows that a task packs of such a slab."""
 SHALLOW: Final = 32
 """Number of products up to which the stores of results, contiguous along rows, limit a product."""
 LINE: Final = 64
@@ -69,6 +73,7 @@ class TilePlan:
         depth: steps along k that are summed before the next tile; see `steps`.
         height, width: rows and columns of a task.
         group: columns that are packed at a time.
+        slab: steps along k that are packed at a time if B is packed by groups; else all.
         pack_a: each task packs its rows of A.
         pack_b: packing of B into panels: none (``""``), by each task (``"task"``) or by each block of a task
             (``"block"``), or of a group before its tasks (``"group"``).
@@ -87,6 +92,7 @@ class TilePlan:
     height: int
     width: int
     group: int
+    slab: int
     pack_a: bool
     pack_b: str
     in_place: bool
@@ -115,6 +121,15 @@ class TilePlan:
         return -(-self.gemm.n // self.group)
 
     @property
+    def slabs(self) -> int:
+        return -(-self.steps // self.slab)
+
+    @property
+    def sums_are_matrix(self) -> bool:
+        """Return whether the result or the workspace holds the sums between blocks, not each task."""
+        return self.in_place or self.slabs > 1
+
+    @property
     def first_tile_packs(self) -> bool:
         """Return whether the first tile of a panel packs it while it multiplies: rows of B are contiguous."""
         return self.pack_b == "block" and self.gemm.b.column == 1
@@ -140,7 +155,7 @@ class TilePlan:
 
     @property
     def panel_bytes(self) -> int:
-        return self.head_bytes + (self.depth if self.pack_b == "block" else self.steps) * self.step_bytes
+        return self.head_bytes + (self.depth if self.pack_b == "block" else self.slab) * self.step_bytes
 
     def __str__(self) -> str:
         words = [
@@ -154,12 +169,21 @@ class TilePlan:
             words.append("rows packed")
         if self.pack_b:
             words.append(f"columns packed, {self.group} by each {self.pack_b}")
+        if self.slabs > 1:
+            words.append(f"{self.slab} steps at a time")
         return "; ".join(words)
 
     def workspace(self) -> int:
-        """Return the bytes of a group of packed panels."""
+        """Return the bytes of a group of packed panels, and of the sums between slabs."""
         if self.pack_b != "group":
             return 0
+        gemm = self.gemm
+        sums = 0 if self.in_place or self.slabs == 1 else gemm.m * gemm.n * storage_bytes(gemm.kind)
+        return self.packed_bytes + gemm.batches * sums
+
+    @property
+    def packed_bytes(self) -> int:
+        """Return the bytes of a group of packed panels of all batches."""
         return -(-self.gemm.batches * self.panels * self.panel_bytes // 64) * 64
 
 
@@ -227,6 +251,8 @@ class _Planner:
         pack_b = self.packs_b(steps)
         pack_a = self.packs_a()
         widest = -(-gemm.n // self.panel) * self.panel
+        if self.packs_slabs(pack_a, pack_b):
+            return self.slabs(steps, widest)
         group = widest
         if pack_b == "group":
             fitting = GROUP_BYTES // (steps * unit * self.panel)
@@ -251,6 +277,32 @@ class _Planner:
                 width = -(-width // (2 * self.panel)) * self.panel
         return self.made(depth, height, width, group, pack_a, pack_b)
 
+    def packs_slabs(self, pack_a: bool, pack_b: str) -> bool:
+        """Return whether A and B are packed slab by slab along k.
+
+        Rows of an A with contiguous columns are pieces of a line in each step: tasks that packed them for all
+        steps would fetch every line of A again, from memory.
+        """
+        gemm, factors = self.gemm, self.factors
+        by_columns = pack_a and gemm.a.row == 1 and gemm.a.column != 1 and gemm.m > self.rows
+        is_plain = not (factors.headed or gemm.kind.is_complex or gemm.kind is et.PRED)
+        large = gemm.k * gemm.n * storage_bytes(gemm.kind) > SECOND_LEVEL
+        return by_columns and is_plain and gemm.batches == 1 and (pack_b in ("group", "block") or large)
+
+    def slabs(self, steps: int, widest: int) -> TilePlan:
+        """Plan slabs of all columns; tasks pack rows that fill both register tiles and vectors."""
+        gemm, unit = self.gemm, self.factors.unit_bytes
+        depth = PANEL_BYTES // (self.panel * unit)
+        depth = min(steps, -(-steps // (-(-steps // depth) * 16)) * 16)
+        most = min(GROUP_BYTES // (widest * unit), SLAB_BYTES // (gemm.m * unit))
+        slab = min(steps, max(1, most // depth) * depth)
+        group = min(widest, max(1, GROUP_BYTES // (slab * unit * self.panel)) * self.panel)
+        strip = math.lcm(self.rows, self.whole)
+        height = min(-(-STRIP_ROWS // strip), -(-gemm.m // strip)) * strip
+        count = -(-TASKS // 2 // -(-gemm.m // height))
+        width = -(-group // (count * self.panel)) * self.panel
+        return self.made(depth, height, width, group, True, "group", slab)
+
     def blocks(self, steps: int, pack_a: bool) -> TilePlan:
         """Plan tasks of all rows, which pack their columns block by block."""
         gemm = self.gemm
@@ -262,11 +314,21 @@ class _Planner:
         height = -(-gemm.m // self.rows) * self.rows
         return self.made(depth, height, width, widest, pack_a, "block")
 
-    def made(self, depth: int, height: int, width: int, group: int, pack_a: bool, pack_b: str) -> TilePlan:
+    def made(
+        self,
+        depth: int,
+        height: int,
+        width: int,
+        group: int,
+        pack_a: bool,
+        pack_b: str,
+        slab: int | None = None,
+    ) -> TilePlan:
+        slab = slab or -(-self.gemm.k // self.factors.group)
         in_place = self.plain_result and not self.gemm.kind.is_complex and pack_b != "block"
         product = (self.gemm, self.transposed, self.factors, self.whole)
         tile = (self.lanes, self.rows, self.vectors)
-        return TilePlan(*product, *tile, depth, height, width, group, pack_a, pack_b, in_place)
+        return TilePlan(*product, *tile, depth, height, width, group, slab, pack_a, pack_b, in_place)
 
     def height(self, depth: int, group: int, pack_a: bool) -> int:
         """Return the rows of a task."""

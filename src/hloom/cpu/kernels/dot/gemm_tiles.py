@@ -15,7 +15,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
-from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
+from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker, columns_and_steps
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
 
@@ -36,7 +36,7 @@ def emit_gemm(
 
     ``bind`` is called with the extra pointers and returns the epilogue of a vector of sums. ``looped`` says
     that the epilogue is long: a function of its own, which loops over the vectors of a tile. If the result
-    holds the sums between blocks, it is the first extra pointer.
+    holds the sums between blocks, it is the first extra pointer; if the workspace does, that precedes them.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     a, b, number, *pointers, begin, end = f.parameters
@@ -66,7 +66,12 @@ class TileProduct:
         self.rows = RowPacker(f, plan) if plan.pack_a else None
         self.panels = PanelPacker(f, plan) if plan.pack_b in ("task", "block") else None
         self.unit = storage_bytes(gemm.kind)
-        if plan.blocks > 1 and not plan.in_place:
+        self.begin, self.end = f.constant(I64, 0), f.constant(I64, plan.steps)
+        if plan.in_place:
+            self.sums = self.pointers[0]
+        elif plan.slabs > 1:
+            self.sums, *self.pointers = self.pointers
+        elif plan.blocks > 1:
             self.sums = f.allocate(I8, plan.height * plan.width * self.unit)
         if self.panels is not None:
             columns = plan.width if plan.pack_b == "block" else plan.group
@@ -74,11 +79,16 @@ class TileProduct:
         if looped:
             self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
 
-    def tasks(self, a: Value, b: Value, group: Value, begin: Value, end: Value) -> None:
-        """Emit a range of tasks of a group of columns; ``b``: the matrices B, or their packed panels."""
+    def tasks(self, a: Value, b: Value, number: Value, begin: Value, end: Value) -> None:
+        """Emit a range of tasks of a group of columns, or of a slab of them.
+
+        ``b``: the matrices B, or their packed panels.
+        """
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
-        first = group * plan.group
+        first, self.begin, self.end = columns_and_steps(plan, number)
+        if plan.slabs > 1:
+            b = f.offset(b, self.begin * -plan.step_bytes)
         limit = f.intrinsic("smin", first + plan.group, f.constant(I64, gemm.n))
         with f.loop(begin, end) as loop:
             batch = loop.index.unsigned_divide(of_batch) if gemm.batches > 1 else f.constant(I64, 0)
@@ -131,8 +141,8 @@ class TileProduct:
         if plan.blocks == 1:
             self.block(f.constant(I64, 0), f.constant(I64, plan.steps) if steps is None else steps)
             return
-        with f.loop(0, plan.steps, plan.depth) as loop:
-            steps_left = f.constant(I64, plan.steps) - loop.index
+        with f.loop(self.begin, self.end, plan.depth) as loop:
+            steps_left = self.end - loop.index
             self.block(loop.index, f.intrinsic("smin", steps_left, f.constant(I64, plan.depth)))
 
     def block(self, step: Value, count: Value) -> None:
@@ -249,11 +259,11 @@ class TileProduct:
     def place(self, row: Value, column: Value) -> Value:
         """Return the address at which a vector of sums is stored between blocks."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        if not plan.in_place:
+        if not plan.sums_are_matrix:
             offset = (row - self.row) * plan.width + (column - self.column)
             return f.offset(self.sums, offset * self.unit)
         line = row + self.batch * gemm.m if gemm.batches > 1 else row
-        return f.offset(self.pointers[0], (line * gemm.n + column) * self.unit)
+        return f.offset(self.sums, (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
         """Return the initial sums of a panel's block: zeros, or in the first block the heads of the panel."""
@@ -272,7 +282,7 @@ class TileProduct:
         """Return the sums of the earlier blocks along k; zeros in the first one."""
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
-        on = again if mask is None or not plan.in_place else again & mask
+        on = again if mask is None or not plan.sums_are_matrix else again & mask
         first = masked_load(stored.vector(plan.lanes), place, on)
         if kind.is_complex:
             return first, masked_load(stored.vector(plan.lanes), f.offset(place, plan.lanes, stored), on)
@@ -282,7 +292,7 @@ class TileProduct:
         """Store sums, from which the next block along k continues."""
         for number, (value, address) in enumerate(zip(sums, places, strict=True)):
             mask = masks[number % len(masks)]
-            if mask is not None and self.plan.in_place:
+            if mask is not None and self.plan.sums_are_matrix:
                 assert isinstance(value, Value)
                 masked_store(value, address, mask)
             else:

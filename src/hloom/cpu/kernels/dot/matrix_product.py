@@ -222,8 +222,11 @@ def _tiles(
     module, f = program.module, program.function
     packs = plan.pack_b == "group"
     pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
+    sums = [] if plan.in_place or plan.slabs == 1 else [f.offset(space, plan.packed_bytes)]
     kernel = program.shared(
-        lambda name: emit_gemm(module, name, plan, epilogue.count, epilogue.bind, looped=epilogue.looped)
+        lambda name: emit_gemm(
+            module, name, plan, len(sums) + epilogue.count, epilogue.bind, looped=epilogue.looped
+        )
     )
 
     def heads() -> LoopKernel:
@@ -234,12 +237,12 @@ def _tiles(
             program.call(i, pack, [b, space, number])
         if packs and plan.factors.headed:
             program.call(i, heads(), [space])
-        program.call(i, kernel, [a, space if packs else b, number, *epilogue.pointers])
+        program.call(i, kernel, [a, space if packs else b, number, *sums, *epilogue.pointers])
 
-    if plan.groups == 1:
+    if plan.groups * plan.slabs == 1:
         group(f.constant(PTR, 0))
         return
-    with f.loop(0, plan.groups) as loop:
+    with f.loop(0, plan.groups * plan.slabs) as loop:
         group(f.convert("inttoptr", loop.index, PTR))
 
 

@@ -18,7 +18,7 @@ from hloom.cpu.runtime.numpy_interface import ARRAY
 from hloom.cpu.runtime.routines.host import call_object, drop_object
 from hloom.cpu.runtime.routines.interruption import hloom_execute
 from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
-from hloom.cpu.runtime.routines.numpy_arrays import matching_data, new_array
+from hloom.cpu.runtime.routines.numpy_arrays import matching_data, may_donate, output_array
 from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
 
 new_tuple: Final = External("PyTuple_New", PTR, I64)
@@ -96,9 +96,11 @@ def hloom_call(f: Function, self: Fields, objects: Value, count: Value) -> Value
         with f.when(is_null(source)):
             call_fallback()
         store_element(sources, loop.index, source)
+    with f.when(is_zero(may_donate(f, descriptor, objects, sources))):
+        call_fallback()  # raises the error
     with f.loop(0, outputs) as loop:
         output = Fields(OUTPUT, descriptor["outputs"]).at(loop.index)
-        array = Fields(ARRAY, new_array(f, descriptor, output))
+        array = Fields(ARRAY, output_array(f, descriptor, output, objects))
         with f.when(is_null(array.pointer)):
             drop_arrays(f, arrays, loop.index)
             f.return_value(0)

@@ -8,7 +8,7 @@ from hloom.codegen.llvm import I32, I64, PTR, VOID, Function, Value
 from hloom.codegen.llvm.fields import Fields
 from hloom.codegen.llvm.memory import load_element
 from hloom.codegen.llvm.routines import External, routine
-from hloom.codegen.llvm.structured import is_null
+from hloom.codegen.llvm.structured import is_null, is_zero
 from hloom.cpu.runtime.numpy_interface import ALIGNED, ARRAY, C_CONTIGUOUS, OWNS_DATA, WRITABLE
 from hloom.cpu.runtime.routines.memory import hloom_give, hloom_take
 from hloom.cpu.runtime.structs import DESCRIPTOR, INPUT, OUTPUT
@@ -34,6 +34,22 @@ def matching_data(f: Function, array: Fields, type: Value, expected: Fields) -> 
         size, expected_size = (load_element(I64, s, loop.index) for s in (sizes, expected_sizes))
         f.return_if(size.compare("ne", expected_size), 0)
     return array["data"]
+
+
+@routine(I32, descriptor=DESCRIPTOR, objects=PTR, sources=PTR)
+def may_donate(f: Function, descriptor: Fields, objects: Value, sources: Value) -> Value:
+    """Return 1 if all donated arguments, arrays of their types, are writable and apart from the others."""
+    inputs, count = Fields(INPUT, descriptor["inputs"]), descriptor["input_count"]
+    with f.loop(0, count) as loop, f.when(inputs.at(loop.index)["donated"].compare("ne", 0)):
+        array = Fields(ARRAY, load_element(PTR, objects, loop.index))
+        f.return_if((array["flags"] & WRITABLE).compare("eq", 0), 0)
+        begin = load_element(PTR, sources, loop.index)
+        end = f.offset(begin, inputs.at(loop.index)["bytes"])
+        with f.loop(0, count) as others, f.when(others.index.compare("ne", loop.index)):
+            other = load_element(PTR, sources, others.index)
+            other_end = f.offset(other, inputs.at(others.index)["bytes"])
+            f.return_if(begin.compare("ult", other_end) & other.compare("ult", end), 0)
+    return f.constant(I32, 1)
 
 
 @routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT)
@@ -63,3 +79,14 @@ def new_array(f: Function, descriptor: Fields, output: Fields) -> Value:
     add_reference(f, descriptor["handler"])
     array["handler"] = descriptor["handler"]
     return array.pointer
+
+
+@routine(PTR, descriptor=DESCRIPTOR, output=OUTPUT, objects=PTR)
+def output_array(f: Function, descriptor: Fields, output: Fields, objects: Value) -> Value:
+    """Return a new reference to the array of an output: an argument's, or a new one; null as `new_array`."""
+    donor = output["donor"]
+    with f.when(is_zero(donor)):
+        f.return_value(new_array(f, descriptor, output))
+    array = load_element(PTR, objects, donor - 1)
+    add_reference(f, array)
+    return array

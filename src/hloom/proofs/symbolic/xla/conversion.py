@@ -7,12 +7,12 @@ from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
-from hloom.operations.arithmetic import Add, And, Complex, Divide, Maximum, Multiply, Or, Power, Subtract, Xor
-from hloom.operations.conversion import BitcastConvert, Convert, Copy
+from hloom.operations.arithmetic import Maximum
+from hloom.operations.conversion import BitcastConvert, Convert
 from hloom.operations.reshaping import Reshape
 from hloom.operations.structure import GetTupleElement, Tuple
-from hloom.operations.unary import Abs, Imag, Negate, Not, Real
 from hloom.operations.window_reduction import ReduceWindow
+from hloom.proofs.symbolic.formulas import state_formulas
 from hloom.proofs.symbolic.rules import RuleBook, Sketch
 from hloom.shape.element_type import (
     BF16,
@@ -33,6 +33,50 @@ from hloom.shape.shape import Shape
 RULES: Final = RuleBook("conversion")
 NUMBERS: Final = (F32, S32)
 Programs = Iterator[HloInstruction]
+
+
+state_formulas(
+    RULES,
+    *NUMBERS,
+    copy_of_anything="Copy(A) ⇒ A",
+    abs_of_negative="Abs(Negate(A)) ⇒ Abs(A)",
+    abs_twice="Abs(Abs(A)) ⇒ Abs(A)",
+    add_of_negative="Add(A, Negate(B)) ⇒ Subtract(A, B)",
+    select_of_same_choice="Select(P, Select(P, A, B), C) ⇒ Select(P, A, C)",
+)
+state_formulas(
+    RULES,
+    real_of_complex="Real(Complex(A, B)) ⇒ A",
+    imaginary_of_complex="Imag(Complex(A, B)) ⇒ B",
+    power_minus_one="Power(A, -1) ⇒ Divide(1, A)",
+    power_zero="Power(A, 0) ⇒ 1",
+    power_one="Power(A, 1) ⇒ A",
+    power_two="Power(A, 2) ⇒ Multiply(A, A)",
+    power_three="Power(A, 3) ⇒ Multiply(Multiply(A, A), A)",
+)
+state_formulas(RULES, C64, complex_of_parts="Complex(Real(A), Imag(A)) ⇒ A")
+state_formulas(
+    RULES,
+    S32,
+    U8,
+    difference_again="Add(Subtract(A, B), B) ⇒ A",
+    not_of_less="Not(Lt(A, B)) ⇒ Ge(A, B)",
+)
+state_formulas(
+    RULES,
+    S32,
+    PRED,
+    xor_of_itself="Xor(A, A) ⇒ 0",
+    and_of_itself="And(A, A) ⇒ A",
+    or_of_itself="Or(A, A) ⇒ A",
+    not_of_or="And(Not(A), Not(B)) ⇒ Not(Or(A, B))",
+)
+state_formulas(
+    RULES,
+    PRED,
+    select_of_true_and_false="Select(P, True, False) ⇒ P",
+    select_of_false_and_true="Select(P, False, True) ⇒ Not(P)",
+)
 
 
 # -- conversions
@@ -70,179 +114,6 @@ def bitcast_convert_twice(w: Sketch) -> Programs:
     bits = w.op(BitcastConvert(), a, shape=Shape(U32, n))
     yield w.op(BitcastConvert(), bits, shape=Shape(S32, n))
     yield w.op(BitcastConvert(), a, shape=Shape(S32, n))
-
-
-@RULES.state(*NUMBERS, axes="N")
-def copy_of_anything(w: Sketch) -> Programs:
-    """Copy(A) ⇒ A."""
-    a = w.array("A", *w.sizes("n", "N"))
-    yield w.op(Copy(), a)
-    yield a
-
-
-# -- complex numbers
-
-
-@RULES.state(axes="N")
-def real_of_complex(w: Sketch) -> Programs:
-    """Real(Complex(A, B)) ⇒ A."""
-    n = w.sizes("n", "N")
-    a, b = w.array("A", *n), w.array("B", *n)
-    yield w.op(Real(), w.op(Complex(), a, b))
-    yield a
-
-
-@RULES.state(axes="N")
-def imaginary_of_complex(w: Sketch) -> Programs:
-    """Imag(Complex(A, B)) ⇒ B."""
-    n = w.sizes("n", "N")
-    a, b = w.array("A", *n), w.array("B", *n)
-    yield w.op(Imag(), w.op(Complex(), a, b))
-    yield b
-
-
-@RULES.state(C64, axes="N")
-def complex_of_parts(w: Sketch) -> Programs:
-    """Complex(Real(A), Imag(A)) ⇒ A."""
-    a = w.array("A", *w.sizes("n", "N"))
-    yield w.op(Complex(), w.op(Real(), a), w.op(Imag(), a))
-    yield a
-
-
-# -- powers and signs
-
-
-def _power(exponent: int, name: str) -> None:
-    def statement(w: Sketch) -> Programs:
-        n = w.sizes("n", "N")
-        a, one = w.array("A", *n), w.constant(1, *n)
-        square = w.op(Multiply(), a, a)
-        results = {
-            -1: lambda: w.op(Divide(), one, a),
-            0: lambda: one,
-            1: lambda: a,
-            2: lambda: square,
-            3: lambda: w.op(Multiply(), square, a),
-        }
-        yield w.op(Power(), a, w.constant(exponent, *n))
-        yield results[exponent]()
-
-    statement.__name__, statement.__doc__ = (
-        f"power_{name}",
-        f"Power(A, {exponent}) ⇒ a product or a quotient.",
-    )
-    RULES.state(axes="N")(statement)
-
-
-for _exponent, _name in ((-1, "minus_one"), (0, "zero"), (1, "one"), (2, "two"), (3, "three")):
-    _power(_exponent, _name)
-
-
-@RULES.state(*NUMBERS, axes="N")
-def abs_of_negative(w: Sketch) -> Programs:
-    """Abs(Negate(A)) ⇒ Abs(A)."""
-    a = w.array("A", *w.sizes("n", "N"))
-    yield w.op(Abs(), w.op(Negate(), a))
-    yield w.op(Abs(), a)
-
-
-@RULES.state(*NUMBERS, axes="N")
-def abs_twice(w: Sketch) -> Programs:
-    """Abs(Abs(A)) ⇒ Abs(A)."""
-    a = w.array("A", *w.sizes("n", "N"))
-    yield w.op(Abs(), w.op(Abs(), a))
-    yield w.op(Abs(), a)
-
-
-@RULES.state(*NUMBERS, axes="N")
-def add_of_negative(w: Sketch) -> Programs:
-    """Add(A, Negate(B)) ⇒ Sub(A, B)."""
-    n = w.sizes("n", "N")
-    a, b = w.array("A", *n), w.array("B", *n)
-    yield w.op(Add(), a, w.op(Negate(), b))
-    yield w.op(Subtract(), a, b)
-
-
-@RULES.state(S32, U8, axes="N")
-def difference_again(w: Sketch) -> Programs:
-    """Add(Sub(A, B), B) ⇒ A, of integers."""
-    n = w.sizes("n", "N")
-    a, b = w.array("A", *n), w.array("B", *n)
-    yield w.op(Add(), w.op(Subtract(), a, b), b)
-    yield a
-
-
-# -- logic
-
-
-@RULES.state(S32, PRED, axes="N")
-def xor_of_itself(w: Sketch) -> Programs:
-    """Xor(A, A) ⇒ 0."""
-    n = w.sizes("n", "N")
-    a = w.array("A", *n)
-    yield w.op(Xor(), a, a)
-    yield w.constant(0, *n)
-
-
-@RULES.state(S32, PRED, axes="N")
-def and_of_itself(w: Sketch) -> Programs:
-    """And(A, A) ⇒ A."""
-    a = w.array("A", *w.sizes("n", "N"))
-    yield w.op(And(), a, a)
-    yield a
-
-
-@RULES.state(S32, PRED, axes="N")
-def or_of_itself(w: Sketch) -> Programs:
-    """Or(A, A) ⇒ A."""
-    a = w.array("A", *w.sizes("n", "N"))
-    yield w.op(Or(), a, a)
-    yield a
-
-
-@RULES.state(S32, PRED, axes="N")
-def not_of_or(w: Sketch) -> Programs:
-    """And(Not(A), Not(B)) ⇒ Not(Or(A, B))."""
-    n = w.sizes("n", "N")
-    a, b = w.array("A", *n), w.array("B", *n)
-    yield w.op(And(), w.op(Not(), a), w.op(Not(), b))
-    yield w.op(Not(), w.op(Or(), a, b))
-
-
-@RULES.state(PRED, axes="N")
-def select_of_true_and_false(w: Sketch) -> Programs:
-    """Select(P, True, False) ⇒ P."""
-    n = w.sizes("n", "N")
-    p = w.array("P", *n)
-    yield w.select(p, w.constant(True, *n), w.constant(False, *n))
-    yield p
-
-
-@RULES.state(PRED, axes="N")
-def select_of_false_and_true(w: Sketch) -> Programs:
-    """Select(P, False, True) ⇒ Not(P)."""
-    n = w.sizes("n", "N")
-    p = w.array("P", *n)
-    yield w.select(p, w.constant(False, *n), w.constant(True, *n))
-    yield w.op(Not(), p)
-
-
-@RULES.state(*NUMBERS, axes="N")
-def select_of_same_choice(w: Sketch) -> Programs:
-    """Select(P, Select(P, A, B), C) ⇒ Select(P, A, C)."""
-    n = w.sizes("n", "N")
-    p, (a, b, c) = w.array("P", *n, kind=PRED), (w.array(name, *n) for name in "ABC")
-    yield w.select(p, w.select(p, a, b), c)
-    yield w.select(p, a, c)
-
-
-@RULES.state(S32, U8, axes="N")
-def not_of_less(w: Sketch) -> Programs:
-    """Not(Lt(A, B)) ⇒ Ge(A, B), of integers."""
-    n = w.sizes("n", "N")
-    a, b = w.array("A", *n), w.array("B", *n)
-    yield w.op(Not(), w.compare(a, "LT", b))
-    yield w.compare(a, "GE", b)
 
 
 # -- reshapes, tuples, windows of one element, sorts of one element
