@@ -277,10 +277,11 @@ MODELS: dict[str, Callable[[], tuple[Function, Any]]] = {
 class Model:
     """A model by its name, as `benchmarks.child` runs programs."""
 
-    TOLERANCE = 0.05
-
     def __init__(self, name: str) -> None:
         self._create = MODELS[name]
+        # The offsets of normalizations begin as zeros, and their gradients cancel: results of f32 differ
+        # from those of f64 by up to 0.07 (JAX's own client) and 0.09 (hloom) of the largest element.
+        self.TOLERANCE = 0.2 if name == "resnet50_train" else 0.05
         self._decodes = "decode" in name
 
     def build(self) -> Any:

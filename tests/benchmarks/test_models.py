@@ -66,7 +66,7 @@ def test_every_model_is_listed() -> None:
 def test_both_frameworks_compute_the_same(name: str) -> None:
     torch_models = pytest.importorskip("benchmarks.models.torch_models", exc_type=ImportError)
     found = agreement(results(torch_models, name), results(jax_models, name))
-    assert found.worst <= jax_models.Model.TOLERANCE
+    assert found.worst <= jax_models.Model(name).TOLERANCE
 
 
 def test_training_changes_every_weight() -> None:
