@@ -8,6 +8,8 @@ import pytest
 
 from hloom import HloError, HloModule
 from hloom.proofs import Relation, prove
+from hloom.proofs.algebra import Algebra
+from hloom.proofs.programs import FingerprintEvaluator
 from tests.proofs.judging import is_told_apart
 from tests.proofs.mutants import mutants
 from tests.proofs.pairs import IDENTICAL, PAIRS, REALS, REFUTED, program
@@ -204,6 +206,45 @@ def test_sums_of_many_fractions_have_a_small_degree() -> None:
     three = "c = f32[] constant(3) three = f32[64,64] broadcast(c), dimensions={} "
     after = program(layers + three + "ROOT r = f32[64,64] multiply(x6, three)")
     assert prove(before, after).relation is REALS
+
+
+def test_the_degree_of_a_product_counts_the_terms_of_one_sum() -> None:
+    """Not all elements of an operand: 64 fractions are summed, of each of the 4,096 columns."""
+    shapes = "x = f32[64] parameter(0) y = f32[64,4096] parameter(1) u = f32[64] parameter(2) "
+    fractions = (
+        shapes
+        + "q = f32[64] divide(u, x) p = f32[4096] dot(q, y), lhs_contracting_dims={0}, "
+        + ("rhs_contracting_dims={0} ")
+    )
+    degree = FingerprintEvaluator(Algebra(reals=True), runs_loops=True)
+    degree.results(program(fractions + "ROOT r = f32[4096] negate(p)"))
+    assert degree.degree == 64 * 3
+
+
+def test_a_loop_in_a_loop_depends_on_elements() -> None:
+    """As much, where the inner state also has what the outer loop does not need."""
+    text = """
+    test {{ s = (s32[], s32[], s32[]) parameter(0) x = s32[] get-tuple-element(s), index=0
+    l = s32[] constant(9) ROOT c = pred[] compare(x, l), direction=LT }}
+    inner {{ s = (s32[], s32[], s32[]) parameter(0) x = s32[] get-tuple-element(s), index=0
+    y = s32[] get-tuple-element(s), index=1 z = s32[] get-tuple-element(s), index=2 o = s32[] constant(1)
+    n = s32[] add(x, o) m = s32[] multiply(y, y) ROOT t = (s32[], s32[], s32[]) tuple(n, m, z) }}
+    outer {{ s = (s32[], s32[], s32[]) parameter(0) x = s32[] get-tuple-element(s), index=0
+    y = s32[] get-tuple-element(s), index=1 z = s32[] get-tuple-element(s), index=2 k = s32[] add(z, z)
+    i = (s32[], s32[], s32[]) tuple(x, y, {inner})
+    w = (s32[], s32[], s32[]) while(i), condition=test, body=inner
+    a = s32[] get-tuple-element(w), index=0 b = s32[] get-tuple-element(w), index=1
+    ROOT t = (s32[], s32[], s32[]) tuple(a, b, k) }}
+    ENTRY e {{ x = s32[] parameter(0) y = s32[] parameter(1) z = s32[] parameter(2)
+    t = (s32[], s32[], s32[]) tuple(x, y, z) w = (s32[], s32[], s32[]) while(t), condition=test, body=outer
+    ROOT r = s32[] get-tuple-element(w), index={element} }}
+    """
+
+    def loops(inner: str, element: int) -> HloModule:
+        return HloModule.from_text("HloModule m\n" + text.format(inner=inner, element=element))
+
+    assert prove(loops("z", 1), loops("x", 1)).relation is IDENTICAL
+    assert not prove(loops("z", 0), loops("z", 1)).relation.is_proof
 
 
 def test_what_is_undecided_is_stated() -> None:

@@ -7,6 +7,7 @@ probability of at most 2 d / PRIME.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -121,10 +122,26 @@ def degree_of(
         case Logistic() | ReciprocalSquareRoot():
             return Degree(1, has_fractions)
         case Dot() | Convolution():
-            terms = i.operands[1].shape.element_count
-            return total([product(degrees)], terms)
+            return total([product(degrees)], _terms(i))
         case _:
             return _reduced(i, degrees)
+
+
+def _terms(i: HloInstruction) -> int:
+    """Return the number of terms that an element of a dot, convolution or reduction combines, at least 1."""
+    operands = [o.shape for o in i.operands]
+    sizes = operands[0].dimensions
+    match i.operation:
+        case Dot(lhs_contracting_dims=summed) | Reduce(dimensions=summed):
+            terms = [sizes[d] for d in summed]
+        case Convolution(dim_labels=labels):
+            features = labels.kernel_output_feature_dimension
+            terms = [n for d, n in enumerate(operands[1].dimensions) if d != features]
+        case ReduceWindow(window=window):
+            terms = [each.size for each in window]
+        case _:
+            terms = sizes
+    return max(1, math.prod(terms))
 
 
 def _reduced(i: HloInstruction, degrees: Sequence[Degree]) -> Degree:
@@ -135,7 +152,7 @@ def _reduced(i: HloInstruction, degrees: Sequence[Degree]) -> Degree:
     if not isinstance(i.operation, Reduce | ReduceWindow):
         return RANDOM
     root = i.called_computations[0].root.operation
-    terms = i.operands[0].shape.element_count
+    terms = _terms(i)
     if isinstance(root, Multiply) or i.shape.element_type.is_predicate:
         return Degree(terms * product(degrees).degree, largest(degrees).is_fraction)
     return total(degrees, terms) if isinstance(root, Add) else largest(degrees)

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.control_flow import While
 from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.proofs.field import salt_of
 from hloom.proofs.values import hash_of, unknown
+
+_Needs: TypeAlias = "frozenset[int] | tuple[_Needs, ...]"
+"""The numbers of the elements of a loop's state that a value depends on, or for each element of a tuple."""
 
 
 def last_state(
@@ -50,8 +54,9 @@ def last_state(
     after, condition = iterate(named(names))
     equations = [salt_of(name, hash_of(a), hash_of(b)) for name, a, b in zip(names, init, after, strict=True)]
     body, test = i.called_computations
-    needs = _needs(body, len(shapes))
-    first = _needs(test, 1)[0]
+    elements = tuple([frozenset([n]) for n in range(len(shapes))])
+    needs = [_every(each) for each in _elements(_needs(body, elements), len(shapes))]
+    first = _every(_needs(test, elements))
 
     def solution(n: int) -> Any:
         needed, reached = set[int](), {n, *first}
@@ -64,24 +69,48 @@ def last_state(
     return tuple([init[n] if n in fixed else solution(n) for n in range(len(shapes))])
 
 
-def _needs(computation: HloComputation, count: int) -> list[set[int]]:
-    """Return the elements of the parameter that each element of a computation's result depends on.
+def _needs(computation: HloComputation, argument: _Needs) -> _Needs:
+    """Return what the result of a computation of one parameter depends on.
 
     Args:
         computation: the body or the condition of a loop.
-        count: the number of elements of its result.
+        argument: what the parameter depends on.
     """
-    (parameter,) = computation.parameters
-    everything = set(range(len(parameter.shape.tuple_shapes)))
-    needs: dict[HloInstruction, set[int]] = {}
+    needs: dict[HloInstruction, _Needs] = {}
     for i in computation.post_order():
-        if isinstance(i.operation, Parameter):
-            needs[i] = everything
-        elif isinstance(i.operation, GetTupleElement) and i.operands[0] is parameter:
-            needs[i] = {i.operation.index}
-        else:
-            needs[i] = set[int]().union(*(needs[o] for o in i.operands))
-    root = computation.root
-    if isinstance(root.operation, Tuple) and root.shape.is_tuple and len(root.operands) == count:
-        return [needs[o] for o in root.operands]
-    return [needs[root]] * count
+        operands = [needs[o] for o in i.operands]
+        match i.operation:
+            case Parameter():
+                needs[i] = argument
+            case Tuple():
+                needs[i] = tuple(operands)
+            case GetTupleElement(index=index) if isinstance(operands[0], tuple):
+                needs[i] = operands[0][index]
+            case While() if isinstance(operands[0], tuple):
+                needs[i] = _needs_of_loop(i, operands[0])
+            case _:
+                needs[i] = _every(tuple(operands))
+    return needs[computation.root]
+
+
+def _needs_of_loop(i: HloInstruction, init: tuple[_Needs, ...]) -> _Needs:
+    """Return what each element of the last state of a loop inside a computation depends on."""
+    body, test = i.called_computations
+    state = init
+    while True:
+        count = _needs(test, state)
+        after = _elements(_needs(body, state), len(state))
+        joined = tuple([_every((old, new, count)) for old, new in zip(state, after, strict=True)])
+        if joined == state:
+            return state
+        state = joined
+
+
+def _elements(needs: _Needs, count: int) -> tuple[_Needs, ...]:
+    """Return what each element of a tuple depends on."""
+    return needs if isinstance(needs, tuple) else (needs,) * count
+
+
+def _every(needs: _Needs) -> frozenset[int]:
+    """Return what any part of a value depends on."""
+    return needs if isinstance(needs, frozenset) else frozenset[int]().union(*map(_every, needs))
