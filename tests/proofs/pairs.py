@@ -23,6 +23,31 @@ QUOTIENT = """x = f32[4] parameter(0) c = f32[] constant({shift}) b = f32[4] bro
 d = f32[4] subtract(x, b) e = f32[4] exponential(d) ROOT r = f32[4] divide(e, e)"""
 
 PAIRS: dict[str, tuple[Relation, str, str]] = {
+    "a maximum compared with its bound": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) m = f32[4] maximum(a, b)
+        ROOT r = pred[4] compare(m, b), direction=GT""",
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = pred[4] compare(b, a), direction=LT",
+    ),
+    "a bound that is at least a minimum": (
+        REFUTED,
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) m = f32[4] minimum(a, b)
+        ROOT r = pred[4] compare(b, m), direction=GE""",
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = pred[4] compare(b, a), direction=GE",
+    ),
+    "a minimum that is not below its bound": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) m = f32[4] minimum(b, a)
+        ROOT r = pred[4] compare(m, b), direction=GE""",
+        "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = pred[4] compare(a, b), direction=GE",
+    ),
+    "a maximum compared with another number": (
+        REFUTED,
+        """a = s32[4] parameter(0) b = s32[4] parameter(1) c = s32[4] parameter(2) m = s32[4] maximum(a, b)
+        ROOT r = pred[4] compare(m, c), direction=GT""",
+        """a = s32[4] parameter(0) b = s32[4] parameter(1) c = s32[4] parameter(2)
+        ROOT r = pred[4] compare(a, c), direction=GT""",
+    ),
     "exchanged operands": (
         IDENTICAL,
         "a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT r = f32[4] add(a, b)",

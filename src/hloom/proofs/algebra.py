@@ -144,7 +144,7 @@ class Algebra:
             return selection
         residues = [x.residues for x in operands]
         if kind.is_predicate:
-            logical = self._logical(i, source, residues)
+            logical = self._logical(i, source, _against_bounds(i.operation, operands))
             if logical is not None:
                 return Prints(np.asarray(logical))
         elif self.forms_ring(kind):
@@ -417,6 +417,25 @@ class Algebra:
         """Return the results of an unknown function of two exchangeable operands."""
         salt = salt_of(repr(operation), source.name, kind.name)
         return field.mix(salt, np.minimum(a, b), np.maximum(a, b))
+
+
+def _against_bounds(operation: Operation, operands: list[Prints]) -> list[Residues]:
+    """Return the operands of an operation; of max(x, y) > y and min(x, y) < y, and their opposites, x and y.
+
+    This holds of NaN too, but not in a total order, where NaN are greater than numbers.
+    """
+    residues = [x.residues for x in operands]
+    if not isinstance(operation, Compare) or operation.comparison_type == "TOTALORDER":
+        return residues
+    is_above = {"GT": True, "LE": True, "LT": False, "GE": False}.get(operation.direction)
+    for n, x in enumerate(operands):
+        if x.bag is not None and is_above is not None:
+            extreme = Maximum if is_above == (n == 0) else Minimum
+            rest, contains_bound = x.bag.without(extreme.opcode, operands[1 - n].residues)
+            residues[n] = np.where(contains_bound, rest, residues[n])
+            if contains_bound.any():
+                break
+    return residues
 
 
 def _comparison_of_predicates(direction: str, a: Residues, b: Residues) -> Residues:

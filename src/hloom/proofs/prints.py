@@ -64,6 +64,17 @@ class Bag:
         """The arrays of this bag."""
         return self.code, self.count, self.sum, self.scrambled
 
+    def without(self, opcode: str, operand: Residues) -> tuple[Residues, Any]:
+        """Return the other one of two operands, and where an operation has two, one of which is the given.
+
+        Only of these two residues both the sum and the sum of their random functions are those of the bag.
+        """
+        other = field.subtract(self.sum, operand)
+        salt = field.salt_of("operand", opcode)
+        scrambled = field.add(field.mix(salt, other), field.mix(salt, operand))
+        is_pair = (self.code == field.salt_of(opcode)) & (self.count == 2)
+        return other, is_pair & (self.scrambled == scrambled)
+
     def joined(self, other: Bag) -> Bag:
         """Return the union, with multiplicity, of the operands of two arrays, element by element."""
         add = field.add
