@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Final, TypeAlias
 
 from hloom.codegen.registry import enters
@@ -56,6 +57,7 @@ def lowering(
     """Register the lowering of some opcodes; ``of_complex(*operands)`` is that of complex numbers."""
 
     def register(function: Lower) -> Lower:
+        @wraps(function)
         def lower(c: LoweringContext, *operands: Element) -> Element:
             if of_complex is not None and isinstance(operands[0], tuple):
                 return of_complex(*operands)
