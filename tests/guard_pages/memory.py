@@ -214,7 +214,7 @@ def guarded(place: str) -> Generator[None]:
             lambda objects, externals, constants: guarded_constants(objects, externals, constants, place),
         ),
         mock.patch.object(native, "configured_cache", lambda: None),
-        mock.patch.object(caller.Caller, "builtin", lambda _, fallback: fallback),
+        mock.patch.object(caller.Caller, "builtin", lambda _, fallback, **_options: fallback),
         mock.patch.object(caller.Caller, "run", run),
         mock.patch.object(gang, "gang_of", lambda *_: None),
         mock.patch.object(caller, "_allocate", lambda shape: current.memory.result(shape)),

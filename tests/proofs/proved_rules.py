@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import signal
+import os
+import pickle
+import resource
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Final, TypeVar
 
 from hloom.errors import HloError
@@ -28,6 +30,7 @@ from hloom.proofs.symbolic.rules import SymbolicRule, prove_instance
 from hloom.proofs.symbolic.verdicts import RuleVerdict
 from hloom.proofs.symbolic.xla import conversion, elementwise, movement, slicing, sums
 from hloom.proofs.verdict import Relation
+from hloom.shape.element_type import ElementType
 from tests.passes import test_arithmetic_rules, test_contraction_rules, test_movement_rules
 from tests.rule_checks import Example
 
@@ -95,14 +98,6 @@ class Result:
             self.open.append((program, f"rank {rank}: {reason}"))
 
 
-class _TooLong(BaseException):
-    """Time is up; no handler of errors takes it for another one."""
-
-
-def _give_up(number: int, frame: FrameType | None) -> None:
-    raise _TooLong
-
-
 def rules() -> Iterator[tuple[str, RewriteRule, list[Example]]]:
     """Yield every rule of hloom with its examples."""
     for module in MODULES:
@@ -140,21 +135,51 @@ def _digest(texts: Sequence[str]) -> str:
 
 
 def limited(judge: Callable[..., T], *arguments: object) -> T | str:
-    """Return what a function returns, or why it does not."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS, 1)
+    """Return what a function returns, or why it does not.
+
+    It runs in a process of its own: solvers may look at no limit for minutes.
+    """
+    source, target = os.pipe()
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+        with suppress(BaseException), os.fdopen(target, "wb") as out:
+            pickle.dump(_answer(judge, *arguments), out)
+        os._exit(0)
+    os.close(target)
+    with os.fdopen(source, "rb") as answer:
+        pickled = answer.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return LATE
+    result = pickle.loads(pickled)
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _answer(judge: Callable[..., T], *arguments: object) -> T | str | Exception:
     try:
         return judge(*arguments)
-    except _TooLong:
-        return LATE
     except HloError as error:
         return error.message
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except Exception as error:
+        return error
 
 
-def relation_of(verdict: RuleVerdict | str) -> tuple[Relation, str]:
-    """Return what is proved, and why no more."""
-    return (Relation.OPEN, verdict) if isinstance(verdict, str) else (verdict.relation, verdict.reason)
+def processor_seconds() -> float:
+    """Return the processor time of this process and of those that it waited for."""
+    return sum(os.times()[:4])
+
+
+def judged(rule: RewriteRule, text: str) -> tuple[Relation, str]:
+    """Return what is proved of a rewrite, and why no more."""
+    verdict = limited(lambda: _relation(prove_rewrite(rule, text)))
+    return (Relation.OPEN, verdict) if isinstance(verdict, str) else verdict
+
+
+def _relation(verdict: RuleVerdict) -> tuple[Relation, str]:
+    return verdict.relation, verdict.reason
 
 
 def prove_example(rule: RewriteRule, example: Example) -> Relation:
@@ -164,10 +189,10 @@ def prove_example(rule: RewriteRule, example: Example) -> Relation:
 
 def prove(rule: RewriteRule, examples: Sequence[Example]) -> Result:
     """Judge a rule for all sizes of its examples, for every type, and of programs made from them."""
-    result, start = Result(digest_of(rule, examples)), time.process_time()
+    result, start = Result(digest_of(rule, examples)), processor_seconds()
     for number, example in enumerate(examples):
         for kind, text in zip(example.types, example.programs(), strict=True):
-            relation, reason = relation_of(limited(prove_rewrite, rule, text))
+            relation, reason = judged(rule, text)
             result.relations.append((number, kind, relation.value))
             if not relation.is_proof:
                 result.open.append((f"{example.body} ({kind})", reason))
@@ -175,39 +200,45 @@ def prove(rule: RewriteRule, examples: Sequence[Example]) -> Result:
         late = 0
         for rank in range(HIGHEST_RANK + 1):
             for text in programs_of_rank(next(iter(example.programs())), rank, PROGRAMS):
-                is_late = late >= MOST_LATE or time.process_time() - start > RULE_SECONDS
-                judged = LATE if is_late else limited(prove_rewrite, rule, text)
-                relation, reason = relation_of(judged)
+                is_late = late >= MOST_LATE or processor_seconds() - start > RULE_SECONDS
+                relation, reason = (Relation.OPEN, LATE) if is_late else judged(rule, text)
                 late += reason == LATE
                 if reason != NOWHERE:
                     result.add(rank, text, "" if relation.is_proof else reason)
     result.ranks = dict(sorted(result.ranks.items()))
-    result.seconds = round(time.process_time() - start, 1)
+    result.seconds = round(processor_seconds() - start, 1)
     return result
 
 
 def prove_statement(rule: SymbolicRule) -> Result:
     """Judge a rule of XLA for all its types and numbers of dimensions."""
-    result, start = Result(digest_of_statement(rule)), time.process_time()
+    result, start = Result(digest_of_statement(rule)), processor_seconds()
     for kind in rule.kinds:
         weakest, late = Relation.IDENTICAL, 0
         for counts in sorted(replace(rule, most=HIGHEST_RANK).counts(), key=lambda c: sum(c.values())):
-            is_late = late >= MOST_LATE or time.process_time() - start > RULE_SECONDS
-            instance = LATE if is_late else limited(prove_instance, rule, kind, counts)
+            is_late = late >= MOST_LATE or processor_seconds() - start > RULE_SECONDS
+            instance = LATE if is_late else limited(_instance, rule, kind, counts)
             late += instance == LATE
-            if isinstance(instance, str):
-                relation, reason, rank = Relation.OPEN, instance, min(sum(counts.values()), HIGHEST_RANK)
-            elif instance.is_vacuous:
+            if instance is None:
                 continue
-            else:
-                relation, reason, rank = *relation_of(instance.verdict), instance.rank
+            if isinstance(instance, str):
+                instance = Relation.OPEN, instance, min(sum(counts.values()), HIGHEST_RANK)
+            relation, reason, rank = instance
             result.add(rank, f"{kind.name} {counts}", "" if relation.is_proof else reason)
             order = (Relation.IDENTICAL, Relation.EQUAL_OVER_REALS, Relation.OPEN, Relation.REFUTED)
             weakest = max(weakest, relation, key=order.index)
         result.relations.append((0, kind.name, weakest.value))
     result.ranks = dict(sorted(result.ranks.items()))
-    result.seconds = round(time.process_time() - start, 1)
+    result.seconds = round(processor_seconds() - start, 1)
     return result
+
+
+def _instance(
+    rule: SymbolicRule, kind: ElementType, counts: Mapping[str, int]
+) -> tuple[Relation, str, int] | None:
+    """Judge a rule of XLA for numbers of dimensions: what is proved, why no more, and the rank."""
+    instance = prove_instance(rule, kind, counts)
+    return None if instance.is_vacuous else (*_relation(instance.verdict), instance.rank)
 
 
 # -- results
@@ -222,7 +253,6 @@ def load() -> dict[str, Result]:
 
 def main(arguments: Sequence[str]) -> None:
     """Prove what changed, and write the results and the page."""
-    signal.signal(signal.SIGVTALRM, _give_up)
     results = {} if "--all" in arguments else load()
     jobs: dict[str, tuple[str, Callable[[], Result]]] = {
         name: (digest_of(rule, examples), lambda rule=rule, examples=examples: prove(rule, examples))

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache, lru_cache
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from hloom.codegen.llvm.values import Value
 
@@ -39,14 +39,14 @@ class Instruction(Value, ABC):
 
 
 @cache
-def _own_fields(kind: type[Instruction]) -> tuple[Field[Any], ...]:
+def _own_fields(kind: type[Instruction]) -> tuple[Field[object], ...]:
     common = {field.name for field in fields(Instruction)}
     return tuple(field for field in fields(kind) if field.name not in common)
 
 
-def _key(field: Any) -> Hashable:
+def _key(field: object) -> Hashable:
     if isinstance(field, tuple | list):
-        return tuple([_key(each) for each in cast("Sequence[Any]", field)])
+        return tuple([_key(each) for each in cast("Sequence[object]", field)])
     return field.key if isinstance(field, Value | Block) else field
 
 
