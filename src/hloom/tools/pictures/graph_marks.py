@@ -20,7 +20,7 @@ from hloom.tools.pictures.graph_scene import (
     Node,
     Scene,
 )
-from hloom.tools.pictures.marks import Curve, Group, Mark, Point, Rectangle, TextMark
+from hloom.tools.pictures.marks import Curve, Mark, MarkGroup, Point, Rectangle, TextMark
 from hloom.tools.pictures.picture import Picture
 
 _MARGIN: Final = 28.0
@@ -78,10 +78,10 @@ def _contents(box: Box) -> Iterator[Mark]:
         assert isinstance(source, HloInstruction) and isinstance(target, HloInstruction)
         look = (_VALUE, "") if source in target.operands else (_ORDER, "4 3")
         curve = _curve([(x + x0, y + y0) for x, y in points], *look)
-        yield Group((curve,), {"class": "edge", "data-from": source.name, "data-to": target.name})
+        yield MarkGroup((curve,), {"class": "edge", "data-from": source.name, "data-to": target.name})
     for node in box.nodes.values():
         marks = tuple(_node(node, x0 + node.x, y0 + node.y))
-        yield Group(marks, {"class": "node", "data-name": node.instruction.name}, node.tooltip)
+        yield MarkGroup(marks, {"class": "node", "data-name": node.instruction.name}, node.tooltip)
 
 
 def _node(node: Node, x: float, y: float) -> Iterator[Mark]:
@@ -113,7 +113,7 @@ def _call(box: Box, node: Node, called: Box, role: str) -> Mark:
     u, v = _corner(called)[0], _corner(called)[1] + 20
     bend = max(40.0, (u - x) * 0.5)
     curve = Curve((x, y), (((x + bend, y), (u - bend, v), (u, v)),), _CALL, _THIN, "2 4")
-    return Group((curve,), {"class": "call"}, role)
+    return MarkGroup((curve,), {"class": "call"}, role)
 
 
 # -- the legend

@@ -96,7 +96,7 @@ def _bezier(a: Point, b: Point, c: Point, d: Point) -> Iterator[Point]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MarkGroup:
     """Marks that belong together, with attributes for scripts of a page, and a tooltip."""
 
     marks: tuple[Mark, ...]
@@ -105,13 +105,13 @@ class Group:
 
 
 SimpleMark: TypeAlias = Rectangle | Line | TextMark
-Mark: TypeAlias = SimpleMark | Curve | Group
+Mark: TypeAlias = SimpleMark | Curve | MarkGroup
 
 
 def simple(marks: Iterable[Mark]) -> Iterator[SimpleMark]:
     """Yield the marks of groups one by one, and curves as lines."""
     for mark in marks:
-        if isinstance(mark, Group):
+        if isinstance(mark, MarkGroup):
             yield from simple(mark.marks)
         elif isinstance(mark, Curve):
             yield from mark.lines()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hloom.errors import HloError
-from hloom.tools.pictures.marks import Curve, Group, Line, Mark, Rectangle, TextMark, text_width
+from hloom.tools.pictures.marks import Curve, Line, Mark, MarkGroup, Rectangle, TextMark, text_width
 from hloom.tools.pictures.markup import markup
 
 
@@ -57,7 +57,7 @@ class Picture:
 
 def _svg(mark: Mark) -> Iterator[str]:
     match mark:
-        case Group(marks, attributes, tooltip):
+        case MarkGroup(marks, attributes, tooltip):
             named = "".join(f' {name}="{markup(value)}"' for name, value in attributes.items())
             yield f"<g{named}>" + (f"<title>{markup(tooltip)}</title>" if tooltip else "")
             yield from (part for each in marks for part in _svg(each))
@@ -85,7 +85,7 @@ def _svg_curve(mark: Curve) -> str:
 def _colors(marks: Iterable[Mark]) -> Iterator[str]:
     """Yield the colors of curves, which need an arrowhead each."""
     for mark in marks:
-        if isinstance(mark, Group):
+        if isinstance(mark, MarkGroup):
             yield from _colors(mark.marks)
         elif isinstance(mark, Curve):
             yield mark.color

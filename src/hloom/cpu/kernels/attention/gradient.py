@@ -14,7 +14,7 @@ from hloom.codegen.rules.contraction import converted
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.attention.attention_plan import packed
-from hloom.cpu.kernels.attention.gradient_plan import Blocks, Gradient, Sums, gradient_of, plan_blocks
+from hloom.cpu.kernels.attention.gradient_plan import BlockPlan, Gradient, Sums, gradient_of, plan_blocks
 from hloom.cpu.kernels.dot.gemm import Epilogue, Matrix, batch_base, batch_indices, rounded
 from hloom.cpu.kernels.dot.gemm_packing import emit_pack_b
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan
@@ -58,13 +58,13 @@ def emit_gradient(program: ProgramEmitter, plan: KernelPlan) -> None:
     program.call(i, kernel, [*rows, *factors, *inputs, *results])
 
 
-def _planned(i: HloInstruction, target: Target) -> tuple[Gradient, Blocks]:
+def _planned(i: HloInstruction, target: Target) -> tuple[Gradient, BlockPlan]:
     gradient = gradient_of(i)
     assert gradient is not None
     return gradient, plan_blocks(gradient, target)
 
 
-def _factors(gradient: Gradient, blocks: Blocks) -> list[tuple[TilePlan, HloInstruction]]:
+def _factors(gradient: Gradient, blocks: BlockPlan) -> list[tuple[TilePlan, HloInstruction]]:
     """Return the plan of each product, and the array of its second factor."""
     sources = [s.sources[1] for s in gradient.scores] + [s.source for s in gradient.sums]
     return list(zip((*blocks.scores, *blocks.sums), sources, strict=True))
@@ -83,7 +83,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 class _Blocks:
     """Emits the kernel (rows ..., factors ..., row inputs ..., results ..., begin, end) over batches."""
 
-    def __init__(self, module: Module, name: str, gradient: Gradient, blocks: Blocks) -> None:
+    def __init__(self, module: Module, name: str, gradient: Gradient, blocks: BlockPlan) -> None:
         self.name, self.gradient, self.plan = name, gradient, blocks
         inputs = _row_inputs(gradient)
         scores, sums = gradient.scores, gradient.sums

@@ -285,7 +285,7 @@ def _source(i: HloInstruction) -> HloInstruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockPlan:
     """Plans of the products for blocks of the same rows.
 
     Attributes:
@@ -298,7 +298,7 @@ class Blocks:
     sums: tuple[TilePlan, ...]
 
 
-def plan_blocks(gradient: Gradient, target: Target) -> Blocks:
+def plan_blocks(gradient: Gradient, target: Target) -> BlockPlan:
     """Plan all products; factors that need packing are packed before the blocks."""
     distance = gradient.row_bytes // storage_bytes(gradient.kind)
     scores = [plan_tiles(_of_copies(s.product), target, plain_result=False) for s in gradient.scores]
@@ -319,7 +319,7 @@ def plan_blocks(gradient: Gradient, target: Target) -> Blocks:
         else:
             gemm = replace(gemm, a=replace(gemm.a, row=distance))
             sums.append(_of_blocks(plan_tiles(gemm, target, plain_result=False), height))
-    return Blocks(height, tuple(_of_blocks(plan, height) for plan in scores), tuple(sums))
+    return BlockPlan(height, tuple(_of_blocks(plan, height) for plan in scores), tuple(sums))
 
 
 def _of_copies(gemm: Gemm) -> Gemm:
