@@ -179,11 +179,16 @@ def _renamed_comparison(comparison: Constraint, names: dict[str, str]) -> Constr
 
 @lru_cache(200_000)
 def _answer(statements: tuple[Statement, ...]) -> Satisfiability:
+    # z3's tactics for non-linear integers give up where its plain solver answers; that solver gives up where
+    # the same, after the equations are solved, answers at once.
     z3 = solver_library()
-    solver = z3.SimpleSolver()  # z3's tactics for non-linear integers give up where its plain solver answers
-    solver.set("rlimit", EFFORT)
-    solver.add(*map(truth, statements))
-    found = solver.check()
+    solving = z3.Then("simplify", "propagate-values", "solve-eqs", "smt")
+    for solver in (z3.SimpleSolver(), solving.solver()):
+        solver.set("rlimit", EFFORT)
+        solver.add(*map(truth, statements))
+        found = solver.check()
+        if found != z3.unknown:
+            break
     if found != z3.sat:
         return Satisfiability(False if found == z3.unsat else None)
     model = solver.model()
