@@ -15,11 +15,9 @@ from tests import agreement
 from tests.evaluation import parse
 from tests.native_runs import Native, agree, arguments, compiled
 from tests.processors import PROCESSORS, runs_here
+from tests.reducers import binary
 
-COMBINERS = """
-highest { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT m = f32[] maximum(a, b) }
-sum     { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
-"""
+COMBINERS = binary("maximum", name="highest") + binary("add", name="sum")
 GROUPS = """
   q = {t}[{b},{rows},{h},{g},{d}] parameter(0)
   k = {t}[{b},{keys},{h},{d}] parameter(1)

@@ -23,7 +23,8 @@ from tests.proofs.rule_mutants import REFUTED, judged, judged_statement, mutants
 RESULTS = load()
 AGAIN = (
     "abs_again", "add_zero", "bitcast_convert_twice", "broadcast_twice", "concatenate_of_neighbours",
-    "convert_twice", "convolution_of_reversed_kernel", "dot_of_converts", "dot_of_transpose", "dynamic_slice_of_broadcast", "pad_that_cuts",
+    "convert_twice", "convolution_of_reversed_kernel", "dot_of_converts", "dot_of_transpose",
+    "dynamic_slice_of_broadcast", "pad_that_cuts",
     "gather_of_everything", "power_as_reciprocal", "reduce_of_broadcast", "reduce_twice", "reverse_twice",
     "select_of_not", "slice_twice", "sort_of_unused", "transpose_of_reshape", "update_with_what_is_there",
 )  # fmt: skip

@@ -42,6 +42,8 @@ LEAST_BLOCK: Final = 8
 DEEPEST: Final = 256
 """Maximum products of a score: one block of a panel of keys."""
 
+RowOperations: TypeAlias = "tuple[KernelParts, RowPlan, tuple[Variable, ...]]"
+"""The operations on rows of scores, their plan, and a variable for each dimension of the rows."""
 Axes: TypeAlias = Mapping[int, int]
 """Strides of an array by the dimensions of the weights; none where the array is repeated."""
 
@@ -135,7 +137,7 @@ class _Description:
         row = max(blocked, key=self.sizes.__getitem__)
         batch = tuple(p for p in range(self.last) if p != row and self.sizes[p] != 1)
         products = self.products(row, batch, (queries, keys, values, stored), axes)
-        rows = self.rows(parts)
+        rows = row_operations(parts, [self.scores], [self.weights])
         if products is None or rows is None:
             return None
         return Attention(self.scores, self.weights, *rows, row, batch, products[:2], arrays, products[2])
@@ -202,31 +204,38 @@ class _Description:
         )
         return scores, sums, Matrix(along(of_result), of_result.get(row, 0), 1, stored.offset)
 
-    def rows(self, parts: KernelParts) -> tuple[KernelParts, RowPlan, tuple[Variable, ...]] | None:
-        """Return the row operations, their plan, and a variable for each dimension of the rows."""
-        members: dict[HloInstruction, None] = {}
-        inputs: dict[HloInstruction, None] = {self.scores: None}
-        waiting = [self.weights]
-        while waiting:
-            i = waiting.pop()
-            if i in members or i in inputs:
-                continue
-            if isinstance(i.operation, Dot):
-                return None
-            (inputs if isinstance(i.operation, Parameter) else members)[i] = None
-            waiting += i.operands
-        ordered = tuple(m for m in parts.members if m in members)
-        reductions = [m for m in ordered if m.opcode == "reduce"]
-        if not reductions or any(r.operands[0].shape.dimensions != self.sizes for r in reductions):
+
+def row_operations(
+    parts: KernelParts, scores: Sequence[HloInstruction], weights: Sequence[HloInstruction]
+) -> RowOperations | None:
+    """Return the operations from scores to weights.
+
+    None if a product is among them, if they reduce no rows or others than those of the weights, or if they
+    read a score at another index than that of the weight.
+    """
+    members: dict[HloInstruction, None] = {}
+    inputs: dict[HloInstruction, None] = dict.fromkeys(scores)
+    waiting = list(weights)
+    while waiting:
+        i = waiting.pop()
+        if i in members or i in inputs:
+            continue
+        if isinstance(i.operation, Dot):
             return None
-        part = KernelParts(tuple(inputs), (self.weights,), ordered)
-        variables = tuple(Variable(size, "r") for size in self.sizes[:-1])
-        indices = tuple(map(Index.of, variables))
-        plan = plan_rows(part, reductions, Space((), indices))
-        place = linearize((*indices, Index.of(plan.lane)), self.sizes)
-        if any(read != place for read in plan.accesses.reads.get(self.scores, ())):
-            return None
-        return part, plan, variables
+        (inputs if isinstance(i.operation, Parameter) else members)[i] = None
+        waiting += i.operands
+    sizes = weights[0].shape.dimensions
+    ordered = tuple(m for m in parts.members if m in members)
+    reductions = [m for m in ordered if m.opcode == "reduce"]
+    if not reductions or any(r.operands[0].shape.dimensions != sizes for r in reductions):
+        return None
+    part = KernelParts(tuple(inputs), tuple(weights), ordered)
+    variables = tuple(Variable(size, "r") for size in sizes[:-1])
+    indices = tuple(map(Index.of, variables))
+    plan = plan_rows(part, reductions, Space((), indices))
+    place = linearize((*indices, Index.of(plan.lane)), sizes)
+    reads = (read for array in scores for read in plan.accesses.reads.get(array, ()))
+    return (part, plan, variables) if all(read == place for read in reads) else None
 
 
 def _axes(dot: HloInstruction, side: int, view: Strided, dimensions: Mapping[int, int]) -> Axes:

@@ -17,19 +17,18 @@ from typing import Final
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.target import Target
 from hloom.codegen.types import storage_bytes
-from hloom.cpu.kernels.attention.attention_plan import DEEPEST, FEWEST, LEAST_BLOCK
+from hloom.cpu.kernels.attention.attention_plan import DEEPEST, FEWEST, LEAST_BLOCK, row_operations
 from hloom.cpu.kernels.dot.gemm import Gemm, Matrix, merged, sum_type
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan, plan_tiles
 from hloom.cpu.kernels.dot.strided import Strided, read_through, written_through
-from hloom.cpu.kernels.reduction.row_fusion import RowPlan, plan_rows
-from hloom.ir.affine import Index, Variable, linearize, row_major_strides
+from hloom.cpu.kernels.reduction.row_fusion import RowPlan
+from hloom.ir.affine import Variable, row_major_strides
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.contraction import Dot
 from hloom.operations.structure import Parameter
 from hloom.passes.layout.product_views import is_view
 from hloom.passes.rules.contraction import batch_of, free_of, inner_of, results_of
 from hloom.plan.kernel import KernelParts, kernel_parts
-from hloom.plan.space import Space
 from hloom.shape.element_type import ElementType
 
 BLOCK_BYTES: Final = 1 << 19
@@ -160,8 +159,10 @@ class _Description:
         if len(known_sums) < len(sums) or len(known_scores) < len(scores) or len(scores) == 0:
             return None
         kinds = {s.product.kind for s in known_sums} | {s.product.kind for s in known_scores}
-        rows = self.rows(weights, [s.array for s in known_scores])
-        if rows is None or len(kinds) != 1 or not all(k.is_floating for k in kinds):
+        rows = row_operations(self.parts, [s.array for s in known_scores], weights)
+        if rows is None or any(r not in rows[0].members for r in self.reductions):
+            return None
+        if len(kinds) != 1 or not all(k.is_floating for k in kinds):
             return None
         batch = tuple(range(self.row))
         return Gradient(tuple(known_scores), weights, tuple(known_sums), *rows, self.row, batch)
@@ -250,32 +251,6 @@ class _Description:
     def along(self, strides: Mapping[int, int]) -> tuple[int, ...]:
         """Return the strides along the batch dimensions."""
         return tuple(strides.get(p, 0) for p in range(self.row))
-
-    def rows(
-        self, weights: tuple[HloInstruction, ...], scores: list[HloInstruction]
-    ) -> tuple[KernelParts, RowPlan, tuple[Variable, ...]] | None:
-        """Return the row operations, their plan, and a variable for each dimension of the rows."""
-        members: dict[HloInstruction, None] = {}
-        inputs: dict[HloInstruction, None] = dict.fromkeys(scores)
-        waiting = list(weights)
-        while waiting:
-            i = waiting.pop()
-            if i in members or i in inputs:
-                continue
-            if isinstance(i.operation, Dot):
-                return None
-            (inputs if isinstance(i.operation, Parameter) else members)[i] = None
-            waiting += i.operands
-        ordered = tuple(m for m in self.parts.members if m in members)
-        if any(r not in members for r in self.reductions):
-            return None
-        part = KernelParts(tuple(inputs), weights, ordered)
-        variables = tuple(Variable(size, "r") for size in self.sizes[:-1])
-        indices = tuple(map(Index.of, variables))
-        plan = plan_rows(part, self.reductions, Space((), indices))
-        place = linearize((*indices, Index.of(plan.lane)), self.sizes)
-        reads = (read for array in scores for read in plan.accesses.reads.get(array, ()))
-        return (part, plan, variables) if all(read == place for read in reads) else None
 
 
 def _source(i: HloInstruction) -> HloInstruction:

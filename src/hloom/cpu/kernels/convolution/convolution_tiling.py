@@ -323,7 +323,10 @@ class TiledPhase:
 
     @property
     def _packing_pays(self) -> bool:
-        """Whether the rows of a panel are so far apart that packing takes less time than it saves."""
+        """Return whether packed panels save more time than packing takes.
+
+        They do if rows of a panel are far apart in the kernel, and many positions read each panel.
+        """
         phase, kind = self.phase, self.convolution.kind
         positions = math.prod(axis.positions for axis in phase.axes if not axis.w_position)
         stride = min((abs(axis.w_tap) for axis in phase.axes if axis.taps > 1), default=0) * storage_bytes(
