@@ -390,6 +390,19 @@ def test_loops_store_no_weights(rows: int) -> None:
     agree(program, x / 4, w, rounded=True)
 
 
+def test_stacks_in_opposite_orders_do_not_share_rows() -> None:
+    """Row j of the weights belongs to the layer whose activations are row n - 1 - j of theirs."""
+    program = (
+        layers(40)
+        .replace("stack2 = ", "top_row = s32[] constant(2)\n  back = s32[] subtract(top_row, i)\n  stack2 = ")
+        .replace("(stack, xrow, i, nil, nil)", "(stack, xrow, back, nil, nil)")
+        .replace("dynamic-slice(stack, j, nil, nil)", "dynamic-slice(stack, i, nil, nil)")
+    )
+    assert not has_gradient(program, b=1, h=1, g=1, rows=40, keys=40)
+    x, w = arguments(np.random.default_rng(0), program)
+    agree(program, x / 4, w, rounded=True)
+
+
 def test_weights_of_all_layers_that_are_a_result_are_stored() -> None:
     program = layers(40, more=", {ws}", result=", es")
     assert not has_gradient(program, b=1, h=1, g=1, rows=40, keys=40)

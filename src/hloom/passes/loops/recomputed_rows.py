@@ -47,12 +47,16 @@ class RecomputedRows:
         if counts[0] is None or counts[1] is None:
             return
         stacks = Stacks(self.source, counts[0])
-        for number in range(self.target.count):
-            initial = value_of(self.target.initial(number))
-            element = element_number(initial, self.source.instruction)
-            written = None if element is None else stacks.part_written(element)
-            if written is not None:
-                part, _ = written
+        written = {
+            number: row
+            for number in range(self.target.count)
+            if (element := element_number(value_of(self.target.initial(number)), self.source.instruction))
+            is not None
+            and (row := stacks.part_written(element)) is not None
+        }
+        steps = {row.step for part, row in written.values() if self.holds_member(part)}
+        for number, (part, row) in written.items():
+            if steps == {row.step}:  # equal rows of the stacks are of the same iteration
                 self.parts[number] = part
                 for value in (part, *(part.operands if isinstance(part.operation, Reshape) else ())):
                     self.elements.setdefault(value, number)
