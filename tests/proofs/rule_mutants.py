@@ -36,6 +36,7 @@ from hloom.proofs.symbolic.rules import SymbolicRule, programs, prove_instance
 from hloom.proofs.symbolic.sizes import Trail
 from hloom.proofs.symbolic.verdicts import InvalidSizes, plain
 from hloom.proofs.verdict import Relation
+from tests.proofs.judging import is_told_apart
 from tests.proofs.proved_rules import MODULES, rules_of_xla
 from tests.rule_checks import Example
 
@@ -165,8 +166,13 @@ def _mutated(original: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., 
         yield mistake.text, space[function.name]
 
 
-def difference(rule: RewriteRule, before: HloModule, after: HloModule) -> bool | None:
-    """Return whether a rule changes the results of the second of two equal programs; None if it is idle."""
+def difference(
+    rule: RewriteRule, before: HloModule, after: HloModule, relation: Relation = Relation.OPEN
+) -> bool | None:
+    """Return whether a rule changes the results of the second of two equal programs; None if it is idle.
+
+    With a relation that is proved: whether the evaluator contradicts it.
+    """
     try:
         before.verify()
         if not apply_once(rule, after):
@@ -178,13 +184,15 @@ def difference(rule: RewriteRule, before: HloModule, after: HloModule) -> bool |
         after.verify()
     except HloError:
         return True
+    if relation.is_proof:
+        return is_told_apart(before, after, relation, count=8)
     kinds = [d for d in DISTRIBUTIONS if d.is_ordinary or not rule.reorders]
     return refute(before, after, samples=8, distributions=kinds) is not None
 
 
-def is_wrong(rule: RewriteRule, text: str, seed: int) -> bool | None:
+def is_wrong(rule: RewriteRule, text: str, seed: int, relation: Relation = Relation.OPEN) -> bool | None:
     """Return whether a rule is wrong for the sizes of an example or drawn ones; None if it does not apply."""
-    verdict = difference(rule, *(HloModule.from_text(text) for _ in "ab"))
+    verdict = difference(rule, *(HloModule.from_text(text) for _ in "ab"), relation=relation)
     if verdict is None or verdict:
         return verdict
     general, draw = Generalization(text), random.Random(seed)
@@ -194,26 +202,30 @@ def is_wrong(rule: RewriteRule, text: str, seed: int) -> bool | None:
             pair = [plain(general.build(Trail(dict(values)))) for _ in "ab"]
         except Exception:  # sizes that no program has
             continue
-        if difference(rule, *pair):
+        if difference(rule, *pair, relation=relation):
             return True
     return False
 
 
 def judged(mutant: RewriteRule, text: str, seed: int) -> str:
     """Return whether a mutant is wrong for sizes of an example, and what the proof says of a wrong one."""
-    return _judged(lambda: is_wrong(mutant, text, seed), lambda: prove_rewrite(mutant, text).relation)
+    return _judged(
+        lambda relation: is_wrong(mutant, text, seed, relation), lambda: prove_rewrite(mutant, text).relation
+    )
 
 
-def _judged(is_wrong: Callable[[], bool | None], relation_of: Callable[[], Relation]) -> str:
+def _judged(is_wrong: Callable[[Relation], bool | None], relation_of: Callable[[], Relation]) -> str:
     signal.signal(signal.SIGVTALRM, _give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS, 1)
     wrong: bool | None = False
     try:
-        wrong = is_wrong()
+        wrong = is_wrong(Relation.OPEN)
         if not wrong:
             return "idle" if wrong is None else "right for the sizes that were drawn"
         relation = relation_of()
-        return "wrong, proved" if relation.is_proof else f"wrong, {relation.value}"
+        if relation.is_proof:
+            return "wrong, proved" if is_wrong(relation) else f"right, {relation.value}"
+        return f"wrong, {relation.value}"
     except _TooLongError:
         return f"{'wrong' if wrong else 'unknown'}, too long"
     except Exception as error:
@@ -234,7 +246,9 @@ class _DrawnSizes(dict[str, int]):
         return super().setdefault(name, self.draw.randint(0, LARGEST))
 
 
-def is_wrong_statement(rule: SymbolicRule, counts: Mapping[str, int], seed: int) -> bool | None:
+def is_wrong_statement(
+    rule: SymbolicRule, counts: Mapping[str, int], seed: int, relation: Relation = Relation.OPEN
+) -> bool | None:
     """Return whether both programs of a statement differ for some drawn sizes; None if it applies to none."""
     draw, valid = random.Random(seed), 0
     kinds = [d for d in DISTRIBUTIONS if d.is_ordinary]
@@ -251,7 +265,11 @@ def is_wrong_statement(rule: SymbolicRule, counts: Mapping[str, int], seed: int)
         valid += 1
         if not same_type(before.entry.root.shape, after.entry.root.shape):
             return True
-        if refute(before, after, samples=3, most=3, distributions=kinds) is not None:
+        if relation.is_proof:
+            differs = is_told_apart(before, after, relation, count=3)
+        else:
+            differs = refute(before, after, samples=3, most=3, distributions=kinds) is not None
+        if differs:
             return True
         if valid == DRAWS:
             break
@@ -261,7 +279,7 @@ def is_wrong_statement(rule: SymbolicRule, counts: Mapping[str, int], seed: int)
 def judged_statement(mutant: SymbolicRule, counts: Mapping[str, int], seed: int) -> str:
     """Return whether a mutant of a statement is wrong, and what the proof says of a wrong one."""
     return _judged(
-        lambda: is_wrong_statement(mutant, counts, seed),
+        lambda relation: is_wrong_statement(mutant, counts, seed, relation),
         lambda: prove_instance(mutant, mutant.kinds[0], counts).verdict.relation,
     )
 
