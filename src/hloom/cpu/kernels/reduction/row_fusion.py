@@ -114,7 +114,7 @@ def plan_rows(parts: KernelParts, reductions: list[HloInstruction], space: Space
         scratch[reduction] = []
         for array in arrays:
             size = storage_bytes(array.shape.element_type)
-            if size <= room and is_local(array):
+            if array.shape.dimensions == (*rows, length) and size <= room and is_local(array):
                 room -= size
                 scratch[reduction].append(array)
     members = frozenset(parts.members)
