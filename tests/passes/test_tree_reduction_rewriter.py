@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+import hloom
 from hloom.evaluate.evaluator import Evaluator
 from hloom.passes.fusion.tree_reduction_rewriter import TreeReductionRewriter
 from tests import agreement
@@ -106,3 +109,18 @@ def test_minus_zero_stays_the_sum_of_minus_zeros() -> None:
 def test_what_is_reduced_may_be_made_on_the_way(before: str) -> None:
     text = reduction("f32", "60,50,3", "0,1", before=before)
     assert reductions(text) == 2
+
+
+@pytest.mark.parametrize("before, sizes", [
+    ("n = f32[64,40] iota(), iota_dimension=0\n  y = f32[64,40] multiply(x, n)", "64,40"),
+    ("t = f32[64,64] transpose(x), dimensions={1,0}\n  y = f32[64,64] multiply(x, t)", "64,64"),
+    ("n = f32[40,9] iota(), iota_dimension=1\n  b = f32[64,40,9] broadcast(n), dimensions={1,2}\n"
+     "  y = f32[64,40,9] multiply(x, b)", "64,40,9"),
+])  # fmt: skip
+def test_loops_over_pieces_of_values_by_index_divide_no_numbers(before: str, sizes: str) -> None:
+    dimensions = ",".join(map(str, range(sizes.count(",") + 1)))
+    text = reduction("f32", sizes, dimensions, before=before)
+    assert reductions(text) == 2
+    module = parse(text)
+    TreeReductionRewriter(least=256).run(module)
+    assert not re.search(r"\b(udiv|urem|sdiv|srem|lshr)\b", hloom.compile(module).to_llvm())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I1, I64, Operand, Value
+from hloom.codegen.llvm import I1, I8, I64, Operand, Value
 from hloom.codegen.types import Element
 from hloom.ir.affine import Index, Variable
 from hloom.ir.indexing import Accumulation, Read
@@ -74,13 +74,23 @@ def carried(
 ) -> list[Element]:
     """Emit a loop over ``range(*limits)`` that carries accumulators through ``body(index, accumulators)``.
 
-    With ``blocks``, a long loop adds up blocks of terms.
+    With ``blocks``, a long loop adds up blocks of terms. Masks are carried as bytes: where processors have no
+    registers for masks, LLVM carries each of their lanes in a register of its own.
     """
+    as_masks = [v.type.scalar is I1 and v.type.lanes > 1 for v in flatten(start)]
+
+    def bytes_of(elements: list[Element]) -> list[Value]:
+        pairs = zip(flatten(elements), as_masks, strict=True)
+        return [v.cast("sext", I8) if mask else v for v, mask in pairs]
+
+    def elements_of(values: Sequence[Value], like: list[Element]) -> list[Element]:
+        pairs = zip(values, as_masks, strict=True)
+        return unflatten([v.compare("slt", 0) if mask else v for v, mask in pairs], like)
 
     def loop_over(low: Operand, high: Operand, step: int, start: list[Element]) -> list[Element]:
-        with e.function.loop(low, high, step, flatten(start)) as loop, e.scope():
-            loop.next(*flatten(body(loop.index, unflatten(loop.values, start))))
-        return unflatten(loop.values, start)
+        with e.function.loop(low, high, step, bytes_of(start)) as loop, e.scope():
+            loop.next(*bytes_of(body(loop.index, elements_of(loop.values, start))))
+        return elements_of(loop.values, start)
 
     low, high, step = limits
     if blocks is None or len(range(*limits)) <= BLOCK:

@@ -53,24 +53,31 @@ class TreeReductionRewriter(Pass, name="tree-reduction-rewriter", of=Reduce):
         """Rewrite one reduction; return whether it was rewritten."""
         x, initial = i.operands
         operation, kind = combiner(i), i.shape.element_type
-        rank = x.shape.rank
         reduced = sorted(operation_of(i, Reduce).dimensions)
         if operation is None or not x.shape.is_static or reduced != list(range(len(reduced))):
             return False
-        rows = math.prod(x.shape.dimensions[: len(reduced)])
-        columns = math.prod(x.shape.dimensions[len(reduced) : rank])
+        along, kept = x.shape.dimensions[: len(reduced)], x.shape.dimensions[len(reduced) :]
+        rows, columns = math.prod(along), math.prod(kept)
         if x.shape.element_count < self.least or (columns > self.width and rows < 2 * self.rows):
             return False
-        pieces = self.divisor(rows, columns)
+        in_order = is_in_order(x)
+        if in_order:
+            kept = (columns,)
+        # for the indices of a value that is not in order a loop along joined dimensions would divide numbers
+        if in_order or columns > 1 or self.divisor(along[0], 1) is None:
+            along = (rows,)
+        pieces = self.divisor(along[0], columns)
         neutral = neutral_value(operation, kind)
         if pieces is None or neutral is None or isinstance(x.operation, (Dot, Convolution)):
             return False
-        joined = self.joined(rows // pieces, columns) if is_in_order(x) else 1
+        joined = self.joined(rows // pieces, columns) if in_order else 1
+        wide = (joined * columns,) if in_order else kept
         w = Writer(i)
-        parts = w.reshape(x, (pieces, rows // pieces // joined, joined * columns))
+        parts = w.reshape(x, (pieces, along[0] // pieces // joined, *along[1:], *wide))
         combine = w.combiner(operation, kind)
-        first = w.op(Reduce(dimensions=(1,)), parts, w.scalar(neutral, kind), computations=[combine])
-        reshaped = w.reshape(first, (pieces * joined, columns) if columns > 1 else (pieces * joined,))
+        reduce = Reduce(dimensions=tuple(range(1, 1 + len(along))))
+        first = w.op(reduce, parts, w.scalar(neutral, kind), computations=[combine])
+        reshaped = w.reshape(first, (pieces * joined, *kept) if columns > 1 else (pieces * joined,))
         second = w.op(Reduce(dimensions=(0,)), reshaped, initial, computations=[combine])
         w.replace(w.reshape(second, i.shape.dimensions))
         if columns > self.width:

@@ -103,7 +103,7 @@ class _Part:
             value = elements.element(self.operand, space.indices)
             elements.store(result, space.indices, value)
 
-        loop_nest(elements, space.variables, body, begin, end)
+        loop_nest(elements, space.variables, body, begin, end, repeats=True)
         function.finish()
         work = self.operand.shape.element_count * max(1, len(self.members))
         return nest_kernel(name, space.variables, lanes, work, lanes_text(lanes))

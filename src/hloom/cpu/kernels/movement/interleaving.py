@@ -126,8 +126,13 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
     ]
 
 
-def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) -> LoopKernel:
-    """Emit the kernel (inputs..., results..., begin, end), some rows at a time."""
+def emit_rows_kernel(
+    module: Module, name: str, parts: KernelParts, rows: Rows, *, repeats: bool = True
+) -> LoopKernel:
+    """Emit the kernel (inputs..., results..., begin, end), some rows at a time.
+
+    ``repeats`` is that of `hloom.codegen.loops.vector_loop`.
+    """
     inputs, results = parts.inputs, result_shapes(parts.roots)
     f, arrays, begin, end = begin_kernel(module, name, [*(i.shape for i in inputs), *results])
     e = Elements(f, rows.lanes, dict(zip(inputs, arrays, strict=False)))
@@ -145,7 +150,7 @@ def emit_rows_kernel(module: Module, name: str, parts: KernelParts, rows: Rows) 
             _store(e, target, first * (len(columns) // len(places)), columns)
 
     loops = (*rows.outer, rows.row)
-    loop_nest(e, loops, body, begin, end)
+    loop_nest(e, loops, body, begin, end, repeats=repeats)
     f.finish()
     work = math.prod(results[0].dimensions) * max(1, len(parts.members))
     return nest_kernel(name, loops, rows.lanes, work, f"{rows.lanes} rows at a time")

@@ -12,7 +12,7 @@ from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.accumulators import Blocks, carried, flatten, nested_reduction, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import I32, I64, Module, Value
+from hloom.codegen.llvm import I1, I64, Module, Value
 from hloom.codegen.loops import LoopKernel, begin_kernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, register_type, storage_bytes
@@ -227,7 +227,10 @@ class RowReduction(ReductionEmitter):
     def _row(
         self, lane: Variable, low: int, start: list[Element], blocks: Blocks | None = None
     ) -> list[Element]:
-        """Combine the vectors of a row from ``low`` on, the last one masked."""
+        """Combine the vectors of a row from ``low`` on.
+
+        The last one counts in the lanes that no other has; it is masked if the row is shorter than a vector.
+        """
         lane.is_lane = True
         lanes = self.vectors.lanes
         end = lane.trips // lanes * lanes
@@ -238,10 +241,11 @@ class RowReduction(ReductionEmitter):
 
         sums = carried(self.vectors, (low, end, lanes), start, body, blocks)
         if end < lane.trips:
-            lane.value = self.function.constant(I64, end)
-            numbers = self.function.constant(I32.vector(lanes), list(range(lanes)))
-            inside = numbers.compare("ult", lane.trips - end)
-            with self.vectors.scope(), self.vectors.masked(inside):
+            first = max(0, lane.trips - lanes)
+            lane.value = self.function.constant(I64, first)
+            fresh = [end <= first + number < lane.trips for number in range(lanes)]
+            inside = self.function.constant(I1.vector(lanes), fresh)
+            with self.vectors.scope(), self.vectors.masked(None if first else inside):
                 last_sums = self._combined(sums)
             sums = [self.vectors.choose(inside, m, old) for m, old in zip(last_sums, sums, strict=True)]
         lane.is_lane = False

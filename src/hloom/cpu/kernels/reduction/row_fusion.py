@@ -283,7 +283,7 @@ class RowEmitter:
 
     def sweep(self, body: Callable[[], None]) -> None:
         """Emit a loop along the row."""
-        loop_nest(self.vectors, [self.plan.lane], body)
+        loop_nest(self.vectors, [self.plan.lane], body, repeats=True)
         self.plan.lane.is_lane = False
 
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
