@@ -3,8 +3,9 @@
 The kept arguments are arrays that the caller does not change, such as weights. Values that follow from them
 alone are computed once if they take no more memory than the arguments that they replace. So are the panels
 in which the kernels of products read a factor: products that pack a factor of the type of their sums at every
-call find it packed. Narrower factors stay as they are: their conversion is part of packing, and packed wide
-they would be read at the rate of the wide type.
+call find it packed. Numbers of four bits are packed two in a byte (`hloom.cpu.packed_numbers`). Other narrow
+factors stay as they are: their conversion is part of packing, and packed wide they would be read at the rate
+of the wide type.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hloom.analysis.purity import is_pure
 from hloom.codegen.target import Target
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan
 from hloom.cpu.kernels.dot.matrix_product import plan_of
+from hloom.cpu.packed_numbers import pack_numbers
 from hloom.cpu.pipeline import CANONICALIZATION, EXPANSION, SIMPLIFICATION
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
@@ -66,9 +68,9 @@ def divided(module: HloModule, kept: AbstractSet[int], target: Target) -> SplitP
     module.config = _keeping(module.config, kept)
     _PIPELINE.run(module)
     pack_factors(module, kept, target)
-    SIMPLIFICATION.run(module)  # loops carry no stack of which they read the panels only
-    prepared = [i for i in frontier(module.entry, kept_values(module.entry, kept)) if _pays(i)]
-    names = {i.name for i in prepared}
+    packed = pack_numbers(module, kept_values(module.entry, kept), _pays)
+    values = kept_values(module.entry, kept, last=packed)
+    names = {i.name for i in frontier(module.entry, values) if _pays(i)}
     return SplitProgram(*_preparing(module, names), *_remaining(module, names, kept))
 
 
@@ -81,8 +83,13 @@ def _keeping(config: ModuleConfig, kept: AbstractSet[int]) -> ModuleConfig:
     return replace(config, aliases=aliases, buffer_donors=donors)
 
 
-def kept_values(entry: HloComputation, kept: AbstractSet[int]) -> set[HloInstruction]:
-    """Return the instructions of the entry computation that depend on kept parameters only."""
+def kept_values(
+    entry: HloComputation, kept: AbstractSet[int], last: Sequence[HloInstruction] = ()
+) -> set[HloInstruction]:
+    """Return the instructions of the entry computation that depend on kept parameters only.
+
+    ``last``: values that others are not computed from beforehand.
+    """
     values: set[HloInstruction] = set()
     for i in entry.post_order():
         if i.has_control_dependencies or not i.shape.is_array or i.shape.is_dynamic:
@@ -91,7 +98,7 @@ def kept_values(entry: HloComputation, kept: AbstractSet[int]) -> set[HloInstruc
             is_kept = i.operation.parameter_number in kept
         else:
             is_kept = isinstance(i.operation, Constant) or (
-                is_pure(i) and all(o in values for o in i.operands)
+                is_pure(i) and all(o in values and o not in last for o in i.operands)
             )
         if is_kept:
             values.add(i)
@@ -234,7 +241,7 @@ def _remaining(
             number = Parameter(parameter_number=len(parameters) + len(prepared))
             prepared.append(entry.add(HloInstruction(result.unique_name(i.name), number, i.shape)))
             i.replace_all_uses_with(prepared[-1])
-    DeadCodeElimination().run(result)
+    SIMPLIFICATION.run(result)  # loops carry no stack of which they read prepared values only
     others = [p for n, p in enumerate(parameters) if n not in kept]
     used = [p for n, p in enumerate(parameters) if n in kept and (p.users or p.is_root)]
     return result, _restrict(result, [*others, *used, *prepared])[: len(others) + len(used)]

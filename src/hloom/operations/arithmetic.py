@@ -453,6 +453,14 @@ class ShiftRightArithmetic(Patterned):
     That holds for unsigned types too. If nothing is left, the result is 0 or has all bits set, by the sign.
     """
 
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Return the range of the quotients, rounded down, of numbers that are the same with a sign."""
+        (low, high), (least, most) = ranges
+        if least < 0 or high >= 1 << element_type.bits - 1:
+            return None
+        least, most = min(least, element_type.bits - 1), min(most, element_type.bits - 1)
+        return min(low >> least, low >> most), max(high >> least, high >> most)
+
     def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
         """Clamp the count to the type's width less 1."""
         return signed(lhs, element_type.bits) >> in_range(rhs, element_type.bits).astype(
@@ -463,6 +471,11 @@ class ShiftRightArithmetic(Patterned):
 @operation("shift-right-logical", "lhs rhs")
 class ShiftRightLogical(Patterned):
     """``lhs`` shifted right by ``rhs`` bits, a count read as unsigned; zeros come in."""
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Return the range of the quotients, rounded down, of numbers that are not negative."""
+        (low, high), (least, most) = ranges
+        return (low >> most, high >> least) if low >= 0 and least >= 0 else None
 
     def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
         """Shift zeros in from the left."""

@@ -201,9 +201,9 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
     fitting = SUMS_BYTES // (few.m * storage_bytes(few.kind))
     count = -(-columns // max(LINE, fitting))
     width = -(-columns // (count * LINE)) * LINE
-    parts = LEAST_PARTS
-    while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * size // few.b.per_byte:
-        parts *= 2
+    parts, bits = LEAST_PARTS, few.b_type.bits if few.b_type.is_integer else 8 * size
+    while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * bits // 8:
+        parts *= 2  # two numbers in a byte have the parts, and the sums, that they have as bytes
     unit = few.b.group or STREAMS
     while unit * parts > few.k and unit % (2 * STREAMS) == 0:
         unit //= 2
