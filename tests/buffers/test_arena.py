@@ -47,6 +47,14 @@ def test_each_buffer_takes_the_lowest_gap(seed: int):
     assert total == -(-max(b.offset + b.size for b in buffers) // ALIGNMENT) * ALIGNMENT
 
 
+def test_large_buffers_begin_with_a_page():
+    buffers = [Buffer(size) for size in (arena.LARGE, 64, arena.LARGE + 1, 100, 3 * arena.LARGE + 64)]
+    for buffer in buffers:
+        buffer.hold(0, 1)
+    assign_offsets(buffers)
+    assert all(buffer.offset % arena.PAGE == 0 for buffer in buffers if buffer.size >= arena.LARGE)
+
+
 def test_no_buffer_needs_no_memory():
     assert assign_offsets([]) == 0
 

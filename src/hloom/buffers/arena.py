@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from hloom.buffers.buffers import ALIGNMENT, Buffer
+
+LARGE: Final = 1 << 20
+PAGE: Final = 4096
+"""Size from which buffers are whole pages, so that loops over them may store past the caches; of a page."""
 
 
 def assign_offsets(buffers: Sequence[Buffer]) -> int:
@@ -22,7 +27,8 @@ def assign_offsets(buffers: Sequence[Buffer]) -> int:
     occupied = _Occupied(last)
     total = 0
     for buffer in sorted(buffers, key=lambda b: (-b.size, b.spans)):
-        end = -(-buffer.size // ALIGNMENT) * ALIGNMENT
+        alignment = PAGE if buffer.size >= LARGE else ALIGNMENT
+        end = -(-buffer.size // alignment) * alignment
         buffer.offset = occupied.lowest_gap(buffer.spans, buffer.size)
         occupied.add(buffer.spans, buffer.offset, buffer.offset + end)
         total = max(total, buffer.offset + end)

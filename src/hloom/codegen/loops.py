@@ -17,7 +17,7 @@ from typing import Final
 from hloom.analysis.cost import instruction_cost
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Operand, Value
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Operand, Value
 from hloom.codegen.llvm.module import STREAMED_LINE
 from hloom.codegen.llvm.structured import choose
 from hloom.codegen.target import Target, registers
@@ -45,9 +45,17 @@ the processor. Where registers are shorter LLVM takes several."""
 STREAMED: Final = 1 << 27
 """Bytes read and written by a loop from which it stores past the caches. With 32 MiB a training step of a
 ResNet-50 took 3 % longer: its next kernels found a part of the results in the cache."""
-STREAMED_ARRAYS: Final = 4
-"""Most arrays that such a loop reads and writes. On a Zen 3 a loop of three results from one operand takes
-0.6 of its time if it stores past the caches, one of three results from four operands seven times as long."""
+STREAMED_LAST: Final = 1 << 22
+"""Bytes from which a loop does so if the program returns its results; see `KernelPlan.is_last`."""
+STREAMED_RESULTS: Final = 4
+"""Most results of such a loop: processors collect the parts of few lines at a time."""
+PAGE: Final = 4096
+STREAMED_AHEAD: Final = 1024
+"""Least distance, modulo a page, by which a result that is stored past the caches begins behind an operand.
+
+Loads wait for an earlier store whose address seems to be theirs, which a processor judges by the place in the
+page. On a Zen 3 a step of Adam, three results from four operands, takes 6 times as long with a distance of 64
+bytes, twice as long with 256, and the same time from 512 on."""
 LONG: Final = 1 << 14
 """Minimum number of elements of a loop that is worth more code."""
 MOST_LANES: Final = 128
@@ -202,11 +210,18 @@ class LoopKernel:
 
 
 def emit_loop_kernel(
-    module: Module, name: str, parts: KernelParts, space: Space, *, repeats: bool = True
+    module: Module,
+    name: str,
+    parts: KernelParts,
+    space: Space,
+    *,
+    repeats: bool = True,
+    is_last: bool = False,
 ) -> LoopKernel:
     """Emit the kernel (inputs..., results..., begin, end) over a space: all results have its dimensions.
 
-    ``repeats`` is that of `vector_loop`: false if results may overwrite inputs.
+    ``repeats`` is that of `vector_loop`: false if results may overwrite inputs. ``is_last``: nothing reads
+    the results soon.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
     shapes = result_shapes(roots)
@@ -234,8 +249,10 @@ def emit_loop_kernel(
                     loop_nest(elements, lane, body, low, high, is_aligned=whole, repeats=again)
 
     whole, form = len(pieces) == 1, lanes_text(lanes)
-    if whole and _streams(module.target, [i.shape for i in inputs], shapes, lanes, space):
-        _nest_or_stream(function, results, nest)
+    least = STREAMED_LAST if is_last else STREAMED
+    is_large = _moved_bytes([i.shape for i in inputs], shapes) >= least
+    if whole and is_large and _streams(module.target, shapes, lanes, space):
+        _nest_or_stream(function, [v for v in arrays[: len(inputs)] if v.dimensions], results, nest)
         form += ", stored past the caches"
     else:
         nest(results)
@@ -269,18 +286,14 @@ def _kernel_lanes(module: Module, parts: KernelParts, space: Space, count: int) 
     return lanes
 
 
-def _streams(
-    target: Target, inputs: Sequence[Shape], results: Sequence[Shape], lanes: int, space: Space
-) -> bool:
-    """Return whether a loop over adjacent elements stores whole lines, more than the caches keep."""
-    moved = _moved_bytes(inputs, results)
-    few = sum(s.rank > 0 for s in inputs) + len(results) <= STREAMED_ARRAYS
+def _streams(target: Target, results: Sequence[Shape], lanes: int, space: Space) -> bool:
+    """Return whether a loop over adjacent elements can store whole lines past the caches."""
     lines = all(
         lanes * storage_bytes(s.element_type) % STREAMED_LINE == 0 and not s.element_type.is_complex
         for s in results
     )
-    large = len(space.variables) == 1 and moved >= STREAMED
-    return target.architecture == "x86_64" and large and few and lines
+    few = len(space.variables) == 1 and len(results) <= STREAMED_RESULTS
+    return target.architecture == "x86_64" and few and lines
 
 
 def _moved_bytes(inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
@@ -290,17 +303,31 @@ def _moved_bytes(inputs: Sequence[Shape], results: Sequence[Shape]) -> int:
 
 
 def _nest_or_stream(
-    function: Function, results: Sequence[View], nest: Callable[[Sequence[View]], None]
+    function: Function,
+    inputs: Sequence[View],
+    results: Sequence[View],
+    nest: Callable[[Sequence[View]], None],
 ) -> None:
-    """Emit a loop nest twice: with results stored past the caches if all of them begin with a line."""
-    addresses = function.constant(I64, 0)
-    for result in results:
-        addresses = addresses | result.pointer.cast("ptrtoint", I64)
-    with choose(function, (addresses & (STREAMED_LINE - 1)).compare("eq", 0)) as choice:
+    """Emit a loop nest twice: with results stored past the caches if their addresses allow it."""
+    with choose(function, _may_stream(function, inputs, results)) as choice:
         nest([replace(result, streams=True) for result in results])
         function.call(None, "llvm.x86.sse.sfence")
         choice.otherwise()
         nest(results)
+
+
+def _may_stream(f: Function, inputs: Sequence[View], results: Sequence[View]) -> Value:
+    """Return whether results begin with a line, in memory of their own and not soon behind an input."""
+    read = [view.pointer.cast("ptrtoint", I64) for view in inputs]
+    allowed = f.constant(I1, 1)
+    for result in results:
+        address = result.pointer.cast("ptrtoint", I64)
+        allowed = allowed & (address & (STREAMED_LINE - 1)).compare("eq", 0)
+        for source in read:
+            ahead = (address - source) & (PAGE - 1)
+            allowed = allowed & address.compare("ne", source)
+            allowed = allowed & (ahead.compare("eq", 0) | ahead.compare("uge", STREAMED_AHEAD))
+    return allowed
 
 
 def _lanes_within(lanes: int, space: Space) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from hloom.analysis.instructions import used_results
@@ -38,6 +38,8 @@ MOST_NESTED: Final = 128
 """Maximum depth of loops and branches."""
 LEAST_REPORTED: Final = 1.05
 """Smallest recomputation that a plan's text shows."""
+CACHED: Final = 1 << 27
+"""Bytes of a program's results of which caches keep little until they are read."""
 SCALAR_RESULTS: Final = 8
 """Maximum number of scalar results computed inline, without a kernel function."""
 
@@ -88,6 +90,7 @@ class KernelPlan:
         workspace: size of the scratch memory in bytes.
         recomputation: the ratio of the kernel's work to the work of computing every member once; above 1 if
             values are recomputed for several indices.
+        is_last: the results are the program's, which returns more than caches keep.
     """
 
     instruction: HloInstruction
@@ -98,6 +101,7 @@ class KernelPlan:
     in_place: tuple[int, ...] = ()
     workspace: int = 0
     recomputation: float = 1.0
+    is_last: bool = False
 
     @property
     def key(self) -> Key:
@@ -111,7 +115,7 @@ class KernelPlan:
             for o in self.instruction.operands
         ]
         results = tuple(used_results(self.instruction))  # kernels of sorts and reductions store no others
-        plan = (self.kind, self.in_place, self.workspace)
+        plan = (self.kind, self.in_place, self.workspace, self.is_last)
         return (*operation_key(self.instruction), tuple(operands), results, *plan)
 
     @property
@@ -176,9 +180,22 @@ class HeroKernels(Protocol[T_contra]):
 def plan_program(module: HloModule, kernels: HeroKernels[T], target: T) -> dict[HloInstruction, KernelPlan]:
     """Plan every instruction of the entry and of the computations that it runs."""
     check_nesting(module)
-    return {
+    plans = {
         i: plan_kernel(i, kernels, target) for c in program_computations(module.entry) for i in c.instructions
     }
+    if module.entry.root.shape.unpadded_byte_size >= CACHED:
+        plans |= {i: replace(plans[i], is_last=True) for i in _returned(module.entry)}
+    return plans
+
+
+def _returned(entry: HloComputation) -> set[HloInstruction]:
+    """Return the instructions whose results a program returns, and does not read."""
+    returned: set[HloInstruction] = set()
+    for i in reversed(entry.post_order()):
+        parts = all(u in returned and isinstance(u.operation, Tuple | GetTupleElement) for u in i.users)
+        if i.is_root or (i.users and parts):
+            returned.add(i)
+    return returned
 
 
 def check_nesting(module: HloModule) -> None:

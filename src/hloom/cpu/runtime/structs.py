@@ -52,7 +52,7 @@ POOL: Final = Struct(
 )
 """The thread pool."""
 
-BLOCK: Final = Struct("block", CONTENDED_BYTES // 2, bytes=I64, size_class=I64, next=PTR)
+BLOCK: Final = Struct("block", CONTENDED_BYTES // 2, start=PTR, bytes=I64, size_class=I64, next=PTR)
 """Header of a block of recycled memory; its data follows."""
 
 SIZE_CLASSES: Final = 256

@@ -87,7 +87,7 @@ def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKer
         rows = find_rows(space, parts)
         if rows is not None:
             return emit_rows_kernel(module, name, parts, rows, repeats=repeats)
-    return emit_loop_kernel(module, name, parts, space, repeats=repeats)
+    return emit_loop_kernel(module, name, parts, space, repeats=repeats, is_last=plan.is_last)
 
 
 def find_tiling(space: Space, parts: KernelParts) -> TransposeTiling | None:

@@ -17,8 +17,9 @@ from hloom.cpu.runtime.structs import BLOCK, RECYCLED
 
 _MOST_BYTES: Final = 1 << 47
 """Size of the address space, which bounds allocations."""
-_HUGE_BYTES, _HUGE_PAGE = 1 << 22, 1 << 21
-"""Size from which blocks are aligned to huge pages, and the size of a huge page."""
+_HUGE_BYTES, _HUGE_PAGE, _PAGE = 1 << 22, 1 << 21, 1 << 12
+"""Size from which blocks are aligned to huge pages, and their data to pages, so that loops over them
+may store past the caches; the sizes of pages."""
 _ADVISE_HUGE_PAGES: Final = 14
 posix_memalign: Final = External("posix_memalign", I32, PTR, I64, I64)
 madvise: Final = External("madvise", I32, PTR, I64, I32)
@@ -26,8 +27,8 @@ free: Final = External("free", VOID, PTR)
 
 
 def _size_of(f: Function, bytes: Value) -> tuple[Value, Value]:
-    """Return the size and the size class of the smallest block that holds ``bytes`` bytes."""
-    below = bytes + (BLOCK.size + BLOCK.alignment - 1)
+    """Return the size and the size class of the smallest block of ``bytes`` bytes, its header included."""
+    below = bytes + (BLOCK.alignment - 1)
     leading = f.call(I64, "llvm.ctlz.i64", below, f.constant(I1, 0))
     exponent = f.constant(I64, 64) - leading  # 2^exponent is the least power of two that holds the block
     step_exponent = exponent - 3
@@ -48,19 +49,22 @@ def _data_of(f: Function, block: Fields) -> Value:
 def hloom_take(f: Function, memory: Fields, bytes: Value) -> Value:
     """Allocate memory, aligned to 64 bytes; return null if memory is short."""
     f.return_if(bytes.compare("ugt", _MOST_BYTES), 0)
-    size, size_class = _size_of(f, bytes)
+    is_huge = bytes.compare("uge", _HUGE_BYTES)
+    before = is_huge.select(f.constant(I64, _PAGE), BLOCK.size)
+    size, size_class = _size_of(f, bytes + before)
     reused = Fields(BLOCK, memory.load("free", size_class))
     with f.when(~is_null(reused.pointer)):
         memory.store("free", size_class, reused["next"])
         memory["free_bytes"] = memory["free_bytes"] - size
         f.return_value(_data_of(f, reused))
     address = f.allocate(PTR)
-    is_huge = size.compare("uge", _HUGE_BYTES)
     alignment = is_huge.select(f.constant(I64, _HUGE_PAGE), BLOCK.alignment)
     f.return_if(posix_memalign(f, address, alignment, size).compare("ne", 0), 0)
-    block = Fields(BLOCK, f.load(PTR, address))
+    start = f.load(PTR, address)
     with f.when(is_huge):
-        madvise(f, block, size, _ADVISE_HUGE_PAGES)
+        madvise(f, start, size, _ADVISE_HUGE_PAGES)
+    block = _block_of(f, f.offset(start, before))
+    block["start"] = start
     block["bytes"], block["size_class"] = size, size_class
     return _data_of(f, block)
 
@@ -72,7 +76,7 @@ def hloom_give(f: Function, memory: Fields, data: Value) -> None:
     block = _block_of(f, data)
     free_bytes = memory["free_bytes"] + block["bytes"]
     with f.when(free_bytes.compare("ugt", memory["limit"])):
-        free(f, block)
+        free(f, block["start"])
         f.return_value()
     memory["free_bytes"] = free_bytes
     size_class = block["size_class"]
@@ -109,8 +113,9 @@ def hloom_memory_realloc(f: Function, memory: Fields, old: Value, bytes: Value) 
     """
     data = hloom_take(f, memory, bytes)
     with f.when(~(is_null(data) | is_null(old))):
-        room = _block_of(f, old)["bytes"] - BLOCK.size
-        copy_bytes(data, old, f.intrinsic("umin", room, bytes))
+        block = _block_of(f, old)
+        before = old.cast("ptrtoint", I64) - block["start"].cast("ptrtoint", I64)
+        copy_bytes(data, old, f.intrinsic("umin", block["bytes"] - before, bytes))
         hloom_give(f, memory, old)
     return data
 
