@@ -140,7 +140,19 @@ def test_gradients_of_kernels_read_the_base_in_strips(channels: int, outputs: in
     operands = f"f32[4,24,24,{channels}]", f"f32[4,{size},{size},{outputs}]"
     check(*operands, attributes)
     plan = planned(convolution(*operands, attributes), PROCESSORS["x86-64-v3"])
-    assert plan.convolution.strip == plan.phases[0].tiling.rows
+    tiling = plan.phases[0].tiling
+    assert plan.convolution.strip == tiling.rows
+    assert tiling.pieces_first and tiling.pieces > 1
+
+
+@pytest.mark.parametrize(("channels", "in_strips"), [(128, True), (120, False)])
+def test_taps_that_share_sets_of_the_cache_are_read_in_strips(channels: int, in_strips: bool) -> None:
+    """Neighboring taps are a power of two apart: the base is small, but the sets that they share are few."""
+    attributes = "window={size=4x4 pad=1_1x1_1 rhs_dilate=2x2}, dim_labels=f01b_i01o->01bf"
+    operands = f"f32[4,8,8,{channels}]", "f32[4,4,4,64]"
+    check(*operands, attributes)
+    plan = planned(convolution(*operands, attributes), PROCESSORS["x86-64-v3"])
+    assert bool(plan.convolution.strip) is in_strips
 
 
 @pytest.mark.parametrize("positions", [2, 5])

@@ -31,7 +31,13 @@ from hloom.cpu.kernels.convolution.convolution_plan import (
     convolution_of,
     in_strips,
 )
-from hloom.cpu.kernels.convolution.convolution_tiling import TiledPhase, needs_copy, strips_pay, tiling_of
+from hloom.cpu.kernels.convolution.convolution_tiling import (
+    TiledPhase,
+    needs_copy,
+    strip_by_strip,
+    strips_pay,
+    tiling_of,
+)
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.affine import Indices
 from hloom.ir.instruction import HloInstruction
@@ -77,6 +83,9 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
         strips_pay(TiledPhase(convolution, *each)) for each in zip(convolution.phases, tilings, strict=True)
     ):
         convolution = in_strips(convolution, [(t.row, t.rows) for t in tilings]) or convolution
+        if convolution.strip:
+            pairs = zip(convolution.phases, tilings, strict=True)
+            tilings = [strip_by_strip(convolution, *each) for each in pairs]
     phases = tuple(TiledPhase(convolution, *each) for each in zip(convolution.phases, tilings, strict=True))
     total = -(-convolution.copied_bytes // 64) * 64
     offsets: list[int] = []

@@ -133,7 +133,10 @@ class Tiles:
         panels, lines, pieces = self.tiled.panels, self.tiled.lines, self.tiling.pieces
         zero = self.f.constant(I64, 0)
         self.piece = zero
-        if pieces > 1:
+        if self.tiling.pieces_first:
+            self.piece = item.unsigned_divide(panels * lines)
+            item = item - self.piece * (panels * lines)
+        elif pieces > 1:
             quotient = item.unsigned_divide(pieces)
             self.piece = item - quotient * pieces
             item = quotient

@@ -64,23 +64,26 @@ def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) 
     strip, count = convolution.strip, math.prod(outer)
     source = View(source_pointer, convolution.source_type, (count, width))
     target = View(target_pointer, convolution.kind, (convolution.strips, count, strip))
-    lanes = 1 << (strip - 1).bit_length()
-    e = Elements(f, lanes, {})
-    lane = Variable(lanes, "n", f.constant(I64, 0))
-    lane.is_lane = True
-    element, number = Variable(count, "p"), Variable(convolution.strips, "s")
+    element, number = Variable(count, "p"), Variable(width // strip, "s")
+
+    def copy(number: Index, columns: int) -> None:
+        """Copy some columns of a strip in whole vectors: some processors have slow masked stores."""
+        done = 0
+        while done < columns:
+            lanes = 1 << ((columns - done).bit_length() - 1)
+            e, lane = Elements(f, lanes if lanes > 1 else 0, {}), Variable(lanes, "n", f.constant(I64, 0))
+            lane.is_lane = lanes > 1
+            place = Index.of(lane) + done
+            with e.scope():
+                value = e.load(source, (Index.of(element), number * strip + place))
+                e.store(target, (number, Index.of(element), place), value)
+            done += lanes
+
     with f.loop(begin, end) as loop:
         element.value = loop.index
-        with outer_loops(f, [number]), e.scope():
-            assert isinstance(number.value, Value)
-            column = Variable(width, "n", number.value * strip)
-            column.is_lane = True
-            inside = e.index_value(Index.of(lane)).compare("slt", strip)
-            if width % strip:
-                inside &= e.index_value(Index.of(column)).compare("slt", width)
-            with e.masked(inside):
-                value = e.load(source, (Index.of(element), Index.of(column)))
-                e.store(target, (Index.of(number), Index.of(element), Index.of(lane)), value)
+        with outer_loops(f, [number]):
+            copy(Index.of(number), strip)
+        copy(Index(width // strip), width % strip)
     f.finish()
     return LoopKernel(name, count, 1, count * width)
 

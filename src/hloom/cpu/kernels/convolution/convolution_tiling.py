@@ -75,6 +75,7 @@ class ConvolutionTiling:
         split: the ranges of taps; None: all taps in one.
         panels_first: run all lines of tiles before the next panel of the kernel.
         pieces: segments of a line, so that there are enough tasks for the threads.
+        pieces_first: run all lines and panels of a segment before the next segment.
     """
 
     row: int
@@ -84,6 +85,7 @@ class ConvolutionTiling:
     split: Split | None = None
     panels_first: bool = False
     pieces: int = 1
+    pieces_first: bool = False
 
     def __str__(self) -> str:
         words = [f"tiles of {self.rows} positions, {self.vectors} x {self.lanes} features"]
@@ -92,7 +94,7 @@ class ConvolutionTiling:
         if self.split is not None:
             words.append(f"taps in ranges of {self.split.step} of axis {self.split.axis}")
         if self.pieces > 1:
-            words.append(f"lines in {self.pieces} pieces")
+            words.append(f"lines in {self.pieces} pieces{', pieces first' * self.pieces_first}")
         return "; ".join(words)
 
     @property
@@ -286,7 +288,22 @@ def strips_pay(tiled: TiledPhase) -> bool:
     size = storage_bytes(c.kind)
     reads = tiled.panels * tiled.lines
     distance = min((abs(a.x_tap) for a in phase.axes if a.taps > 1), default=0) * size
-    return distance >= 2 * LINE and phase.terms * LINE > FIRST_LEVEL and reads >= FEWEST_READS
+    # Addresses a power of two apart share few sets of the cache.
+    taken = phase.terms * max(LINE, distance & -distance)
+    return distance >= 2 * LINE and taken > FIRST_LEVEL and reads >= FEWEST_READS
+
+
+def strip_by_strip(
+    convolution: DirectConvolution, phase: StridePhase, tiling: ConvolutionTiling
+) -> ConvolutionTiling:
+    """Return tiles in the order of the strips: a few stay in the cache with a panel of the kernel."""
+    ranges = tiling.split.count(phase) if tiling.split is not None else 1
+    low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
+    parts = -(-convolution.copied_bytes // ranges // CHUNK_BYTES)
+    pieces = max(tiling.pieces, min((high - low) // tiling.rows, parts))
+    return replace(
+        tiling, pieces=pieces, pieces_first=pieces > 1, panels_first=pieces > 1 or tiling.panels_first
+    )
 
 
 def tap_axes(phase: StridePhase) -> list[int]:
