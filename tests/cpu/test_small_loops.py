@@ -258,3 +258,14 @@ ENTRY e {{
 }}"""
     numbers = (np.arange(sizes[0] * sizes[1]) % 50 + 50).reshape(sizes)
     agree(text, np.int32(1), numbers.astype(ElementType.parse(kind).numpy_dtype))
+
+
+@pytest.mark.parametrize("length", [100, 100_000])
+def test_a_step_that_reads_one_element_is_little_work(length: int) -> None:
+    # work decides whether a thread of its own runs a program, and whether a loop asks for interruptions
+    step = """d = s32[1] dynamic-slice(x, i), dynamic_slice_sizes={1}
+  e = s32[] reshape(d)
+  total1 = s32[] add(total, e)"""
+    elements = f"x:s32[{length}] total:s32[]"
+    text = counting(step, elements, parameters(elements), "ROOT r = s32[] copy(total_end)", iterations=50)
+    assert 50 < compiled(text).program.work < 50 * 20

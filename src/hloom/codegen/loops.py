@@ -257,10 +257,8 @@ def emit_loop_kernel(
     else:
         nest(results)
     function.finish()
-    work = count * work_for_each(members)
-    work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
     form += "" if whole else f", {len(pieces)} pieces"
-    kernel = nest_kernel(name, space.variables, lanes, work, form)
+    kernel = nest_kernel(name, space.variables, lanes, work_of(members, count), form)
     return replace(kernel, moved_bytes=_moved_bytes([i.shape for i in inputs], shapes))
 
 
@@ -379,6 +377,13 @@ def lanes_text(lanes: int) -> str:
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:
     """Return the member that is a loop inside of the kernel; None if there is none."""
     return next((m for m in members if m.opcode == "while"), None)
+
+
+def work_of(members: Sequence[HloInstruction], count: int) -> int:
+    """Return the approximate number of operations of a kernel that computes ``count`` elements."""
+    return count * work_for_each(members) + sum(
+        int(instruction_cost(m).flops) for m in members if is_nested(m)
+    )
 
 
 def work_for_each(members: Sequence[HloInstruction]) -> int:

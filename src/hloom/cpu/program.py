@@ -40,7 +40,7 @@ from hloom.codegen.llvm import (
 from hloom.codegen.llvm.attributes import SIMPLIFIED
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.memory_instructions import StackMemory
-from hloom.codegen.loops import LoopKernel, root_values
+from hloom.codegen.loops import LoopKernel, root_values, work_of
 from hloom.codegen.target import Target, host
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.jit.llvm import STRAIGHT
@@ -381,7 +381,9 @@ class ProgramEmitter:
                 with self.timer.measure(i.name) if self.timer is not None else nullcontext():
                     before = self.work
                     self.emit(plan)
-                    if self.work == before:
+                    if plan.kind is KernelKind.SCALAR:  # reads single elements of its operands
+                        self.work = before + work_of(plan.parts.members, 1)
+                    elif self.work == before:
                         self.work += sum(
                             s.element_count for o in (i, *i.operands) for _, s in leaves(o.shape)
                         )
