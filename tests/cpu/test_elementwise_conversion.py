@@ -111,3 +111,10 @@ def test_stochastic_convert(name: str) -> None:
     assert_as_evaluated(
         [case("stochastic-convert", sample(name), random, result=target) for target in targets]
     )
+
+
+def test_numbers_are_rounded_once() -> None:
+    module = parse("x = f32[1000] parameter(0)\nROOT r = bf16[1000] convert(x)")
+    assert (
+        hloom.compile(module).to_llvm().count("i32 32767") == 2
+    )  # added by rounding: in the loop, and behind it

@@ -18,6 +18,7 @@ from hloom.codegen.llvm import F64, Value
 from hloom.codegen.types import Element, is_small, round_to, wrap
 from hloom.errors import HloError
 from hloom.ir.operation import Operation
+from hloom.operations.conversion import Convert
 from hloom.operations.unary import Rounding
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -45,7 +46,7 @@ def lower_elementwise(
     result = rule.lower(LoweringContext(operation, operand_types, result_type), *_of_one_width(operands))
     if isinstance(result, tuple):
         return result
-    if result_type.is_floating:
+    if result_type.is_floating and not isinstance(operation, Convert):  # a conversion rounds
         if rule.exact and _stays_in(operation, result_type) and _all_are(operand_types, result_type):
             return result
         if result_type is et.F8E8M0FNU and operation.opcode in _ABOVE_ZERO:
