@@ -260,6 +260,8 @@ def main(arguments: Sequence[str]) -> None:
     }
     for name, rule in rules_of_xla():
         jobs[name] = digest_of_statement(rule), lambda rule=rule: prove_statement(rule)
+    _, rule, examples = next(rules())
+    prove_example(rule, examples[0])  # loads z3, which each process of a proof would load otherwise
     for name, (digest, job) in jobs.items():
         if name not in results or results[name].digest != digest or name in arguments:
             results[name] = job()

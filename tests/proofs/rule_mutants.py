@@ -255,13 +255,14 @@ def is_wrong_statement(
     for _ in range(TRIES):
         try:
             pair = programs(rule, rule.kinds[0], counts, Trail(_DrawnSizes(draw)))
+            before, after = plain(pair.before), plain(pair.after)
+            after.verify()
         except InvalidSizes:
             continue
         except HloError:  # the second program is not valid
             return True
         except Exception:  # a mistake that makes the statement fail
             return None
-        before, after = plain(pair.before), plain(pair.after)
         valid += 1
         if not same_type(before.entry.root.shape, after.entry.root.shape):
             return True

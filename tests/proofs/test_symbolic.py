@@ -204,6 +204,15 @@ def first_element_everywhere(w: Sketch) -> Iterator[HloInstruction]:
     yield w.broadcast(w.op(Negate(), w.reshape(w.slice(a, (0,), (1,)), ())), (n, m))
 
 
+@BAD.state()
+def broadcast_without_dimensions(w: Sketch) -> Iterator[HloInstruction]:
+    """Broadcast(A) ⇒ Broadcast(A), which is no program without its dimensions."""
+    n = w.sizes("n")
+    a = w.array("A", n)
+    yield w.op_broadcast(a, (3, n), (1,))
+    yield w.op_broadcast(a, (3, n), ())
+
+
 @pytest.mark.parametrize("name", BAD.rules)
 def test_wrong_statements_are_refuted(name: str) -> None:
     verdict = overall(prove_rule(BAD.rules[name]))
