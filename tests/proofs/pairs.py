@@ -468,6 +468,49 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         """a = f32[4] parameter(0) c = f32[] constant(0.333333343) b = f32[4] broadcast(c), dimensions={}
         ROOT r = f32[4] multiply(a, b)""",
     ),
+    "an update of an updated row": (
+        IDENTICAL,
+        """x = f32[3,8] parameter(0) u = f32[1,2] parameter(1) n = s32[] parameter(2) z = s32[] constant(0)
+        s = f32[1,8] slice(x), slice={[1:2], [0:8]} v = f32[1,8] dynamic-update-slice(s, u, n, n)
+        o = s32[] constant(1) ROOT r = f32[3,8] dynamic-update-slice(x, v, o, z)""",
+        """x = f32[3,8] parameter(0) u = f32[1,2] parameter(1) n = s32[] parameter(2) o = s32[] constant(1)
+        ROOT r = f32[3,8] dynamic-update-slice(x, u, o, n)""",
+    ),
+    "an update of another row": (
+        REFUTED,
+        """x = f32[3,8] parameter(0) u = f32[1,2] parameter(1) n = s32[] parameter(2) z = s32[] constant(0)
+        s = f32[1,8] slice(x), slice={[1:2], [0:8]} v = f32[1,8] dynamic-update-slice(s, u, n, n)
+        o = s32[] constant(1) ROOT r = f32[3,8] dynamic-update-slice(x, v, o, z)""",
+        """x = f32[3,8] parameter(0) u = f32[1,2] parameter(1) n = s32[] parameter(2) o = s32[] constant(2)
+        ROOT r = f32[3,8] dynamic-update-slice(x, u, o, n)""",
+    ),
+    "updates in another order, of which one may cover the other": (
+        REFUTED,
+        """x = f32[8] parameter(0) u = f32[2] parameter(1) v = f32[2] parameter(2) m = s32[] parameter(3)
+        n = s32[] parameter(4) y = f32[8] dynamic-update-slice(x, u, m)
+        ROOT r = f32[8] dynamic-update-slice(y, v, n)""",
+        """x = f32[8] parameter(0) u = f32[2] parameter(1) v = f32[2] parameter(2) m = s32[] parameter(3)
+        n = s32[] parameter(4) y = f32[8] dynamic-update-slice(x, v, n)
+        ROOT r = f32[8] dynamic-update-slice(y, u, m)""",
+    ),
+    "a solve by a call of LAPACK, and one in a wider type": (
+        REALS,
+        """a = f32[3,3] parameter(0) b = f32[3,1] parameter(1)
+        ROOT r = f32[3,1] custom-call(a, b), custom_call_target="lapack_strsm_ffi",
+        api_version=API_VERSION_TYPED_FFI,
+        backend_config={diag = 78 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = 76 : ui8}""",
+        """a = f32[3,3] parameter(0) b = f32[3,1] parameter(1) c = f64[3,3] convert(a) d = f64[3,1] convert(b)
+        s = f64[3,1] triangular-solve(c, d), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
+        ROOT r = f32[3,1] convert(s)""",
+    ),
+    "a solve with the other triangle": (
+        REFUTED,
+        """a = f32[3,3] parameter(0) b = f32[3,1] parameter(1)
+        ROOT r = f32[3,1] triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE""",
+        """a = f32[3,3] parameter(0) b = f32[3,1] parameter(1) c = f64[3,3] convert(a) d = f64[3,1] convert(b)
+        s = f64[3,1] triangular-solve(c, d), left_side=true, lower=false, transpose_a=NO_TRANSPOSE
+        ROOT r = f32[3,1] convert(s)""",
+    ),
 }
 
 

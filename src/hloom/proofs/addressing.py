@@ -8,8 +8,10 @@ elements.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,13 +21,20 @@ from hloom.proofs import field
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Prints
 
+MOST_PLACES: Final = 1 << 12
+"""Maximum number of places at which an updated slice may be."""
+MOST_UPDATES: Final = 1 << 24
+"""Maximum number of elements of the slice at all these places."""
+
 
 def limited(start: Residues, limit: int) -> Residues:
     """Return the fingerprints of start indices clamped to [0, limit].
 
     A residue in this range is a known number, and is kept. Any other residue is an index that depends on the
-    arguments: its clamped value is a random function of it and of the limit.
+    arguments: its clamped value is a random function of it and of the limit, or 0 if that is the limit.
     """
+    if not limit:
+        return np.zeros_like(start)
     return np.where(start <= np.uint64(limit), start, field.mix(salt_of("limited", limit), start))
 
 
@@ -39,13 +48,43 @@ def elements_at(array: Prints, linear: Residues) -> Prints:
 
 def dynamic_slice(array: Prints, starts: Sequence[Prints], sizes: Sequence[int]) -> Prints:
     """Return the slice of some sizes at start indices that depend on the program's arguments."""
-    if len(starts) == 1 and starts[0].residues.ndim == 1:
-        starts = [Prints(np.asarray(residue)) for residue in starts[0].residues]
-    firsts = {
-        d: limited(s.residues, n - size) for d, (s, n, size) in enumerate(zip(starts, array.shape, sizes))
-    }
+    firsts = dict(enumerate(_firsts(array.shape, starts, sizes)))
     offsets = {d: (d, size) for d, size in enumerate(sizes)}
     return elements_at(array, _linear(array.shape, firsts, (), offsets, tuple(sizes)))
+
+
+def dynamic_update_slice(array: Prints, update: Prints, starts: Sequence[Prints]) -> Prints | None:
+    """Return an array of which a slice, at start indices that depend on the arguments, is replaced.
+
+    An element is a polynomial: for each place at which the slice replaces it, its change there times an
+    unknown predicate for each dimension, whether the slice begins there. None: there are too many places.
+    """
+    firsts = _firsts(array.shape, starts, update.shape)
+    limits = [n - size for n, size in zip(array.shape, update.shape, strict=True)]
+    is_known = [int(first) <= limit for first, limit in zip(firsts, limits, strict=True)]
+    count = math.prod(limit + 1 for limit, known in zip(limits, is_known, strict=True) if not known)
+    if count > MOST_PLACES or count * update.residues.size > MOST_UPDATES:
+        return None
+    places = [
+        [(int(first), field.ONE)]
+        if known
+        else [(n, field.mix(salt_of("begins at"), first, field.number(n))) for n in range(limit + 1)]
+        for first, limit, known in zip(firsts, limits, is_known, strict=True)
+    ]
+    residues = array.residues.copy()
+    for place in itertools.product(*places):
+        window = tuple([slice(n, n + size) for (n, _), size in zip(place, update.shape, strict=True)])
+        change = field.subtract(update.residues, array.residues[window])
+        is_there = field.product(np.asarray([predicate for _, predicate in place], np.uint64))
+        residues[window] = field.add(residues[window], field.multiply(change, is_there))
+    return Prints(residues)
+
+
+def _firsts(sizes: Sequence[int], starts: Sequence[Prints], window: Sequence[int]) -> list[Residues]:
+    """Return the clamped start index of a slice in each dimension of an array."""
+    if len(starts) == 1 and starts[0].residues.ndim == 1:
+        starts = [Prints(np.asarray(residue)) for residue in starts[0].residues]
+    return [limited(s.residues, n - size) for s, n, size in zip(starts, sizes, window, strict=True)]
 
 
 def gather(operation: Gather, operand: Prints, indices: Prints, sizes: tuple[int, ...]) -> Prints:

@@ -31,6 +31,7 @@ from hloom.operations.comparison import Clamp, Compare, Select
 from hloom.operations.contraction import Dot
 from hloom.operations.conversion import Convert, Copy
 from hloom.operations.convolution import Convolution
+from hloom.operations.dynamic_slicing import DynamicUpdateSlice
 from hloom.operations.reduction import Reduce
 from hloom.operations.transcendental import Logistic, ReciprocalSquareRoot
 from hloom.operations.unary import Negate, Not
@@ -95,6 +96,9 @@ def degree_of(
             return largest(degrees)
         case Select():
             return product([degrees[0], total(degrees[1:])])
+        case DynamicUpdateSlice() if any(d is not CONSTANT for d in degrees[2:]):
+            changes = total(degrees[:2], i.operands[1].shape.element_count)
+            return product([changes, Degree(i.shape.rank)])
         case _ if operation.family is Family.MOVEMENT:
             return largest(degrees)
         case _ if kind.is_predicate:

@@ -28,15 +28,17 @@ from hloom.operations.control_flow import Conditional, While
 from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.convolution import Convolution
 from hloom.operations.custom_call import CustomCall, is_identity
-from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather, Scatter
+from hloom.operations.linear_algebra import Cholesky, TriangularSolve
 from hloom.operations.reduction import Map, Reduce
 from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetDimensionSize, Parameter, SetDimensionSize
 from hloom.operations.window_reduction import ReduceWindow
+from hloom.passes.expand.small_triangular_solves import solve_of
 from hloom.passes.expand.topk_custom_calls import is_top_k
 from hloom.proofs import field
-from hloom.proofs.addressing import dynamic_slice, gather, scatter
+from hloom.proofs.addressing import dynamic_slice, dynamic_update_slice, gather, scatter
 from hloom.proofs.algebra import Algebra, either
 from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
@@ -44,7 +46,7 @@ from hloom.proofs.loops import last_state
 from hloom.proofs.prints import Bag, Prints
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
 from hloom.proofs.values import MOST_ELEMENTS, hash_of, mapped, unknown
-from hloom.shape.element_type import S32, S64, ElementType
+from hloom.shape.element_type import F64, S32, S64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -192,6 +194,10 @@ class FingerprintEvaluator(Evaluator):
                 return self._top_k(i, prints[0], largest=largest)
             case CustomCall() if is_top_k(i):
                 return self._top_k(i, prints[0], largest=True)
+            case Cholesky() | TriangularSolve():
+                return self._factorized(i, operation, prints)
+            case CustomCall() if (solve := solve_of(i)) is not None:
+                return self._factorized(i, solve, prints)
             case Scatter() if i.shape.is_array:
                 return self._scatter(i, operation, prints)
             case Bitcast() | BitcastConvert() if _keeps_width(i):
@@ -243,6 +249,9 @@ class FingerprintEvaluator(Evaluator):
                 return dynamic_slice(operands[0], operands[1:], i.shape.dimensions)
             case Gather() as operation:
                 return gather(operation, operands[0], operands[1], i.shape.dimensions)
+            case DynamicUpdateSlice():
+                updated = dynamic_update_slice(operands[0], operands[1], operands[2:])
+                return self.function_of(i, operands) if updated is None else updated
             case _:
                 return self.function_of(i, operands)
 
@@ -360,6 +369,14 @@ class FingerprintEvaluator(Evaluator):
         return joined(*results)
 
     # -- functions of which nothing is known
+
+    def _factorized(self, i: HloInstruction, operation: Operation, operands: Sequence[Prints]) -> Any:
+        """Return the result of a factorization or solve: over the reals that of exact numbers, rounded."""
+        kind = i.shape.element_type
+        if not (self.algebra.reals and kind.is_floating):
+            return self.function_of(i, operands)
+        exact = unknown(i.shape, str(salt_of(repr(operation), *map(hash_of, operands))))
+        return exact if kind == F64 else Prints(field.mix(salt_of("round", kind.name), exact.residues))
 
     def function_of(self, i: HloInstruction, operands: Sequence[Any]) -> Any:
         """Return an instruction's result as an unknown function of all elements of its operands."""

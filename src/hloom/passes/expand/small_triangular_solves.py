@@ -24,27 +24,31 @@ class SmallTriangularSolves(OpExpander, name="small-triangular-solves", of=Custo
     """``custom-call(a, b)`` of the target ``lapack_?trsm_ffi`` → ``triangular-solve(a, b)`` if a is small."""
 
     def expand(self, i: HloInstruction, w: Writer) -> HloInstruction | None:
-        if not _is_small_solve(i):
-            return None
-        attributes = parse_attributes(i.backend_config)
-        letters = {name: chr(attributes[name]) for name in ("side", "uplo", "trans_x", "diag")}
-        solve = TriangularSolve(
-            left_side=letters["side"] == "L",
-            lower=letters["uplo"] == "L",
-            unit_diagonal=letters["diag"] == "U",
-            transpose_a=_TRANSPOSES[letters["trans_x"]],
-        )
-        return w.op(solve, *i.operands)
+        solve = solve_of(i)
+        return None if solve is None or not _is_small(i) else w.op(solve, *i.operands)
 
 
-def _is_small_solve(i: HloInstruction) -> bool:
+def solve_of(i: HloInstruction) -> TriangularSolve | None:
+    """Return the operation that a custom call of LAPACK's trsm computes; None for other instructions."""
     operation = i.operation
     if not isinstance(operation, CustomCall) or not operation.custom_call_target.endswith("trsm_ffi"):
-        return False
+        return None
     try:
         if library_call(i) is None:
-            return False
+            return None
     except HloError:
-        return False  # The custom call raises the error if it is ever run.
+        return None  # The custom call raises the error if it is ever run.
+    attributes = parse_attributes(i.backend_config)
+    letters = {name: chr(attributes[name]) for name in ("side", "uplo", "trans_x", "diag")}
+    return TriangularSolve(
+        left_side=letters["side"] == "L",
+        lower=letters["uplo"] == "L",
+        unit_diagonal=letters["diag"] == "U",
+        transpose_a=_TRANSPOSES[letters["trans_x"]],
+    )
+
+
+def _is_small(i: HloInstruction) -> bool:
+    """Return whether a system is so small that the kernel takes less time than the call."""
     unknowns, elements = i.operands[0].shape.dimensions[-1], i.shape.dimensions[-2] * i.shape.dimensions[-1]
     return 0 < unknowns <= (SMALL_VECTORS if elements == unknowns else SMALL)
