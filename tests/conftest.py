@@ -24,6 +24,9 @@ if "HLOOM_CACHE_DIR" not in os.environ:
     os.environ["HLOOM_CACHE_DIR"] = tempfile.mkdtemp(prefix="hloom-cache-")
     atexit.register(shutil.rmtree, os.environ["HLOOM_CACHE_DIR"], ignore_errors=True)
 
+# XLA compiles the programs of tests in two thirds of the time, and rounds where it always does.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 HLO_TESTS = Path(__file__).parent / "hlo"
 
 # Nothing becomes garbage while tests are collected, and what they are lives as long as the process.
