@@ -34,10 +34,17 @@ class Import(NamedTuple):
     when: When
 
 
-def imports(tree: ast.AST, package: str, when: When = When.LOADING) -> Iterator[Import]:
-    """Yield every import below a node; relative ones are resolved against the package."""
+def imports(
+    tree: ast.AST, package: str, when: When = When.LOADING, *, calls: bool = True
+) -> Iterator[Import]:
+    """Yield every import below a node; relative ones are resolved against the package.
+
+    ``calls``: look for modules that calls name too, for which all expressions are read.
+    """
     for node in ast.iter_child_nodes(tree):
         match node:
+            case ast.expr() if not calls:
+                pass
             case ast.Import():
                 yield from (Import(alias.name, node.lineno, when) for alias in node.names)
             case ast.ImportFrom():
@@ -45,15 +52,16 @@ def imports(tree: ast.AST, package: str, when: When = When.LOADING) -> Iterator[
                 yield from (Import(f"{home}.{alias.name}", node.lineno, when) for alias in node.names)
             case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(ast.Name("typing"), "TYPE_CHECKING")):
                 for statement in node.body:
-                    yield from imports(ast.Module([statement], []), package, When.TYPING)
+                    yield from imports(ast.Module([statement], []), package, When.TYPING, calls=calls)
                 for statement in node.orelse:
-                    yield from imports(ast.Module([statement], []), package, when)
+                    yield from imports(ast.Module([statement], []), package, when, calls=calls)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                yield from imports(node, package, When.CALLING if when is When.LOADING else when)
+                inner = When.CALLING if when is When.LOADING else when
+                yield from imports(node, package, inner, calls=calls)
             case _:
                 if isinstance(node, ast.Call) and (name := _named_module(node)) is not None:
                     yield Import(name, node.lineno, When.CALLING)
-                yield from imports(node, package, when)
+                yield from imports(node, package, when, calls=calls)
 
 
 def _home(node: ast.ImportFrom, package: str) -> str:
@@ -111,7 +119,9 @@ def import_graph(root: Path = SOURCE) -> Graph:
         package = ".".join(parts[:-1])
         module = package if parts[-1] == "__init__" else ".".join(parts)
         files[module] = file
-        found[module] = list(imports(ast.parse(file.read_text()), package))
+        text = file.read_text()
+        calls = any(name in text for name in _NAMING)
+        found[module] = list(imports(ast.parse(text), package, calls=calls))
     return Graph(files, found)
 
 
