@@ -179,7 +179,7 @@ finally:
         assert re.search(
             f"process {count - 1} on |process . on .* failed: .*process {count - 1} on ", survivor.stderr
         )
-        assert float(survivor.stdout.split()[1]) < 10
+        assert float(survivor.stdout.split()[1]) < 60  # every time-out is longer
 
 
 def test_arrays_of_the_host_on_all_processes(tmp_path: Path) -> None:
