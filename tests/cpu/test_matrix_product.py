@@ -154,9 +154,12 @@ def test_long_sums_in_parts_of_several_columns_in_batches() -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("einsum", ARRANGED)
 def test_types(einsum: str, types: str) -> None:
+    """Few rows and one column have two arrangements each, in which both factors have both orders."""
     exact(einsum, types, m=19, k=41, n=35)
-    exact(einsum, types, m=3, k=100, n=40)
-    exact(einsum, types, m=40, k=100, n=1)
+    if einsum in ARRANGED[::3]:
+        exact(einsum, types, m=3, k=100, n=40)
+    else:
+        exact(einsum, types, m=40, k=100, n=1)
 
 
 @pytest.mark.parametrize(
