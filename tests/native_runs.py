@@ -14,6 +14,7 @@ from hloom.buffers.buffers import ALIGNMENT, leaves
 from hloom.codegen import target
 from hloom.codegen.llvm import print_module
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
+from hloom.cpu.jit.host_call_text import calls_in, places_of_calls, text_of_calls
 from hloom.cpu.jit.llvm import generate, simplified_names
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.loaded_program import external_address
@@ -58,7 +59,9 @@ class Native:
         self._loaded = LoadedObject([code], external_address, emitted.data)
         prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
-        self.host = HostCalls(self.program.host_calls)
+        # As the cache has them: read from the text beside the code.
+        calls = self.optimized, self.program.host_calls
+        self.host = HostCalls(calls_in(text_of_calls(*calls), places_of_calls(*calls)))
 
     def __call__(self, *arguments: Any) -> Any:
         pairs = zip(self.parameters, arguments, strict=True)
@@ -106,10 +109,16 @@ def unflatten(shape: Shape, arrays: Any) -> Any:
     return next(arrays)
 
 
+@lru_cache(maxsize=8)
+def parsed(text: str) -> HloModule:
+    """Return the module of a text, which no caller changes."""
+    return parse(text)
+
+
 @cache
 def compiled(text: str) -> Native:
     """Compile a program."""
-    module = parse(text)
+    module = parsed(text)
     module.verify()
     return Native(module)
 
@@ -118,7 +127,7 @@ def both(text: str, *arguments: Any) -> tuple[Any, Any]:
     """Return (the result of native code, the evaluator's result)."""
     native = compiled(text)
     values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
-    module = parse(text)
+    module = parsed(text)
     return native(*values), Evaluator().run(module.entry, values)
 
 
@@ -132,7 +141,7 @@ def agree(text: str, *arguments: Any, rounded: bool = False, signs: bool = True)
     if rounded:
         values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
         got = compiled(text)(*values)
-        agreement.computed(got, parse(text), values)
+        agreement.computed(got, parsed(text), values)
         return got
     got, wanted = both(text, *arguments)
     (agreement.same if signs else agreement.equal)(got, wanted)
@@ -163,7 +172,7 @@ def draw(rng: np.random.Generator, shape: Shape | str) -> Any:
 
 def arguments(rng: np.random.Generator, text: str) -> Sequence[Any]:
     """Draw random arguments of a program."""
-    return [draw(rng, p.shape) for p in parse(text).entry.parameters]
+    return [draw(rng, p.shape) for p in parsed(text).entry.parameters]
 
 
 def special_values(rng: np.random.Generator, kind: str, sizes: tuple[int, ...]) -> Any:

@@ -11,25 +11,30 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import hloom
 from hloom.cpu.jit import cache
 from hloom.cpu.jit.cache import CodeCache, Entry, configured_cache, key_of
+from hloom.cpu.native import compile_or_load
 from hloom.errors import HloError
+from tests.arrays import f32
+from tests.evaluation import parse
 
 KEY = "0123456789abcdef0123456789abcdef0123456f"
 OTHER = KEY.replace("f", "e")
 ENTRY = Entry({"temp_bytes": 64, "names": ["a", "b"]}, [b"code", b"", b"more code"])
 
-PROGRAM = """
-import sys, time, numpy as np, hloom
-module = hloom.HloModule.from_text('''HloModule m
+TEXT = """HloModule m
 ENTRY entry {
   p = f32[8] parameter(0)
   c = f32[8] constant({1,2,3,4,5,6,7,8})
   ROOT s = f32[8] add(p, c)
-}''')
-exe = hloom.compile(module, backend="cpu")
+}"""
+PROGRAM = f"""
+import sys, numpy as np, hloom
+exe = hloom.compile(hloom.HloModule.from_text({TEXT!r}), backend="cpu")
 assert exe(np.ones(8, np.float32)).tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
 print("llvmlite" in sys.modules or "hloom.cpu.jit.llvm" in sys.modules, "hloom.cpu.program" in sys.modules)
 """
@@ -298,16 +303,41 @@ def test_damaged_programs_are_compiled_again(warm: Path) -> None:
         {"data": ["constant0", "constant1", "constant2"]}, {"shares": 0}, {"data": [1]},
     ],
 )  # fmt: skip
-def test_programs_with_wrong_facts_are_compiled_again(warm: Path, change: dict[str, object]) -> None:
+def test_programs_with_wrong_facts_are_compiled_again(
+    warm: Path, change: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The key and the digest are right, the facts are not those of the program."""
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(warm))
+    assert compile_or_load(parse(TEXT)).from_cache
     for file in warm.iterdir():
         found = Entry.from_bytes(file.read_bytes(), file.stem)
         assert found is not None
         if found.facts:
             file.write_bytes(Entry({**found.facts, **change}, found.parts).to_bytes(file.stem))
             file.chmod(0o600)
-    assert run(warm) == "True True"
-    assert run(warm) == "False False"
+    assert not compile_or_load(parse(TEXT)).from_cache
+    assert compile_or_load(parse(TEXT)).from_cache
+
+
+CALLING = """HloModule calling, replica_count=2
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY entry {
+  x = f32[2] parameter(0)
+  ROOT s = f32[2] all-reduce(x), replica_groups={{0,1}}, to_apply=add
+}"""
+
+
+def test_collectives_of_a_program_in_the_cache_need_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
+    assert not compile_or_load(parse(CALLING)).from_cache
+    monkeypatch.delattr("hloom.cpu.jit.compilation.optimize")
+    assert compile_or_load(parse(CALLING)).from_cache
+    results: list[np.ndarray] = hloom.compile(parse(CALLING)).run([[f32([1, 2])], [f32([3, 4])]])
+    assert [result.tolist() for result in results] == [[4, 6], [4, 6]]
 
 
 def test_a_program_without_its_entry_function_is_compiled_again(warm: Path) -> None:

@@ -16,6 +16,7 @@ from hloom.codegen.target import OPTIMIZED, Target, host, reproducible_target
 from hloom.cpu.caller import Caller
 from hloom.cpu.inspection import Inspection
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.host_call_text import calls_in
 from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
 from hloom.cpu.loaded_program import LoadedProgram, cached_program
 from hloom.cpu.runtime.support import begin_support
@@ -41,6 +42,7 @@ class NativeExecutable:
         loaded: the code in memory.
         caller: calls it with arrays.
         inspection: its optimized module, IR and assembly.
+        host_calls: the instructions that may call the host.
         key: cache key; empty without a cache.
         from_cache: whether it was compiled before.
         compile_profile: times of the phases of compilation.
@@ -52,6 +54,7 @@ class NativeExecutable:
     loaded: LoadedProgram
     caller: Caller
     inspection: Inspection
+    host_calls: Sequence[HloInstruction]
     key: str
     from_cache: bool
     compile_profile: CompileProfile
@@ -64,12 +67,7 @@ class NativeExecutable:
 
     @property
     def calls_host(self) -> bool:
-        return self.facts.host_calls > 0
-
-    @property
-    def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions that may call the host."""
-        return self.inspection.program.host_calls if self.calls_host else ()
+        return bool(self.host_calls)
 
     @property
     def runs_alone(self) -> bool:
@@ -108,16 +106,18 @@ def compile_or_load(
                 loaded = None if dump is not None else _cached(key, module)
         if loaded is not None:
             inspection, from_cache = Inspection(module, target), True
+            calls = calls_in(loaded.facts.text, loaded.facts.host_calls)
         else:
             with collector_paused():
                 inspection, entry = _compile(module, target, level, dump)
+            calls = inspection.program.host_calls
             if cache is not None:
                 with phase("loading", "writing to the cache"):
                     cache.put(key, entry)
             with phase("loading", "machine code into memory"):
                 loaded, from_cache = LoadedProgram(entry), False
     caller = Caller(module, loaded)
-    return NativeExecutable(source, module, loaded, caller, inspection, key, from_cache, profile, dump)
+    return NativeExecutable(source, module, loaded, caller, inspection, calls, key, from_cache, profile, dump)
 
 
 def _static_form(module: HloModule) -> HloModule:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hloom.codegen.target import OPTIMIZED, Target
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.jit.cache import Entry
+from hloom.cpu.jit.host_call_text import places_of_calls, text_of_calls
 from hloom.cpu.jit.llvm import CodeQueue
 from hloom.cpu.jit.parts import PartStream
 from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
@@ -47,7 +48,8 @@ def compile_module(
         program.result_bytes,
         program.work,
         program.is_bounded,
-        len(program.host_calls),
+        places_of_calls(module, program.host_calls),
+        text_of_calls(module, program.host_calls),
         "hloom_parallel" in program.module.declarations,
         tuple(program.module.data),
         program.reuses,

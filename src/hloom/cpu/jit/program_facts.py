@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
@@ -22,7 +22,8 @@ class ProgramFacts:
         argument_bytes, result_bytes: sizes of the leaves of arguments and results, in order.
         work: rough number of elementary operations of a run.
         is_bounded: the work of every loop is known; otherwise a run may take any time.
-        host_calls: number of places that call the host.
+        host_calls: the names of each instruction that calls the host, and of its computation before it.
+        text: the optimized module if it calls the host, else empty; see `hloom.cpu.jit.host_call_text`.
         shares: some kernel shares its iterations among the threads of the pool.
         data: names of the constants that follow the object files in the entry.
         reuses: pairs of a result and an argument whose memory may be one; see `hloom.buffers.reuse`.
@@ -34,7 +35,8 @@ class ProgramFacts:
     result_bytes: tuple[int, ...]
     work: int
     is_bounded: bool
-    host_calls: int
+    host_calls: tuple[tuple[str, str], ...]
+    text: str
     shares: bool
     data: tuple[str, ...]
     reuses: tuple[tuple[int, int], ...]
@@ -45,23 +47,25 @@ class ProgramFacts:
         lists: dict[str, object] = {
             name: list(getattr(self, name)) for name in ("argument_bytes", "result_bytes", "data")
         }
-        return facts | lists | {"reuses": [list(pair) for pair in self.reuses]}
+        pairs = {name: list(map(list, getattr(self, name))) for name in ("host_calls", "reuses")}
+        return facts | lists | pairs
 
     @staticmethod
     def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
         """Return the facts; None if one is missing, superfluous, or of another type."""
         try:
             parsed = ProgramFacts(
-                signature=_of(str, facts["signature"]),
+                signature=_text(facts["signature"]),
                 temp_bytes=_size(facts["temp_bytes"]),
                 argument_bytes=tuple(map(_size, _list(facts["argument_bytes"]))),
                 result_bytes=tuple(map(_size, _list(facts["result_bytes"]))),
                 work=_size(facts["work"]),
                 is_bounded=_of(bool, facts["is_bounded"]),
-                host_calls=_size(facts["host_calls"]),
+                host_calls=tuple([_pair(_text, names) for names in _list(facts["host_calls"])]),
+                text=_text(facts["text"]),
                 shares=_of(bool, facts["shares"]),
-                data=tuple([_of(str, name) for name in _list(facts["data"])]),
-                reuses=tuple(map(_pair, _list(facts["reuses"]))),
+                data=tuple(map(_text, _list(facts["data"]))),
+                reuses=tuple([_pair(_size, pair) for pair in _list(facts["reuses"])]),
             )
         except (KeyError, TypeError):
             return None
@@ -88,12 +92,17 @@ def _size(value: object) -> int:
     return _of(int, value)
 
 
-def _pair(value: object) -> tuple[int, int]:
-    """Return a value of JSON that must be an array of two such integers; raises TypeError."""
-    numbers = [_size(number) for number in _list(value)]
-    if len(numbers) != 2:
+def _text(value: object) -> str:
+    """Return a JSON value that must be a string; raises TypeError."""
+    return _of(str, value)
+
+
+def _pair(element: Callable[[object], T], value: object) -> tuple[T, T]:
+    """Return a value of JSON that must be an array of two such elements; raises TypeError."""
+    both = [element(each) for each in _list(value)]
+    if len(both) != 2:
         raise TypeError
-    return numbers[0], numbers[1]
+    return both[0], both[1]
 
 
 def _list(value: object) -> list[object]:

@@ -1,0 +1,41 @@
+"""The instructions of a program that call the host, as text beside its code in the cache.
+
+A program from the cache then runs without the passes and the emitters, which would compute them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.print_options import PrintOptions
+
+_OPTIONS: Final = PrintOptions.short_parsable().replace(print_original_value=False)
+
+
+def text_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> str:
+    """Return the text of a module from which `calls_in` reads instructions; empty if there are none.
+
+    Constants are elided unless the host evaluates some.
+    """
+    if not calls:
+        return ""
+    evaluated = any(i.opcode == "constant" for call in calls for i in call.called_instructions())
+    return module.to_text(_OPTIONS.replace(print_large_constants=evaluated))
+
+
+def places_of_calls(module: HloModule, calls: Sequence[HloInstruction]) -> tuple[tuple[str, str], ...]:
+    """Return the names of each call's computation and of the call itself."""
+    computations = {i: c.name for c in module.computations for i in c.instructions}
+    return tuple([(computations[call], call.name) for call in calls])
+
+
+def calls_in(text: str, places: Sequence[tuple[str, str]]) -> tuple[HloInstruction, ...]:
+    """Return the instructions at some places in the text of a module."""
+    if not places:
+        return ()
+    module = HloModule.from_text(text)
+    instructions = {(c.name, i.name): i for c in module.computations for i in c.instructions}
+    return tuple([instructions[place] for place in places])
