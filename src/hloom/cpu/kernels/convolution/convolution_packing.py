@@ -6,7 +6,7 @@ import math
 from contextlib import nullcontext
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.llvm import I64, PTR, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import constant, storage_bytes
@@ -17,43 +17,57 @@ from hloom.ir.affine import Index, Variable
 
 
 def emit_pack_kernel(module: Module, name: str, tiled: TiledPhase) -> LoopKernel:
-    """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order."""
+    """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order.
+
+    Contiguous columns are read in the order of memory: a task packs one tap of all panels.
+    """
     convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
-    panels = tiled.panels
     strides, panel_elements = tiled.packed_strides
     size = storage_bytes(convolution.kind)
-    group_stride = sum(axis.w_position for axis in phase.axes)
+    axes = [(phase.axes[n], strides[n]) for n in tap_axes(phase)]
+    group, panel = Variable(convolution.groups, "g"), Variable(tiled.panels, "p")
+    taps = [Variable(axis.taps, "t") for axis, _ in axes]
+    tasks, loops = ([group, *taps], [panel]) if phase.w_column == 1 else ([group, panel], taps)
     e = Elements(f, tiling.lanes, {})
     with f.loop(begin, end) as loop:
-        group = loop.index.unsigned_divide(panels) if convolution.groups > 1 else f.constant(I64, 0)
-        number = loop.index - group * panels
-        base = f.offset(source, group * (group_stride * storage_bytes(convolution.w_type)))
-        out = f.offset(target, loop.index * (panel_elements * size))
-        taps = [Variable(phase.axes[n].taps, "t") for n in tap_axes(phase)]
-        with outer_loops(f, taps):
-            position = Index(0)
-            offset = Index(0)
-            for variable, n in zip(taps, tap_axes(phase), strict=True):
-                position = position + Index.of(variable) * phase.axes[n].w_tap
-                offset = offset + Index.of(variable) * (strides[n] * size)
-            row = f.offset(out, e.index_value(offset))
-            for vector in range(tiling.vectors):
-                column = Variable(phase.columns, "n")
-                column.is_lane, column.value = True, number * tiling.panel + vector * tiling.lanes
-                inside = e.index_value(Index.of(column)).compare("slt", phase.columns)
-                mask = inside if phase.columns % tiling.panel else None
-                with e.scope(), e.masked(mask):
-                    view = View(base, convolution.w_type, (UNKNOWN_EXTENT,))
-                    loaded = e.load(view, (position + Index.of(column) * phase.w_column,))
-                value = converted(loaded, convolution.w_type, convolution.kind)
-                if mask is not None:
-                    value = e.choose(mask, value, constant(f, convolution.kind, 0, tiling.lanes))
-                store_vector(f, value, f.offset(row, vector * tiling.lanes * size))
+        number = loop.index
+        for task in reversed(tasks):
+            quotient = number.unsigned_divide(task.trips)
+            task.value, number = number - quotient * task.trips, quotient
+        with outer_loops(f, loops), e.scope():
+            position = Index.of(group) * sum(axis.w_position for axis in phase.axes)
+            offset = (Index.of(group) * tiled.panels + Index.of(panel)) * panel_elements
+            for variable, (axis, stride) in zip(taps, axes, strict=True):
+                position = position + Index.of(variable) * axis.w_tap
+                offset = offset + Index.of(variable) * stride
+            row = f.offset(target, e.index_value(offset * size))
+            _pack_row(e, tiled, source, position, panel, row)
     f.finish()
-    trips = panels * convolution.groups
-    return LoopKernel(name, trips, 1, trips * panel_elements)
+    trips = math.prod(task.trips for task in tasks)
+    return LoopKernel(name, trips, 1, convolution.groups * tiled.panels * panel_elements)
+
+
+def _pack_row(
+    e: Elements, tiled: TiledPhase, source: Value, position: Index, panel: Variable, row: Value
+) -> None:
+    """Pack the kernel's elements of one tap, which begin at a position, of a panel's columns."""
+    convolution, phase, tiling = tiled.convolution, tiled.phase, tiled.tiling
+    f, size, lanes = Function.of(row), storage_bytes(convolution.kind), tiling.lanes
+    view = View(source, convolution.w_type, (UNKNOWN_EXTENT,))
+    assert isinstance(panel.value, Value)
+    for vector in range(tiling.vectors):
+        column = Variable(phase.columns, "n")
+        column.is_lane, column.value = True, panel.value * tiling.panel + vector * lanes
+        inside = e.index_value(Index.of(column)).compare("slt", phase.columns)
+        mask = inside if phase.columns % tiling.panel else None
+        with e.scope(), e.masked(mask):
+            loaded = e.load(view, (position + Index.of(column) * phase.w_column,))
+        value = converted(loaded, convolution.w_type, convolution.kind)
+        if mask is not None:
+            value = e.choose(mask, value, constant(f, convolution.kind, 0, lanes))
+        store_vector(f, value, f.offset(row, vector * lanes * size))
 
 
 def emit_copy_strips(module: Module, name: str, convolution: DirectConvolution) -> LoopKernel:
