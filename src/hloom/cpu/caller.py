@@ -94,7 +94,9 @@ class Caller:
         address: int | None = None,
     ) -> None:
         """Run on memory: the addresses of the leaves of arguments and result; see `run`."""
-        source_words = (ctypes.c_void_p * max(1, len(sources)))(*sources)
+        # The words of packed arguments, null, follow the addresses.
+        count = len(sources) + len(self.loaded.facts.packed)
+        source_words = (ctypes.c_void_p * max(1, count))(*sources)
         target_words = (ctypes.c_void_p * max(1, len(targets)))(*targets)
         execute = _EXECUTE(support().symbols["hloom_execute"])
         function, words = address or self.loaded.address, (context or self.loaded.context).address

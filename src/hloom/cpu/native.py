@@ -82,6 +82,7 @@ def compile_or_load(
     *,
     cached: bool = True,
     reproducible: bool = False,
+    keeps_packed: bool = False,
 ) -> NativeExecutable:
     """Load a program from the cache, or compile it.
 
@@ -93,6 +94,7 @@ def compile_or_load(
         level: optimization level of LLVM's code generator.
         cached: false to compile the program although it may be in the cache, and not to store it there.
         reproducible: see `hloom.compile`.
+        keeps_packed: the caller may keep packed arguments; see `hloom.cpu.packed_arguments`.
     """
     with recording() as profile:
         source, module = module, _static_form(module)
@@ -102,14 +104,14 @@ def compile_or_load(
         key, loaded = "", None
         if cache is not None:
             with phase("loading", "look-up in the cache"):
-                key = key_of(*_key_parts(module, level, target), *replaced_targets())
+                key = key_of(*_key_parts(module, level, target, keeps_packed), *replaced_targets())
                 loaded = None if dump is not None else _cached(key, module)
         if loaded is not None:
             inspection, from_cache = Inspection(module, target), True
             calls = calls_in(loaded.facts.text, loaded.facts.host_calls)
         else:
             with collector_paused():
-                inspection, entry = _compile(module, target, level, dump)
+                inspection, entry = _compile(module, target, level, dump, keeps_packed)
             calls = inspection.program.host_calls
             if cache is not None:
                 with phase("loading", "writing to the cache"):
@@ -133,8 +135,9 @@ def _static_form(module: HloModule) -> HloModule:
     return static_module(module)
 
 
-def _key_parts(module: HloModule, level: int, target: Target) -> tuple[str, str, str, str]:
-    return "program", fingerprint(module), target.identity, f"level {level}"
+def _key_parts(module: HloModule, level: int, target: Target, keeps_packed: bool) -> Sequence[str]:
+    kind = "program with packed arguments" if keeps_packed else "program"
+    return kind, fingerprint(module), target.identity, f"level {level}"
 
 
 def _cached(key: str, module: HloModule) -> LoadedProgram | None:
@@ -143,7 +146,9 @@ def _cached(key: str, module: HloModule) -> LoadedProgram | None:
     return loaded if loaded is not None and loaded.facts.signature == signature_of(module) else None
 
 
-def _compile(module: HloModule, target: Target, level: int, dump: Dump | None) -> tuple[Inspection, Entry]:
+def _compile(
+    module: HloModule, target: Target, level: int, dump: Dump | None, keeps_packed: bool
+) -> tuple[Inspection, Entry]:
     """Verify, optimize and compile a module; return its forms and its code."""
     from hloom.cpu.jit.compilation import compile_module, optimize
 
@@ -153,7 +158,7 @@ def _compile(module: HloModule, target: Target, level: int, dump: Dump | None) -
     with phase("verification", "values in flight"):
         check_values_in_flight(module)
     optimized = optimize(module, None if dump is None else dump.after_pass)
-    program, entry = compile_module(optimized, target, level=level)
+    program, entry = compile_module(optimized, target, level=level, keeps_packed=keeps_packed)
     if dump is not None:
         dump.compiled(optimized, program, entry, target)
     return Inspection(module, target, optimized, program), entry

@@ -8,8 +8,8 @@ loops, branches and scalars are code of its own. Kernels of the same structure a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -45,6 +45,7 @@ from hloom.codegen.target import Target, host
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.jit.llvm import STRAIGHT
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
+from hloom.cpu.packed_arguments import PackedArgument, PackedArguments
 from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter
 from hloom.cpu.runtime.timers import Timer
 from hloom.ir.affine import linearize
@@ -107,6 +108,7 @@ class NativeProgram:
         timed: the instructions that a timed program measures.
         reuses: (result, argument): leaves of results that may take an argument's memory; see `reuses_of`.
         copies: the arrays that are copied to preserve a value.
+        packed: the arguments whose packed form the caller may keep; see `hloom.cpu.packed_arguments`.
     """
 
     module: Module
@@ -120,6 +122,7 @@ class NativeProgram:
     timed: tuple[str, ...] = ()
     reuses: tuple[tuple[int, int], ...] = ()
     copies: tuple[ArrayCopy, ...] = ()
+    packed: tuple[PackedArgument, ...] = ()
 
     @property
     def text(self) -> str:
@@ -171,17 +174,20 @@ def emit_program(
     timer: type[Timer] | None = None,
     interruptible: bool = True,
     on_kernel: Callable[[Module], None] | None = None,
+    keeps_packed: bool = False,
 ) -> NativeProgram:
     """Emit the native program of an (optimized, flat) module, by default for this machine.
 
     A ``timer`` measures each instruction; see `hloom.cpu.runtime.timers`. An interruptible program
     polls for signals and failures of other devices; see `hloom.cpu.runtime.interruption`. ``on_kernel`` is
-    called with the module so far after every kernel.
+    called with the module so far after every kernel. ``keeps_packed``: the caller has words for packed
+    arguments.
     """
     with phase("emission", "kernels and calls"):
         emitter = ProgramEmitter(
             module, target, timer=timer, interruptible=interruptible, on_kernel=on_kernel
         )
+        emitter.packed_arguments = PackedArguments(emitter) if keeps_packed else None
         return emitter.run()
 
 
@@ -222,6 +228,7 @@ class ProgramEmitter:
         self._polls = PollEmitter(self.function, self.context) if interruptible else None
         self._packed = StackMemory(self.function, PTR, PTR, 0, self.module.alignment)
         self.timer = timer(self.function, self.context) if timer is not None else None
+        self.packed_arguments: PackedArguments | None = None
 
     def run(self) -> NativeProgram:
         """Emit everything."""
@@ -229,12 +236,17 @@ class ProgramEmitter:
             if leaf_bytes(constant.shape):
                 self.module.constant_bytes(f"constant{number}", constant_data(constant))
         self._prologue()
+        if self.packed_arguments is not None:
+            self.packed_arguments.begin()
         if self.timer is not None:
             self.timer.begin()
         self.computation(self.hlo.entry)
         self.copies(self.assignment.results)
         if self.timer is not None:
             self.timer.finish()
+        if self.packed_arguments is not None:
+            self._sequence = None
+            self.packed_arguments.finish()
         if self._packed.count:
             self.function.stack.append(self._packed)
         self.module.functions |= self._inlined
@@ -254,6 +266,7 @@ class ProgramEmitter:
             tuple(self.timer.names) if self.timer is not None else (),
             reuses_of(self.hlo, self.assignment),
             tuple(array_copies(self.assignment)),
+            () if self.packed_arguments is None else self.packed_arguments.arguments,
         )
 
     # -- memory
@@ -301,7 +314,7 @@ class ProgramEmitter:
             return f.constant(PTR, 0)
         match buffer.kind:
             case "argument":
-                return f.load(PTR, f.offset(self.arguments, buffer.number, PTR))
+                return self.argument(buffer.number)
             case "result":
                 return f.load(PTR, f.offset(self.results, buffer.number, PTR))
             case "constant":
@@ -310,6 +323,10 @@ class ProgramEmitter:
                 return f.allocate(I8, buffer.size)
             case _:
                 return f.offset(self.temp, buffer.offset)
+
+    def argument(self, number: int) -> Value:
+        """Load the address of a leaf of the arguments."""
+        return self.function.load(PTR, self.function.offset(self.arguments, number, PTR))
 
     def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
         """Return the address of a leaf."""
@@ -542,6 +559,13 @@ class ProgramEmitter:
             f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
         if self._polls is not None:
             self._polls.after_kernel(kernel.work)
+
+    @contextmanager
+    def instead(self) -> Generator[None]:
+        """Emit kernels that run in place of others: their work does not count."""
+        work = self.work
+        yield
+        self.work = work
 
     def packed(self, pointers: Sequence[Value]) -> Value:
         """Return an array of pointers, valid for the next call only."""

@@ -109,6 +109,7 @@ def main() -> None:
       HLOOM_NUM_THREADS   number of compute threads; default: the cores that the process may use
       HLOOM_CACHE_DIR     directory of compiled code; HLOOM_CACHE=0 disables the cache
       HLOOM_CACHE_LIMIT   size limit of the cache in MiB; default: 512
+      HLOOM_PACKED_LIMIT  limit of packed weights under JAX in MiB; default: a quarter of memory
       HLOOM_REPRODUCIBLE  1: results have the same bits on all processors with FMA
       XLA_FLAGS           --xla_dump_to=DIR writes XLA's dump files of every compilation
     """

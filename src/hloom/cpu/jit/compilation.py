@@ -30,15 +30,20 @@ def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | Non
 
 
 def compile_module(
-    module: HloModule, target: Target, *, timer: type[Timer] | None = None, level: int = OPTIMIZED
+    module: HloModule,
+    target: Target,
+    *,
+    timer: type[Timer] | None = None,
+    level: int = OPTIMIZED,
+    keeps_packed: bool = False,
 ) -> tuple[NativeProgram, Entry]:
     """Return the program of an optimized module, and its object code with the facts that callers need.
 
     A ``timer`` measures the instructions; see `hloom.cpu.runtime.timers`. ``level`` is the optimization
-    level of LLVM's code generator.
+    level of LLVM's code generator. ``keeps_packed``: see `emit_program`.
     """
     stream = PartStream(CodeQueue(target, available_cores(), level))
-    program = emit_program(module, target, timer=timer, on_kernel=stream.offer)
+    program = emit_program(module, target, timer=timer, on_kernel=stream.offer, keeps_packed=keeps_packed)
     with phase("emission", "text for LLVM"):
         objects = stream.finish(program.module)
     facts = ProgramFacts(
@@ -53,5 +58,6 @@ def compile_module(
         "hloom_parallel" in program.module.declarations,
         tuple(program.module.data),
         program.reuses,
+        tuple((p.argument, p.bytes, p.form) for p in program.packed),
     )
     return program, Entry(facts.to_json(), [*objects, *program.module.data.values()])

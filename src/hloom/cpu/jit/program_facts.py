@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
@@ -27,6 +27,7 @@ class ProgramFacts:
         shares: some kernel shares its iterations among the threads of the pool.
         data: names of the constants that follow the object files in the entry.
         reuses: pairs of a result and an argument whose memory may be one; see `hloom.buffers.reuse`.
+        packed: number of the argument, bytes and form of packed arguments; see `hloom.cpu.packed_arguments`.
     """
 
     signature: str
@@ -40,6 +41,7 @@ class ProgramFacts:
     shares: bool
     data: tuple[str, ...]
     reuses: tuple[tuple[int, int], ...]
+    packed: tuple[tuple[int, int, int], ...]
 
     def to_json(self) -> dict[str, object]:
         """Return the facts in the types of JSON."""
@@ -47,8 +49,9 @@ class ProgramFacts:
         lists: dict[str, object] = {
             name: list(getattr(self, name)) for name in ("argument_bytes", "result_bytes", "data")
         }
-        pairs = {name: list(map(list, getattr(self, name))) for name in ("host_calls", "reuses")}
-        return facts | lists | pairs
+        tables = ("host_calls", "reuses", "packed")
+        rows = {name: list(map(list, getattr(self, name))) for name in tables}
+        return facts | lists | rows
 
     @staticmethod
     def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
@@ -61,13 +64,14 @@ class ProgramFacts:
                 result_bytes=tuple(map(_size, _list(facts["result_bytes"]))),
                 work=_size(facts["work"]),
                 is_bounded=_of(bool, facts["is_bounded"]),
-                host_calls=tuple([_pair(_text, names) for names in _list(facts["host_calls"])]),
+                host_calls=tuple([(_text(a), _text(b)) for a, b in map(_list, _list(facts["host_calls"]))]),
                 text=_text(facts["text"]),
                 shares=_of(bool, facts["shares"]),
                 data=tuple(map(_text, _list(facts["data"]))),
-                reuses=tuple([_pair(_size, pair) for pair in _list(facts["reuses"])]),
+                reuses=tuple([(result, argument) for result, argument in _rows(facts["reuses"])]),
+                packed=tuple([(number, bytes, form) for number, bytes, form in _rows(facts["packed"])]),
             )
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             return None
         return parsed if len(facts) == len(fields(ProgramFacts)) else None
 
@@ -97,12 +101,9 @@ def _text(value: object) -> str:
     return _of(str, value)
 
 
-def _pair(element: Callable[[object], T], value: object) -> tuple[T, T]:
-    """Return a value of JSON that must be an array of two such elements; raises TypeError."""
-    both = [element(each) for each in _list(value)]
-    if len(both) != 2:
-        raise TypeError
-    return both[0], both[1]
+def _rows(value: object) -> list[list[int]]:
+    """Return a JSON value that must be an array of arrays of nonnegative integers; raises TypeError."""
+    return [[_size(number) for number in _list(row)] for row in _list(value)]
 
 
 def _list(value: object) -> list[object]:

@@ -6,6 +6,7 @@ Symbols that begin with ``PJRT_`` are PJRT functions; Python calls the others.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from importlib import import_module
 from typing import Any, Final
@@ -15,6 +16,7 @@ from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.recycled_memory import recycling_limit
 from hloom.cpu.runtime.structs import RECYCLED
 from hloom.cpu.runtime.support import emitted_code, is_compiled, load_code, support
+from hloom.errors import HloError
 from hloom.lifetime import keep_for_ever
 
 _KIND: Final = "pjrt"
@@ -37,6 +39,7 @@ class Native:
         self._pool = RECYCLED.allocate(limit=recycling_limit())
         self.call("pjrt_begin_errors")
         self.call("pjrt_set_pool", self._pool.address)
+        self.call("pjrt_set_packed_limit", packed_limit())
         keep_for_ever(self)
 
     def call(self, name: str, *arguments: object) -> Any:
@@ -54,6 +57,20 @@ class Native:
         """Return the address of a new PJRT error."""
         text = message.encode("utf-8", "replace")
         return self.call("pjrt_error", code, text, len(text))
+
+
+def packed_limit() -> int:
+    """Return the limit of the bytes of packed weights: ``HLOOM_PACKED_LIMIT`` MiB, or a quarter of memory.
+
+    Raises HloError by the rule ``jax.packed-limit``.
+    """
+    text = os.environ.get("HLOOM_PACKED_LIMIT")
+    if text is None:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    if not text.isdecimal():
+        message = f"HLOOM_PACKED_LIMIT is {text!r}; a number of MiB is wanted"
+        raise HloError(message, rule="jax.packed-limit")
+    return int(text) << 20
 
 
 def native() -> Native:

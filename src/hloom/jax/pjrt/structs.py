@@ -39,9 +39,14 @@ STORAGE: Final = Struct(
     release=PTR,  # called with the storage when the last reference is dropped
     argument=PTR,
     second_argument=PTR,
-    unused=Array(I64, 3),  # padding to 64 bytes: the data of a small array follow
+    uses=I64,  # executions that would have read a packed form
+    packed=I64,  # address of the packed form, or 0
+    unused=I64,  # padding to 64 bytes: the data of a small array follow
 )
 """Reference-counted memory of arrays."""
+
+PACKED_FORM: Final = Struct("packed_form", bytes=I64, form=I64, unused=Array(I64, 6))
+"""The packed form of an array: its size, and the digest of the order of the elements, which follow."""
 
 BUFFER: Final = Struct(
     "buffer",
@@ -79,8 +84,10 @@ memory functions:p device:p devices:a id:i kind_number:i kind:t text:t
 layout text:t dimensions:a
 input bytes:l type:i layout:p
 output bytes:l type:i rank:l dimensions:p memory:l layout:p donor:l
+packed argument:l bytes:l form:l
 executable is_native:b is_long:b calls_python:b is_deleted:b name:t program:p context:p arena_bytes:l
     inputs:a outputs:a gang:p devices:a donated:a queued:l num_replicas:l num_partitions:l destroyed:l next:p
+    packed:a
 """,
     worker=WORKER,
 )
@@ -104,6 +111,8 @@ OUTPUT: Final = _OBJECTS["output"]
 `memory` is the number of the memory space on its device; a null layout is row-major; `donor` is the number of
 the input whose storage the result may reuse if donated, or -1.
 """
+PACKED: Final = _OBJECTS["packed"]
+"""A packed argument of a program: number of the input, size, and digest of the form."""
 EXECUTABLE: Final = _OBJECTS["executable"]
 """A loaded executable.
 

@@ -389,7 +389,8 @@ def compile_artifact(
         from hloom.cpu.native import compile_or_load
 
         placements = lay_out(module, placements)
-        return HloProgram(module, 1, 1, compile_or_load(module, dump_flags, _code_level(module)), placements)
+        executable = compile_or_load(module, dump_flags, _code_level(module), keeps_packed=True)
+        return HloProgram(module, 1, 1, executable, placements)
     if num_replicas > 1:
         message = f"programs have one replica and any number of partitions, got {num_replicas}"
         raise PjrtError(UNIMPLEMENTED, message)

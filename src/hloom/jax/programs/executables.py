@@ -18,7 +18,7 @@ from hloom.jax.pjrt.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.pjrt.handles import CArray, Handle, Text, object_at
 from hloom.jax.pjrt.messages import device_assignment
 from hloom.jax.pjrt.native import native
-from hloom.jax.pjrt.structs import EXECUTABLE, INPUT, OUTPUT
+from hloom.jax.pjrt.structs import EXECUTABLE, INPUT, OUTPUT, PACKED
 from hloom.lifetime import keep_for_ever
 
 if TYPE_CHECKING:
@@ -96,6 +96,9 @@ class LoadedExecutable(Handle):
         if native is not None:
             self._context = Context(stop=STOP, host=functions)
             is_long = native.facts.work >= LONG_WORK or not native.facts.is_bounded
+            packed = [{"argument": n, "bytes": size, "form": form} for n, size, form in native.facts.packed]
+            self._packed = PACKED.table(packed)
+            self.set(packed=_address_of(self._packed), num_packed=len(packed))
             self.set(program=native.address, context=self._context.address, arena_bytes=native.memory.temp)
             self.set(is_long=is_long and functions is None, calls_python=functions is not None)
 

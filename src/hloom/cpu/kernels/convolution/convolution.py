@@ -7,6 +7,7 @@ register tile before it is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
@@ -64,6 +65,11 @@ class ConvolutionKernels:
     kernel_offsets: tuple[int, ...]
     bytes: int
 
+    @property
+    def first_kernel(self) -> int:
+        """Return the offset of the packed kernels, which follow the copied base."""
+        return -(-self.convolution.copied_bytes // 64) * 64
+
 
 @lru_cache(maxsize=256)
 def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
@@ -87,7 +93,7 @@ def plan_of(i: HloInstruction, target: Target) -> ConvolutionKernels | None:
             pairs = zip(convolution.phases, tilings, strict=True)
             tilings = [strip_by_strip(convolution, *each) for each in pairs]
     phases = tuple(TiledPhase(convolution, *each) for each in zip(convolution.phases, tilings, strict=True))
-    total = -(-convolution.copied_bytes // 64) * 64
+    total = ConvolutionKernels(convolution, phases, (), 0).first_kernel
     offsets: list[int] = []
     for tiled in phases:
         packed = tiled.phase.terms > 0 and tiled.packs_kernel
@@ -136,17 +142,52 @@ def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
         x = space
     targets = [program.pointer(i, index) for index in program.assignment.values[i]]
     extra = targets if i is instruction else [*program.input_pointers(i), *targets]
+    kept = _kept_kernel(program, i, direct, _outside(i, instruction, instruction.operands[1]))
+    first = direct.first_kernel
     for tiled, offset in zip(direct.phases, direct.kernel_offsets, strict=True):
         base = f.offset(x, tiled.phase.x_offset * storage_bytes(convolution.x_type))
         weights = f.offset(w, tiled.phase.w_offset * storage_bytes(convolution.w_type))
         if offset >= 0:
             packed = f.offset(space, offset)
-            emit = emit_pack_depth if convolution.deep else emit_pack_kernel
-            pack = program.shared(partial(emit, program.module, tiled=tiled))
-            program.call(i, pack, [weights, packed])
+            with nullcontext() if kept is None else f.when(kept.compare("eq", 0)):
+                _pack(program, i, tiled, weights, packed)
             weights = packed
+            if kept is not None:
+                weights = kept.compare("eq", 0).select(packed, f.offset(kept, offset - first))
         kernel = program.shared(_direct(program.module, i, tiled, len(extra)))
         program.call(i, kernel, [base, weights, *extra])
+
+
+def _pack(
+    program: ProgramEmitter, i: HloInstruction, tiled: TiledPhase, source: Value, target: Value
+) -> None:
+    """Emit the packing of the kernel for a phase."""
+    emit = emit_pack_depth if tiled.convolution.deep else emit_pack_kernel
+    pack = program.shared(partial(emit, program.module, tiled=tiled))
+    program.call(i, pack, [source, target])
+
+
+def _kept_kernel(
+    program: ProgramEmitter, i: HloInstruction, direct: ConvolutionKernels, operand: HloInstruction
+) -> Value | None:
+    """Return the address of the packed kernel, null if the caller keeps none.
+
+    Returns None if the kernel is not packed, or is no argument that may be kept.
+    """
+    arguments, convolution = program.packed_arguments, direct.convolution
+    factor = None if arguments is None else arguments.factor(operand)
+    if arguments is None or factor is None or factor.parts > 1 or -1 in direct.kernel_offsets:
+        return None
+
+    def pack(source: Value, target: Value) -> None:
+        f, size = program.function, storage_bytes(convolution.w_type)
+        for tiled, offset in zip(direct.phases, direct.kernel_offsets, strict=True):
+            weights = f.offset(source, tiled.phase.w_offset * size)
+            _pack(program, i, tiled, weights, f.offset(target, offset - direct.first_kernel))
+
+    phases = [(t.phase.w_offset, t.phase.columns, t.phase.axes, t.tiling) for t in direct.phases]
+    form = f"kernel {convolution.w_type} {convolution.kind} {operand.shape} {phases}"
+    return arguments.address(factor, direct.bytes - direct.first_kernel, form, pack)
 
 
 def _direct(module: Module, i: HloInstruction, tiled: TiledPhase, extra: int) -> Callable[[str], LoopKernel]:

@@ -125,7 +125,8 @@ class PanelPacker:
     @property
     def distance(self) -> int:
         """Return the bytes between contiguous runs."""
-        return max(self.plan.gemm.b.row, self.plan.gemm.b.column) * self.size
+        b = self.plan.gemm.b
+        return (b.column if self.by_columns else b.row) * self.size
 
     def prefetch(self, start: Value, step: Value) -> None:
         """Prefetch the part of a tile's share, at ``start``, that belongs to the steps from ``step`` on."""

@@ -96,6 +96,7 @@ class TilePlan:
     pack_a: bool
     pack_b: str
     in_place: bool
+    is_kept: bool = False
 
     @property
     def panel(self) -> int:

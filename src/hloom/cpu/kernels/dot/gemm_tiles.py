@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hloom.codegen.accumulators import flatten, plus, unflatten
@@ -65,6 +66,10 @@ class TileProduct:
         gemm = plan.gemm
         self.rows = RowPacker(f, plan) if plan.pack_a else None
         self.panels = PanelPacker(f, plan) if plan.pack_b in ("task", "block") else None
+        self.prefetched = self.panels if plan.pack_b == "block" else None
+        if plan.is_kept:
+            panels = replace(gemm.b, row=plan.panel, column=plan.steps)
+            self.prefetched = PanelPacker(f, replace(plan, gemm=replace(gemm, b=panels)))
         self.unit = storage_bytes(gemm.kind)
         self.begin, self.end = f.constant(I64, 0), f.constant(I64, plan.steps)
         if plan.in_place:
@@ -361,13 +366,13 @@ class TileProduct:
                 pairs = zip(unflatten(block.values, start), steps(block.index, end, start), strict=True)
                 block.next(*flatten([plus(before, added) for before, added in pairs]))
             return unflatten(block.values, start)
-        if self.panels is None or plan.pack_b != "block":
+        if self.prefetched is None:
             return steps(f.constant(I64, 0), self.count, start)
         tile = (row - self.row).unsigned_divide(plan.rows)
-        share = self.panels.following(self.b_base, column, self.step, tile)
-        every = self.panels.prefetching_steps
+        share = self.prefetched.following(self.b_base, column, self.step, tile)
+        every = self.prefetched.prefetching_steps
         with f.loop(0, self.count, every, flatten(start)) as part:
-            self.panels.prefetch(share, part.index)
+            self.prefetched.prefetch(share, part.index)
             end = f.intrinsic("smin", part.index + every, self.count)
             part.next(*flatten(steps(part.index, end, unflatten(part.values, start))))
         return unflatten(part.values, start)

@@ -7,7 +7,8 @@ register tile before it is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
@@ -80,7 +81,12 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         return
     space = program.workspace(i)
     if not is_pairs(gemm, program.module.target):
-        _tiles(program, i, product, a, b, epilogue, space)
+        panels = _kept_panels(program, i, product, _outside(i, dot, dot.operands[1]))
+        with nullcontext() if panels is None else program.function.when(panels.compare("eq", 0)):
+            _tiles(program, i, product, a, b, epilogue, space)
+        if panels is not None:
+            with program.function.when(panels.compare("ne", 0)), program.instead():
+                _tiles(program, i, packed_before(product), a, panels, epilogue, space, packs=False)
         return
     f = program.function
     fast, slow, after = f.new_block(), f.new_block(), f.new_block()
@@ -94,6 +100,41 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
     _tiles(program, i, product, a, b, epilogue, space)
     f.jump(after)
     f.start(after)
+
+
+def packed_before(plan: TilePlan) -> TilePlan:
+    """Return the plan of the same product, with the same order of additions, for a packed B."""
+    group = -(-plan.gemm.n // plan.panel) * plan.panel
+    return replace(plan, pack_b="group", group=group, slab=plan.steps, is_kept=True)
+
+
+def _kept_panels(
+    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, operand: HloInstruction
+) -> Value | None:
+    """Return the address of the panels of B, null if the caller keeps none; None if B is no such argument."""
+    arguments, gemm = program.packed_arguments, plan.gemm
+    if arguments is None or plan.transposed or not plan.pack_b or plan.slabs > 1 or gemm.batches > 1:
+        return None
+    is_converted = plan.factors.group > 1 or plan.factors.headed or gemm.b_type is not gemm.kind
+    is_whole = gemm.b.offset == 0 and gemm.k * gemm.n == operand.shape.element_count
+    factor = None if is_converted or not is_whole else arguments.factor(operand)
+    if factor is None:
+        return None
+    packed = packed_before(plan)
+    all_parts = replace(
+        gemm,
+        batch=(factor.parts,),
+        a=replace(gemm.a, batch=(0,)),
+        b=replace(gemm.b, batch=(gemm.k * gemm.n,)),
+    )
+    every = replace(packed, gemm=all_parts)
+
+    def pack(source: Value, target: Value) -> None:
+        kernel = program.shared(lambda name: emit_pack_b(program.module, name, every))
+        program.call(i, kernel, [source, target, program.function.constant(PTR, 0)])
+
+    form = f"panels of {plan.panel} of {gemm.b} {gemm.kind} {gemm.k} x {gemm.n}, {factor.parts}"
+    return arguments.address(factor, packed.packed_bytes, form, pack)
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
@@ -217,10 +258,15 @@ def _tiles(
     b: Value,
     epilogue: _Epilogue,
     space: Value,
+    *,
+    packs: bool = True,
 ) -> None:
-    """Emit a product as tiles of the result, one group of columns after the other."""
+    """Emit a product as tiles of the result, one group of columns after the other.
+
+    ``packs``: false if B is packed already.
+    """
     module, f = program.module, program.function
-    packs = plan.pack_b == "group"
+    packs = packs and plan.pack_b == "group"
     pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
     sums = [] if plan.in_place or plan.slabs == 1 else [f.offset(space, plan.packed_bytes)]
     kernel = program.shared(

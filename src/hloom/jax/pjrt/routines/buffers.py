@@ -16,7 +16,7 @@ from hloom.jax.pjrt.routines.events import drop_event, keep_event, pjrt_complete
 from hloom.jax.pjrt.routines.functions import function, pointee
 from hloom.jax.pjrt.routines.layouts import layout_of
 from hloom.jax.pjrt.routines.run_time import give, take
-from hloom.jax.pjrt.structs import BUFFER, DEVICE, LAYOUT, MEMORY, STORAGE
+from hloom.jax.pjrt.structs import BUFFER, DEVICE, LAYOUT, MEMORY, PACKED_FORM, STORAGE
 
 TINY: Final = 512
 """Size in bytes below which data come from malloc, aligned to 16 bytes: much faster than aligned_alloc."""
@@ -67,6 +67,32 @@ def pjrt_give(f: Function, data: Value) -> None:
 
 # -- storage
 
+PACKED_MEMORY: Final = State("packed_memory", bytes=I64, limit=I64)
+"""The size of all packed forms of arrays, and its limit; see `hloom.jax.pjrt.routines.packed_forms`."""
+NEVER: Final = -(1 << 62)
+"""Uses of a storage that gets no packed form: its owner may change the data."""
+
+
+@routine(storage=STORAGE)
+def forget_packed_form(f: Function, storage: Fields) -> None:
+    """Release the packed form of an array, which has no other users or is about to change."""
+    packed = storage["packed"]
+    storage["uses"] = 0
+    f.return_if(packed.compare("eq", 0))
+    memory = f.convert("inttoptr", packed, PTR)
+    PACKED_MEMORY(f).atomic("bytes").subtract(Fields(PACKED_FORM, memory)["bytes"], "monotonic")
+    storage["packed"] = 0
+    pjrt_give(f, memory)
+
+
+@routine(storage=STORAGE)
+def forbid_packed_form(f: Function, storage: Fields) -> None:
+    """Let no later execution read a packed form of an array: the caller may change the data."""
+    storage["uses"] = NEVER
+    packed = storage["packed"]
+    with f.when(packed.compare("ne", 0)):
+        Fields(PACKED_FORM, f.convert("inttoptr", packed, PTR))["form"] = 0
+
 
 @routine(storage=STORAGE)
 def release_inline(f: Function, storage: Fields) -> None:
@@ -102,6 +128,8 @@ def release_foreign(f: Function, storage: Fields) -> None:
 def _describe(f: Function, storage: Fields, data: Value, release: Routine) -> Fields:
     """Fill new storage with one reference, the address of the data, and the function that releases it."""
     storage["references"] = 1
+    storage["uses"] = 0
+    storage["packed"] = 0
     storage["data"] = data
     storage["release"] = release.address(f)
     return storage
@@ -138,6 +166,8 @@ def foreign(f: Function, data: Value, release: Value, argument: Value, second_ar
         release=release,
         argument=argument,
         second_argument=second_argument,
+        uses=0,
+        packed=0,
     )
 
 
@@ -152,6 +182,7 @@ def drop_storage(f: Function, storage: Fields) -> None:
     """Drop a reference to storage; the last one releases the data."""
     references = storage.atomic("references").subtract(1, "acq_rel")
     with f.when(references.compare("eq", 1)):
+        forget_packed_form(f, storage)
         f.call_pointer(VOID, storage["release"], storage.pointer)
 
 
@@ -273,7 +304,9 @@ def ready_event(f: Function, args: Fields) -> None:
 
 @function("Buffer_UnsafePointer")
 def unsafe_pointer(f: Function, args: Fields) -> None:
-    args["buffer_pointer"] = living(f, args)["data"]
+    buffer = living(f, args)
+    forbid_packed_form(f, buffer["storage"])
+    args["buffer_pointer"] = buffer["data"]
 
 
 @function("Buffer_OpaqueDeviceMemoryDataPointer")

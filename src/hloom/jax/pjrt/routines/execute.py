@@ -134,7 +134,9 @@ def _give_events(f: Function, args: Fields, event: Value) -> None:
 def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
     """Run a program in this thread; return its error, null on success."""
     inputs = executable["num_inputs"]
-    sources = f.allocate_bytes(all_inputs(executable) * PTR.size, align=PTR.size)
+    words = all_inputs(executable) + executable["num_packed"]
+    sources = f.allocate_bytes(words * PTR.size, align=PTR.size)
+    storages = f.allocate_bytes(inputs * PTR.size, align=PTR.size)
     targets = f.allocate_bytes(all_outputs(executable) * PTR.size, align=PTR.size)
     with f.when(~make_all_results(f, executable, args, targets, 0)):
         f.return_value(error_of_run(f, executable, NO_RESULTS))
@@ -144,7 +146,8 @@ def execute_now(f: Function, executable: Fields, args: Fields) -> Value:
         with f.loop(0, inputs) as loop:
             buffer = Fields(BUFFER, load_element(PTR, arguments, loop.index))
             store_element(first, loop.index, buffer["data"])
-    error = run(f, executable, sources, targets)
+            store_element(storages, loop.index, buffer["storage"])
+    error = run(f, executable, sources, targets, storages)
     with f.when(~is_null(error)):
         destroy_all_results(f, executable, args, executable["num_devices"])
         donate_all(f, executable, args)  # the program may have overwritten donated arguments
@@ -158,8 +161,9 @@ def execute_later(f: Function, executable: Fields, args: Fields, event: Fields) 
     The task takes over one reference to the event.
     """
     inputs, outputs = all_inputs(executable), all_outputs(executable)
-    task = allocate(f, TASK, (inputs + outputs) * 2 + inputs, executable=executable, event=event)
-    addresses = TaskAddresses.of(f, task, inputs, outputs)
+    words = (inputs + outputs) * 2 + inputs + executable["num_packed"]
+    task = allocate(f, TASK, words, executable=executable, event=event)
+    addresses = TaskAddresses.of(f, task, executable)
     with f.when(~make_all_results(f, executable, args, addresses.targets, event)):
         free(f, task)
         drop_event(f, event)

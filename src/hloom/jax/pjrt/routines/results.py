@@ -12,6 +12,7 @@ from hloom.codegen.llvm.structured import LocalVariable, is_null, is_zero, null
 from hloom.jax.pjrt import abi
 from hloom.jax.pjrt.routines.buffers import (
     destroy_buffer,
+    forget_packed_form,
     keep_storage,
     pjrt_buffer,
     pjrt_delete,
@@ -112,6 +113,7 @@ def donated_storage(f: Function, args: Fields, arguments: Value, index: Value) -
     is_inline = release.compare("eq", release_inline.address(f))
     is_pooled = release.compare("eq", release_pooled.address(f))
     f.return_if(~(is_alone & (is_inline | is_pooled)), 0)
+    forget_packed_form(f, storage)
     keep_storage(f, storage)
     return storage.pointer
 

@@ -12,6 +12,7 @@ from hloom.cpu.runtime.device_structs import ENDED
 from hloom.jax.pjrt.errors import CANCELLED
 from hloom.jax.pjrt.routines.buffers import pjrt_give, pjrt_take
 from hloom.jax.pjrt.routines.errors import refusal
+from hloom.jax.pjrt.routines.packed_forms import find_packed_forms, keep_packed_forms
 from hloom.jax.pjrt.routines.run_time import run_gang
 from hloom.jax.pjrt.structs import EXECUTABLE, NO_ARENA
 
@@ -61,12 +62,13 @@ def error_of_interruption(f: Function, executable: Fields) -> Value:
     return refusal(f, CANCELLED, "the program was ended by a signal")
 
 
-@routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR)
-def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Value:
+@routine(PTR, executable=EXECUTABLE, sources=PTR, targets=PTR, storages=PTR)
+def run(f: Function, executable: Fields, sources: Value, targets: Value, storages: Value) -> Value:
     """Run a program on its devices; return its error, null on success.
 
     The calling thread has locked the program's gang, if it has one. ``sources`` and ``targets`` are the
-    tables of the addresses of inputs and outputs, device after device.
+    tables of the addresses of inputs and outputs, device after device. A program on one device may have
+    packed arguments: ``sources`` has room for their words, and ``storages`` are the storages of the inputs.
     """
     with f.when(~is_null(executable["gang"])):
         status = _run_together(f, executable, sources, targets)
@@ -74,7 +76,10 @@ def run(f: Function, executable: Fields, sources: Value, targets: Value) -> Valu
         with f.when(status.compare("ne", ENDED)):
             f.return_value(error_of_run(f, executable, status))
         f.return_value(error_of_interruption(f, executable))
-    f.return_if(is_zero(_run_alone(f, executable, sources, targets)), 0)
+    find_packed_forms(f, executable, sources, storages)
+    status = _run_alone(f, executable, sources, targets)
+    keep_packed_forms(f, executable, sources, storages, status)
+    f.return_if(is_zero(status), 0)
     return error_of_interruption(f, executable)
 
 

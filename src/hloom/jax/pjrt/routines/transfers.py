@@ -24,6 +24,7 @@ from hloom.codegen.llvm.structured import (
 from hloom.jax.pjrt.element_types import TYPES
 from hloom.jax.pjrt.errors import INVALID_ARGUMENT
 from hloom.jax.pjrt.routines.buffers import (
+    NEVER,
     drop_storage,
     foreign,
     keep_storage,
@@ -195,5 +196,6 @@ def pjrt_view(
 
     ``callee`` and ``argument`` are the owner's deleter and its argument; null for none.
     """
-    storage = foreign(f, data, release_foreign.address(f), callee, argument)
+    storage = Fields(STORAGE, foreign(f, data, release_foreign.address(f), callee, argument))
+    storage["uses"] = NEVER
     return pjrt_buffer(f, storage, device, memory, 0, bytes, type, rank, dimensions)

@@ -45,7 +45,7 @@ class TaskAddresses:
     """The tables of addresses in a task.
 
     Attributes:
-        sources, targets: the data of the inputs, and of the outputs.
+        sources, targets: the data of the inputs, with the words of packed arguments, and of the outputs.
         storages: the storages of the inputs, then of the outputs.
         events: the events of the inputs.
     """
@@ -56,10 +56,11 @@ class TaskAddresses:
     events: Value
 
     @staticmethod
-    def of(f: Function, task: Fields, inputs: Value, outputs: Value) -> TaskAddresses:
-        """Return the tables of a task, given the numbers of inputs and outputs of all devices."""
+    def of(f: Function, task: Fields, executable: Fields) -> TaskAddresses:
+        """Return the tables of a task."""
+        inputs, outputs = all_inputs(executable), all_outputs(executable)
         sources = task.address("addresses")
-        targets = f.offset(sources, inputs, PTR)
+        targets = f.offset(sources, inputs + executable["num_packed"], PTR)
         storages = f.offset(targets, outputs, PTR)
         return TaskAddresses(sources, targets, storages, f.offset(storages, inputs + outputs, PTR))
 
@@ -69,7 +70,7 @@ def execute_task(f: Function, task: Fields) -> None:
     """Wait for a task's inputs, run its program, release its references, and complete its event."""
     executable, event = pointee(task, "executable"), task["event"]
     inputs, outputs = all_inputs(executable), all_outputs(executable)
-    addresses = TaskAddresses.of(f, task, inputs, outputs)
+    addresses = TaskAddresses.of(f, task, executable)
     error = LocalVariable(f, PTR, 0)
     with section(f) as ready:
         with f.loop(0, inputs) as loop:
@@ -93,7 +94,7 @@ def _run_in_turn(f: Function, executable: Fields, addresses: TaskAddresses) -> V
     gang = executable["gang"]
     with f.when(~is_null(gang)):
         wait_for_gang(f, gang)
-    error = run(f, executable, addresses.sources, addresses.targets)
+    error = run(f, executable, addresses.sources, addresses.targets, addresses.storages)
     with f.when(~is_null(gang)):
         leave_gang(f, gang)
     return error

@@ -1,0 +1,148 @@
+"""Arguments that a program reads in packed form, which its caller keeps from run to run.
+
+Products and convolutions copy a factor into the order in which their kernels read it. If the factor is an
+argument, the caller may keep the copy: the table of the addresses of the arguments goes on with a word for
+each packed argument. Null: the program packs the argument in every run. The address of the packed form: it
+reads that. This address with its lowest bit set: it fills the packed form first. Results have the same bits
+in all three cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from hloom.analysis.subviews import part_of
+from hloom.codegen.llvm import I64, PTR, Block, Value
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.dynamic_slicing import DynamicSlice
+
+if TYPE_CHECKING:
+    from hloom.buffers.buffers import Buffer
+    from hloom.cpu.program import ProgramEmitter
+
+LEAST_BYTES: Final = 1 << 16
+"""Fewest bytes of an argument whose packed form is worth keeping."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArgument:
+    """The packed form of an argument.
+
+    Attributes:
+        argument: number of the leaf.
+        bytes: size of the packed form.
+        form: digest of the order of its elements; equal for the same argument in the same order.
+    """
+
+    argument: int
+    bytes: int
+    form: int
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An argument, or a stack of parts of one size in an argument, that an instruction reads as a factor.
+
+    Attributes:
+        argument: number of the leaf.
+        parts: number of the parts.
+        instruction: reads the argument, or one of its parts.
+    """
+
+    argument: int
+    parts: int
+    instruction: HloInstruction
+
+
+class PackedArguments:
+    """Emits the uses of packed arguments, and the code that fills them."""
+
+    def __init__(self, program: ProgramEmitter) -> None:
+        self._program = program
+        self._fill, self._body = Block(), Block()
+        self._packing: dict[int, tuple[PackedArgument, Callable[[Value, Value], None]]] = {}
+
+    @property
+    def arguments(self) -> tuple[PackedArgument, ...]:
+        """Return the packed arguments, in the order of their words."""
+        return tuple(packed for packed, _ in self._packing.values())
+
+    def factor(self, i: HloInstruction) -> Factor | None:
+        """Return the argument whose memory an instruction has, or a part of it; None for any other memory."""
+        buffer = self._program.assignment.buffer(i)
+        memory = buffer.memory
+        if memory.kind != "argument" or memory.size < LEAST_BYTES or self._is_donated(memory.number):
+            return None
+        if buffer is memory:
+            return Factor(memory.number, 1, i)
+        is_stack = buffer.base is not None and buffer.base.find() is memory and self._is_part(buffer)
+        return Factor(memory.number, memory.size // buffer.size, i) if is_stack else None
+
+    def _is_donated(self, number: int) -> bool:
+        config = self._program.hlo.config
+        donated = {alias.parameter_number for alias in config.aliases.values()}
+        return number in donated or any(number == donor for donor, _ in config.buffer_donors)
+
+    def _is_part(self, buffer: Buffer) -> bool:
+        """Return whether a subview begins at a multiple of its size."""
+        for views in self._program.assignment.subviews.values():
+            for view, instruction in views:
+                if view.find() is buffer and isinstance(instruction.operation, DynamicSlice):
+                    part, array = part_of(instruction).dimensions, instruction.operands[0].shape.dimensions
+                    outer = next((d for d, size in enumerate(part) if size != 1), len(part) - 1)
+                    return part[outer:] == array[outer:]
+        return False
+
+    def address(
+        self, factor: Factor, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
+    ) -> Value | None:
+        """Return the address of a factor's packed form, null if the caller keeps none.
+
+        Returns None if the argument is packed in another form already.
+
+        Args:
+            part_bytes: size of the packed form of a part.
+            form: describes the order of the elements.
+            pack: emits the packing of all parts, from the address of the argument to that of the packed form.
+        """
+        program, f = self._program, self._program.function
+        digest = int.from_bytes(blake2b(form.encode(), digest_size=7).digest(), "little") | 1
+        packed = PackedArgument(factor.argument, factor.parts * part_bytes, digest)
+        if self._packing.setdefault(factor.argument, (packed, pack))[0] != packed:
+            return None
+        address = self._word(factor.argument) & -2
+        if factor.parts == 1:
+            return f.convert("inttoptr", address, PTR)
+        first = program.argument(factor.argument)
+        distance = f.convert("ptrtoint", program.pointer(factor.instruction), I64)
+        distance = distance - f.convert("ptrtoint", first, I64)
+        bytes = program.assignment.buffer(factor.instruction).size
+        moved = address + distance.unsigned_divide(bytes) * part_bytes
+        return f.convert("inttoptr", address.compare("eq", 0).select(address, moved), PTR)
+
+    def _word(self, argument: int) -> Value:
+        """Load the word of a packed argument."""
+        program, f = self._program, self._program.function
+        number = len(program.assignment.arguments) + list(self._packing).index(argument)
+        return f.load(I64, f.offset(program.arguments, number, PTR))
+
+    def begin(self) -> None:
+        """Emit a jump to the code that `finish` emits, and begin what follows it."""
+        f = self._program.function
+        f.jump(self._fill)
+        f.start(self._body)
+
+    def finish(self) -> None:
+        """Emit the code that fills packed forms, before everything else."""
+        program, f, after = self._program, self._program.function, Block()
+        f.jump(after)
+        f.start(self._fill)
+        for argument, (_, pack) in self._packing.items():
+            word = self._word(argument)
+            with f.when((word & 1).compare("ne", 0)), program.instead():
+                pack(program.argument(argument), f.convert("inttoptr", word - 1, PTR))
+        f.jump(self._body)
+        f.start(after)

@@ -1,0 +1,87 @@
+"""Packed forms of arguments, kept beside arrays that executions read again and again.
+
+Weights that are arguments are packed by every execution, unless the array keeps its packed form
+(`hloom.cpu.packed_arguments`). An array gets one when it is used for the `USES`-th time: that execution fills
+it. It lives as long as the array's storage; a storage that a result takes over loses it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.fields import Fields
+from hloom.codegen.llvm.memory import load_element, store_element
+from hloom.codegen.llvm.routines import routine
+from hloom.codegen.llvm.structured import is_null, is_zero
+from hloom.jax.pjrt.routines.buffers import PACKED_MEMORY, forget_packed_form, pjrt_take
+from hloom.jax.pjrt.structs import EXECUTABLE, PACKED, PACKED_FORM, STORAGE
+
+USES: Final = 4
+"""Executions that read an array before its packed form is kept: weights in training are read by fewer."""
+
+
+@routine(exported=True, bytes=I64)
+def pjrt_set_packed_limit(f: Function, bytes: Value) -> None:
+    """Set the limit of the memory of all packed forms."""
+    PACKED_MEMORY(f)["limit"] = bytes
+
+
+@routine(I64, exported=True)
+def pjrt_packed_bytes(f: Function) -> Value:
+    """Return the memory of all packed forms."""
+    return PACKED_MEMORY(f).atomic("bytes").load("monotonic")
+
+
+@routine(I64, storage=STORAGE, packed=PACKED)
+def packed_word(f: Function, storage: Fields, packed: Fields) -> Value:
+    """Return the word of a packed argument: 0, or the address of the packed form of an array.
+
+    The lowest bit of the word is set if the execution is to fill it; see `hloom.cpu.packed_arguments`.
+    """
+    head = PACKED_FORM.size
+    kept = storage.atomic("packed").load("acquire")
+    with f.when(~is_zero(kept)):
+        is_same = Fields(PACKED_FORM, f.convert("inttoptr", kept, PTR))["form"].compare("eq", packed["form"])
+        f.return_value(is_same.select(kept + head, 0))
+    uses = storage.atomic("uses").add(1, "monotonic")
+    f.return_if(uses.compare("ne", USES - 1), 0)
+    bytes = packed["bytes"] + head
+    total = PACKED_MEMORY(f).atomic("bytes").add(bytes, "monotonic") + bytes
+    with f.when(total.compare("ugt", PACKED_MEMORY(f)["limit"])):
+        PACKED_MEMORY(f).atomic("bytes").subtract(bytes, "monotonic")
+        storage.atomic("uses").store(0, "monotonic")
+        f.return_value(0)
+    memory = pjrt_take(f, bytes)
+    with f.when(is_null(memory)):
+        PACKED_MEMORY(f).atomic("bytes").subtract(bytes, "monotonic")
+        f.return_value(0)
+    form = Fields(PACKED_FORM, memory)
+    form["bytes"], form["form"] = bytes, packed["form"]
+    return f.convert("ptrtoint", memory, I64) + (head + 1)
+
+
+@routine(executable=EXECUTABLE, sources=PTR, storages=PTR)
+def find_packed_forms(f: Function, executable: Fields, sources: Value, storages: Value) -> None:
+    """Store the words of the packed arguments of one device behind the addresses of the arguments."""
+    words = f.offset(sources, executable["num_inputs"], PTR)
+    with f.loop(0, executable["num_packed"]) as loop:
+        packed = Fields(PACKED, executable["packed"]).at(loop.index)
+        storage = Fields(STORAGE, load_element(PTR, storages, packed["argument"]))
+        store_element(words, loop.index, packed_word(f, storage, packed))
+
+
+@routine(executable=EXECUTABLE, sources=PTR, storages=PTR, status=I32)
+def keep_packed_forms(
+    f: Function, executable: Fields, sources: Value, storages: Value, status: Value
+) -> None:
+    """Keep the packed forms that an execution has filled beside their arrays; not if it ended early."""
+    words = f.offset(sources, executable["num_inputs"], PTR)
+    with f.loop(0, executable["num_packed"]) as loop:
+        word = load_element(I64, words, loop.index)
+        with f.when(~is_zero(word & 1)):
+            packed = Fields(PACKED, executable["packed"]).at(loop.index)
+            storage = Fields(STORAGE, load_element(PTR, storages, packed["argument"]))
+            storage.atomic("packed").store(word - (PACKED_FORM.size + 1), "release")
+            with f.when(~is_zero(status)):
+                forget_packed_form(f, storage)
