@@ -19,6 +19,14 @@ PAIRS = (
 EVERY_RANK = [("3", "0"), ("3,2", "0,1"), ("3,2,4", "0,1,2"), ("3,2,4,1", "0,1,2,3")]
 """Sizes of slices and the numbers of their dimensions, up to rank 4."""
 NEXT = str.maketrans("012", "123")
+ONE_CHOSEN = (
+    "n = s32[3,5] iota(), iota_dimension=1; j = s32[3,5] broadcast(k), dimensions={0}; "
+    "c = pred[3,5] compare(n, j), direction=EQ; v = f32[3,5] broadcast(u), dimensions={0}; "
+)
+ONE_OF_EACH = (
+    "update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, "
+    "input_batching_dims={0}"
+)
 SQUARES = "s = f32[4,4,3] multiply(d, d); l = f32[4,4] reduce(s, z), dimensions={2}, to_apply=sum; "
 
 EXAMPLES = {
@@ -66,6 +74,19 @@ EXAMPLES = {
                 "r = T[3] reduce(b, z), dimensions={1}, to_apply=sum", ("f32", "f64", "s8", "u16")),
         Example("x: T[3]", ZERO + "b = T[3,5] broadcast(x), dimensions={0}; "
                 "r = T[] reduce(b, z), dimensions={0,1}, to_apply=sum", ("f32", "s32")),
+    ],
+    "sum_of_one_element_each": [
+        Example(f"k: {k}[3], u: T[3]", ZERO + f"n = {k}[3,5] iota(), iota_dimension=1; "
+                f"j = {k}[3,5] broadcast(k), dimensions={{0}}; c = pred[3,5] compare(n, j), direction=EQ; "
+                "v = T[3,5] broadcast(u), dimensions={0}; o = T[3,5] broadcast(z), dimensions={}; "
+                "s = T[3,5] select(c, v, o); m = T[3,5] negate(s); "
+                f"r = T[3] reduce({terms}, z), dimensions={{1}}, to_apply=sum",
+                ("f32", "bf16", "s32")) for k in ("s32", "u8", "s8") for terms in ("s", "m")
+    ] + [
+        Example("k: s32[3,4], u: f32[4]", ZERO32 + "n = s32[3,5,4] iota(), iota_dimension=1; "
+                "j = s32[3,5,4] broadcast(k), dimensions={0,2}; c = pred[3,5,4] compare(j, n), direction=EQ; "
+                "v = f32[3,5,4] broadcast(u), dimensions={2}; o = f32[3,5,4] broadcast(z), dimensions={}; "
+                "s = f32[3,5,4] select(c, v, o); r = f32[3,4] reduce(s, z), dimensions={1}, to_apply=sum"),
     ],
     "reduce_twice": [
         Example("x: T[3,4,5]", ZERO + "a = T[3,5] reduce(x, z), dimensions={1}, to_apply=sum; "
@@ -275,6 +296,20 @@ EXAMPLES = {
                 "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "
                 "to_apply=second"),
     ],
+    "scatter_of_one_element_each": [
+        Example("c: T[], i: K[3,1], u: T[3]".replace("K", k), "x = T[3,5] broadcast(c), dimensions={}; "
+                f"r = T[3,5] scatter(x, i, u), {ONE_OF_EACH}, scatter_indices_batching_dims={{0}}, "
+                f"index_vector_dim=1, to_apply={f}",
+                ("f32", "bf16", "s32")) for k in ("s32", "u8", "s8") for f in ("sum", "second")
+    ] + [
+        Example("c: f32[], i: s32[3,1,1], u: f32[3,1]", "x = f32[3,5] broadcast(c), dimensions={}; "
+                f"r = f32[3,5] scatter(x, i, u), {ONE_OF_EACH}, scatter_indices_batching_dims={{0}}, "
+                "index_vector_dim=2, to_apply=thrice"),
+        Example("c: f32[], i: s32[4,3], u: f32[4,3]", "x = f32[3,5,4] broadcast(c), dimensions={}; "
+                "r = f32[3,5,4] scatter(x, i, u), update_window_dims={}, inserted_window_dims={1}, "
+                "scatter_dims_to_operand_dims={1}, input_batching_dims={0,2}, "
+                "scatter_indices_batching_dims={1,0}, index_vector_dim=2, to_apply=sum"),
+    ],
     "sort_of_one": [
         Example("x: f32[4,1], y: f32[4,1]", "r = (f32[4,1], f32[4,1]) sort(x, y), dimensions={1}, "
                 "to_apply=order"),
@@ -286,6 +321,34 @@ EXAMPLES = {
 }  # fmt: skip
 
 REFUSED = {
+    "sum_of_one_element_each": [
+        # the other terms are not zeros
+        Example("k: s32[3], u: f32[3]", ZERO32 + ONE_CHOSEN + "w = f32[] constant(1); "
+                "o = f32[3,5] broadcast(w), dimensions={}; s = f32[3,5] select(c, v, o); "
+                "r = f32[3] reduce(s, z), dimensions={1}, to_apply=sum"),
+        # along the rows
+        Example("k: s32[3], u: f32[3]", ZERO32 + ONE_CHOSEN + "o = f32[3,5] broadcast(z), dimensions={}; "
+                "s = f32[3,5] select(c, v, o); r = f32[5] reduce(s, z), dimensions={0}, to_apply=sum"),
+        # numbers of elements beyond the type
+        Example("k: s8[3], u: f32[3]", ZERO32 + ONE_CHOSEN.replace("s32", "s8").replace("5", "200")
+                + "o = f32[3,200] broadcast(z), dimensions={}; s = f32[3,200] select(c, v, o); "
+                "r = f32[3] reduce(s, z), dimensions={1}, to_apply=sum"),
+    ],
+    "scatter_of_one_element_each": [
+        # two elements of each row
+        Example("c: f32[], i: s32[3,2,1], u: f32[3,2]", "x = f32[3,5] broadcast(c), dimensions={}; "
+                f"r = f32[3,5] scatter(x, i, u), {ONE_OF_EACH}, scatter_indices_batching_dims={{0}}, "
+                "index_vector_dim=2, to_apply=sum"),
+        # windows
+        Example("c: f32[], i: s32[3,1], u: f32[3,1]", "x = f32[3,5] broadcast(c), dimensions={}; "
+                "r = f32[3,5] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={}, "
+                "scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
+                "scatter_indices_batching_dims={0}, index_vector_dim=1, to_apply=sum"),
+        # indices that do not count the elements of a row
+        Example("c: f32[], i: s8[3,1], u: f32[3]", "x = f32[3,200] broadcast(c), dimensions={}; "
+                f"r = f32[3,200] scatter(x, i, u), {ONE_OF_EACH}, scatter_indices_batching_dims={{0}}, "
+                "index_vector_dim=1, to_apply=sum"),
+    ],
     "reduce_of_antisymmetric": [
         # the exchange does not turn 1 into -1
         Example("x: f32[4,3]", ZERO32 + PAIRS + "o = f32[] constant(1); c = f32[4,4,3] broadcast(o), "

@@ -51,6 +51,8 @@ TESTED: Final = {
     "sum_of_broadcast": _NUMBER,
     "select_of_updates": "scatters are not modelled; its examples with dynamic-update-slice are proved",
     "scatter_of_one_window": "scatters are not modelled",
+    "scatter_of_one_element_each": "scatters are not modelled",
+    "sum_of_one_element_each": "a sum of which a condition leaves one term is not written as the term",
     "start_indices_one_by_one": "the old form of dynamic slices, with one vector of indices, is not modelled",
     "convolution_of_pad": _WINDOWS,
     "convolution_as_dot": _WINDOWS,

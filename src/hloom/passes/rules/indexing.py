@@ -13,9 +13,9 @@ from hloom.operations.arithmetic import And
 from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather, Scatter
-from hloom.operations.movement import Slice
+from hloom.operations.movement import Broadcast, Slice
 from hloom.operations.sorting import Sort
-from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.rewriting import RuleFamily
 from hloom.passes.rules.slicing import start_numbers
 from hloom.passes.writing import Body, Writer
@@ -139,6 +139,39 @@ def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction
     if test is not None:
         new = w.op(Select(), test, new, there)
     return w.op(DynamicUpdateSlice(), x, new, *starts)
+
+
+@SCATTERS.rewrites(Scatter, of=Broadcast)
+def scatter_of_one_element_each(
+    i: HloInstruction, scatter: Scatter, filled: Broadcast
+) -> HloInstruction | None:
+    """``scatter(broadcast(c), k, u)`` of one element of each row → ``select(iota == k, f(c, u), c)``.
+
+    The gradient of a choice of one element of each row, as in a cross entropy, is such a scatter. Bitwise; an
+    index out of bounds equals no number of an element.
+    """
+    if len(i.operands) != 3 or not _is_combiner(i) or filled.dimensions:
+        return None
+    x, indices, updates = i.operands
+    sizes, rows = x.shape.dimensions, scatter.input_batching_dims
+    if scatter.update_window_dims or math.prod(updates.shape.dimensions) != math.prod(sizes[d] for d in rows):
+        return None
+    kind, chosen = indices.shape.element_type, scatter.scatter_dims_to_operand_dims
+    if len(chosen) != 1 or scatter.inserted_window_dims != chosen or sizes[chosen[0]] - 1 > kind.limits[1]:
+        return None
+    of_indices = scatter.scatter_indices_batching_dims
+    order = [rows[of_indices.index(d)] for d in sorted(of_indices)]
+    w = Writer(i)
+
+    def spread(part: HloInstruction) -> HloInstruction:
+        return w.broadcast(w.reshape(part, [sizes[d] for d in order]), sizes, order)
+
+    number = w.op(Iota(iota_dimension=chosen[0]), shape=Shape(kind, sizes))
+    is_chosen = w.compare(number, "EQ", spread(indices))
+    new = _combined(
+        w, i.called_computations[0], w.broadcast(x.operands[0], updates.shape.dimensions), updates
+    )
+    return w.op(Select(), is_chosen, spread(new), x)
 
 
 def _is_combiner(i: HloInstruction) -> bool:

@@ -13,14 +13,17 @@ import numpy as np
 
 from hloom.analysis.combiners import grouping
 from hloom.analysis.exchange_symmetry import exchange_symmetry
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.values import combiner, is_all, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
-from hloom.operations.arithmetic import Add, Multiply, Subtract
+from hloom.operations.arithmetic import Add, And, Multiply, Subtract
 from hloom.operations.combiners import Grouping
+from hloom.operations.comparison import Compare, Select
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
+from hloom.operations.structure import Iota
 from hloom.operations.unary import Negate
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.rewriting import RuleFamily
@@ -166,6 +169,45 @@ def _without_copies(
     combine = combiner(i)
     assert combine is not None
     return w.op(combine, w.broadcast(v, i.shape.dimensions), y), copies
+
+
+@RULES.rewrites(Reduce, of=(Select, Negate))
+def sum_of_one_element_each(
+    i: HloInstruction, reduce: Reduce, terms: Select | Negate
+) -> HloInstruction | None:
+    """``reduce(select(iota == broadcast(k), broadcast(u), 0), 0)`` of add → ``select(0 <= k < n, u + 0, 0)``.
+
+    Along the dimension of the iota, of n elements; of negated terms → ``-u + 0``. Bitwise: the others are 0.
+    """
+    chosen = i.operands[0].operands[0] if isinstance(terms, Negate) else i.operands[0]
+    if not isinstance(chosen.operation, Select):
+        return None
+    is_chosen, u, zero = chosen.operands
+    if len(i.operands) != 2 or len(reduce.dimensions) != 1 or not isinstance(combiner(i), Add):
+        return None
+    if not is_all(i.operands[1], 0.0) or number(zero) != 0 or not isinstance(u.operation, Broadcast):
+        return None
+    if not isinstance(is_chosen.operation, Compare) or is_chosen.operation.direction != "EQ":
+        return None
+    k, numbers = sorted(is_chosen.operands, key=lambda o: isinstance(o.operation, Iota))
+    kind, (d,) = k.shape.element_type, reduce.dimensions
+    last = numbers.shape.dimensions[d] - 1
+    if not isinstance(k.operation, Broadcast) or d in (*k.operation.dimensions, *u.operation.dimensions):
+        return None
+    if numbers.operation != Iota(iota_dimension=d) or not kind.is_integer or not 0 <= last <= kind.limits[1]:
+        return None
+    w = Writer(i)
+
+    def without_copies(spread: HloInstruction) -> HloInstruction:
+        into = [n - (n > d) for n in operation_of(spread, Broadcast).dimensions]
+        return w.broadcast(spread.operands[0], i.shape.dimensions, into)
+
+    k, u, zero = without_copies(k), without_copies(u), w.full(0, i.shape)
+    u = w.op(Negate(), u) if isinstance(terms, Negate) else u
+    is_index = w.compare(k, "LE", w.full(last, k.shape))
+    if kind.is_signed:
+        is_index = w.op(And(), w.compare(k, "GE", w.full(0, k.shape)), is_index)
+    return w.op(Select(), is_index, w.op(Add(), u, zero), zero)
 
 
 @RULES.rewrites(Reduce, of=Reduce, reorders=True)
