@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hloom
-from hloom.codegen.target import host
 from tests.agreement import same
 from tests.evaluation import parse
 from tests.native_runs import Native
@@ -29,17 +28,3 @@ def test_results_that_begin_with_a_line_and_others(are_lines: bool) -> None:
     total, narrow = (hloom.compile(module) if are_lines else Native(module))(x, y)
     same(total, x + y)
     same(narrow, x.astype(np.float16))
-
-
-def test_loops_over_more_than_four_arrays_store_into_the_caches() -> None:
-    shape = f"f32[{COUNT}]"
-
-    def stores_past_the_caches(count: int) -> bool:
-        lines = [f"x{n} = {shape} parameter({n})" for n in range(count)]
-        lines += [f"sum1 = {shape} add(x0, x1)"]
-        lines += [f"sum{n} = {shape} add(sum{n - 1}, x{n})" for n in range(2, count)]
-        text = "\n".join([*lines[:-1], "ROOT " + lines[-1]])
-        return "!nontemporal" in hloom.compile(parse(text)).to_llvm()
-
-    assert stores_past_the_caches(3) == (host().architecture == "x86_64")
-    assert not stores_past_the_caches(4)

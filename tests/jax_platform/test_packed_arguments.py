@@ -14,7 +14,7 @@ PREAMBLE = """
 import gc, jax, jax.numpy as jnp, numpy as np
 from jax import lax
 from hloom.jax.pjrt.native import native
-kept = lambda: native().call("pjrt_packed_bytes") or 0
+kept = lambda: native().packed_bytes
 rng = np.random.default_rng(1)
 array = lambda *sizes: jnp.asarray(rng.normal(size=sizes).astype("f4"))
 def runs(function, *arguments, count=7):

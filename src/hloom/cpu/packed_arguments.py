@@ -10,18 +10,18 @@ in all three cases.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from hloom.analysis.subviews import part_of
-from hloom.codegen.llvm import I64, PTR, Block, Value
+from hloom.buffers.assignment import Assignment
+from hloom.buffers.buffers import Buffer
+from hloom.codegen.llvm import I64, PTR, Block, Function, Value
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
 from hloom.operations.dynamic_slicing import DynamicSlice
-
-if TYPE_CHECKING:
-    from hloom.buffers.buffers import Buffer
-    from hloom.cpu.program import ProgramEmitter
 
 LEAST_BYTES: Final = 1 << 16
 """Fewest bytes of an argument whose packed form is worth keeping."""
@@ -57,10 +57,31 @@ class Factor:
     instruction: HloInstruction
 
 
+class Program(Protocol):
+    """What is read of the emitter of a program, `hloom.cpu.program.ProgramEmitter`."""
+
+    hlo: HloModule
+    function: Function
+    assignment: Assignment
+    arguments: Value
+
+    def argument(self, number: int) -> Value:
+        """Load the address of a leaf of the arguments."""
+        ...
+
+    def pointer(self, instruction: HloInstruction) -> Value:
+        """Return the address of an array."""
+        ...
+
+    def instead(self) -> AbstractContextManager[None]:
+        """Emit kernels whose work does not count."""
+        ...
+
+
 class PackedArguments:
     """Emits the uses of packed arguments, and the code that fills them."""
 
-    def __init__(self, program: ProgramEmitter) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
         self._fill, self._body = Block(), Block()
         self._packing: dict[int, tuple[PackedArgument, Callable[[Value, Value], None]]] = {}

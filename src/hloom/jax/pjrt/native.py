@@ -53,6 +53,11 @@ class Native:
             function = self._functions[name] = ctypes.CFUNCTYPE(ctypes.c_void_p, *words)(self.symbols[name])
         return function(*arguments)
 
+    @property
+    def packed_bytes(self) -> int:
+        """The memory of packed weights; see `hloom.jax.pjrt.routines.packed_forms`."""
+        return self.call("pjrt_packed_bytes") or 0
+
     def error(self, code: int, message: str) -> int:
         """Return the address of a new PJRT error."""
         text = message.encode("utf-8", "replace")

@@ -189,7 +189,7 @@ def _row_kernel(module: Module, name: str, parts: KernelParts) -> LoopKernel:
     plan, inputs, roots = _planned(parts), parts.inputs, parts.roots
     function, arrays, begin, end = begin_kernel(module, name, [i.shape for i in (*inputs, *roots)])
     lanes = row_lanes([*parts.members, *inputs], plan)
-    rows = RowEmitter(function, plan, lanes, dict(zip(inputs, arrays, strict=False)))
+    rows = RowEmitter(function, plan, lanes, dict(zip(inputs, arrays, strict=False)), repeats=True)
     with outer_loops(function, plan.space.variables, begin, end):
         rows.row(roots, arrays[len(inputs) :])
     function.finish()
@@ -212,12 +212,18 @@ def _has_neutral(reduction: HloInstruction) -> bool:
 
 
 class RowEmitter:
-    """Emits the code of one row."""
+    """Emits the code of one row; ``repeats``: see `vector_loop`, false if results overwrite operands."""
 
     def __init__(
-        self, function: Function, plan: RowPlan, lanes: int, views: dict[HloInstruction, View]
+        self,
+        function: Function,
+        plan: RowPlan,
+        lanes: int,
+        views: dict[HloInstruction, View],
+        *,
+        repeats: bool = False,
     ) -> None:
-        self.function, self.plan = function, plan
+        self.function, self.plan, self.repeats = function, plan, repeats
         self.scalars = Elements(function, 0, views)
         self.vectors = Elements(function, lanes, dict(views))
         self.kept = plan.space.indices
@@ -283,7 +289,7 @@ class RowEmitter:
 
     def sweep(self, body: Callable[[], None]) -> None:
         """Emit a loop along the row."""
-        loop_nest(self.vectors, [self.plan.lane], body, repeats=True)
+        loop_nest(self.vectors, [self.plan.lane], body, repeats=self.repeats)
         self.plan.lane.is_lane = False
 
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
