@@ -63,7 +63,11 @@ class Program(Protocol):
     hlo: HloModule
     function: Function
     assignment: Assignment
-    arguments: Value
+
+    @property
+    def arguments(self) -> Value:
+        """Return the address of the table of the arguments."""
+        ...
 
     def argument(self, number: int) -> Value:
         """Load the address of a leaf of the arguments."""
