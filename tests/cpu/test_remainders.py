@@ -1,4 +1,4 @@
-"""What is left of a loop behind its last whole vector, and masks that loops carry."""
+"""Remainders of vector loops, and masks carried by loops."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Final, Protocol
 
@@ -43,7 +44,7 @@ class PackedArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class ArgumentParts:
     """An argument, or a stack of parts of one size in an argument, that an instruction reads as a factor.
 
     Attributes:
@@ -57,8 +58,8 @@ class Factor:
     instruction: HloInstruction
 
 
-class Program(Protocol):
-    """What is read of the emitter of a program, `hloom.cpu.program.ProgramEmitter`."""
+class EntryEmitter(Protocol):
+    """The emitter of a program's entry function: `hloom.cpu.program.ProgramEmitter`."""
 
     hlo: HloModule
     function: Function
@@ -85,7 +86,7 @@ class Program(Protocol):
 class PackedArguments:
     """Emits the uses of packed arguments, and the code that fills them."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: EntryEmitter) -> None:
         self._program = program
         self._fill, self._body = Block(), Block()
         self._packing: dict[int, tuple[PackedArgument, Callable[[Value, Value], None]]] = {}
@@ -95,34 +96,41 @@ class PackedArguments:
         """Return the packed arguments, in the order of their words."""
         return tuple(packed for packed, _ in self._packing.values())
 
-    def factor(self, i: HloInstruction) -> Factor | None:
+    def factor(self, i: HloInstruction) -> ArgumentParts | None:
         """Return the argument whose memory an instruction has, or a part of it; None for any other memory."""
         buffer = self._program.assignment.buffer(i)
         memory = buffer.memory
-        if memory.kind != "argument" or memory.size < LEAST_BYTES or self._is_donated(memory.number):
+        if memory.kind != "argument" or memory.size < LEAST_BYTES or memory.number in self._donated:
             return None
         if buffer is memory:
-            return Factor(memory.number, 1, i)
+            return ArgumentParts(memory.number, 1, i)
         is_stack = buffer.base is not None and buffer.base.find() is memory and self._is_part(buffer)
-        return Factor(memory.number, memory.size // buffer.size, i) if is_stack else None
+        return ArgumentParts(memory.number, memory.size // buffer.size, i) if is_stack else None
 
-    def _is_donated(self, number: int) -> bool:
+    @cached_property
+    def _donated(self) -> frozenset[int]:
+        """Numbers of the arguments whose memory results may take."""
         config = self._program.hlo.config
-        donated = {alias.parameter_number for alias in config.aliases.values()}
-        return number in donated or any(number == donor for donor, _ in config.buffer_donors)
+        aliased = [alias.parameter_number for alias in config.aliases.values()]
+        return frozenset([*aliased, *(number for number, _ in config.buffer_donors)])
+
+    @cached_property
+    def _slices(self) -> dict[Buffer, HloInstruction]:
+        """The dynamic slices that tell where subviews begin."""
+        views = [view for views in self._program.assignment.subviews.values() for view in views]
+        return {view.find(): i for view, i in views if isinstance(i.operation, DynamicSlice)}
 
     def _is_part(self, buffer: Buffer) -> bool:
         """Return whether a subview begins at a multiple of its size."""
-        for views in self._program.assignment.subviews.values():
-            for view, instruction in views:
-                if view.find() is buffer and isinstance(instruction.operation, DynamicSlice):
-                    part, array = part_of(instruction).dimensions, instruction.operands[0].shape.dimensions
-                    outer = next((d for d, size in enumerate(part) if size != 1), len(part) - 1)
-                    return part[outer:] == array[outer:]
-        return False
+        instruction = self._slices.get(buffer)
+        if instruction is None:
+            return False
+        part, array = part_of(instruction).dimensions, instruction.operands[0].shape.dimensions
+        outer = next((d for d, size in enumerate(part) if size != 1), len(part) - 1)
+        return part[outer:] == array[outer:]
 
     def address(
-        self, factor: Factor, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
+        self, factor: ArgumentParts, part_bytes: int, form: str, pack: Callable[[Value, Value], None]
     ) -> Value | None:
         """Return the address of a factor's packed form, null if the caller keeps none.
 
