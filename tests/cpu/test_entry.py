@@ -28,6 +28,11 @@ from tests.evaluation import parse
 
 DOUBLE = program("p = f32[2,3] parameter(0)\n ROOT r = f32[2,3] add(p, p)")
 BIG = program("p = f32[600,1024] parameter(0)\n ROOT r = f32[600,1024] add(p, p)")
+NESTED = program("""
+  p = f32[600,1024] parameter(0)
+  a = f32[600,1024] add(p, p)
+  t = (f32[600,1024]) tuple(a)
+  ROOT r = ((f32[600,1024])) tuple(t)""")
 PAIR = program("""
   p = f32[2] parameter(0)
   q = s32[3] parameter(1)
@@ -209,6 +214,16 @@ def test_large_results_are_aligned_and_can_be_resized() -> None:
     assert (result[600:] == 0).all()
     result.resize((10,), refcheck=False)
     assert result.tolist() == [2] * 10
+
+
+def test_results_of_nested_tuples_are_recycled() -> None:
+    exe = compiled(NESTED)
+    result: Any = exe(np.ones((600, 1024), np.float32))[0][0]
+    address = result.ctypes.data
+    assert cast("Any", np)._core.multiarray.get_handler_name(result) == "hloom"
+    assert cast("Any", np)._core.multiarray.get_handler_name(np.empty(600)) == "default_allocator"
+    del result
+    assert exe(np.ones((600, 1024), np.float32))[0][0].ctypes.data == address
 
 
 def test_memory_of_results_is_used_again() -> None:

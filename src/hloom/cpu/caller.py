@@ -13,7 +13,7 @@ from hloom.cpu.leaves import leaf_shapes
 from hloom.cpu.loaded_program import LoadedProgram
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for
-from hloom.cpu.runtime.recycled_memory import lent_memory
+from hloom.cpu.runtime.recycled_memory import lent_memory, recycled_memory
 from hloom.cpu.runtime.support import support
 from hloom.devices.threads import Stopped
 from hloom.errors import EvaluationError
@@ -57,7 +57,8 @@ class Caller:
         """
         donors = dict(self.loaded.facts.reuses) if donated else {}
         taken = [donated[donors[n]] if n in donors else None for n in range(len(self.results))]
-        return [_allocate(s) if a is None else a for s, a in zip(self.results, taken, strict=True)]
+        with recycled_memory().of_arrays():
+            return [_allocate(s) if a is None else a for s, a in zip(self.results, taken, strict=True)]
 
     def run(
         self,

@@ -42,7 +42,7 @@ HANDLER: Final = Struct(
 )
 """A memory handler of arrays (NEP 49)."""
 
-ARRAY_TYPE, NEW_FROM_DESCR, GET_HANDLER = 2, 94, 305
+ARRAY_TYPE, NEW_FROM_DESCR, SET_HANDLER, GET_HANDLER = 2, 94, 304, 305
 """Indices of functions in numpy's table."""
 
 

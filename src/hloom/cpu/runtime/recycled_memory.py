@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
-from hloom.cpu.runtime.numpy_interface import HANDLER
+from hloom.cpu.runtime.numpy_interface import HANDLER, SET_HANDLER, numpy_function
 from hloom.cpu.runtime.structs import RECYCLED
 from hloom.cpu.runtime.support import support
 from hloom.errors import EvaluationError
@@ -20,6 +20,7 @@ from hloom.lifetime import keep_for_ever
 
 _TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_SET_HANDLER: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
 _LIMIT_FRACTION: Final = 1 / 8
 _LARGEST_LIMIT: Final = 1 << 32
 """Limits of free memory: a fraction of the machine's memory, and bytes."""
@@ -45,6 +46,7 @@ class RecycledMemory:
         new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         self._capsule_name = ctypes.create_string_buffer(b"mem_handler")
         self.handler = new_capsule(self._functions.address, ctypes.addressof(self._capsule_name), None)
+        self._set_handler = _SET_HANDLER(numpy_function(SET_HANDLER))
         self._take, self._give = _TAKE(symbols["hloom_take"]), _GIVE(symbols["hloom_give"])
         keep_for_ever(self)
 
@@ -59,6 +61,15 @@ class RecycledMemory:
     def give(self, address: int) -> None:
         """Free a block for reuse."""
         self._give(self.address, address)
+
+    @contextmanager
+    def of_arrays(self) -> Generator[None]:
+        """Allocate the data of the arrays that this thread creates in a ``with`` block."""
+        previous = self._set_handler(self.handler)
+        try:
+            yield
+        finally:
+            self._set_handler(previous)
 
 
 @cache
