@@ -10,9 +10,12 @@ import pytest
 
 import hloom
 from hloom.codegen.target import Target
+from hloom.cpu.kernels.dot.gemm_plan import TilePlan
+from hloom.cpu.kernels.dot.matrix_product import plan_of
 from hloom.cpu.preparation import divided
 from hloom.debug import random_arguments
 from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.runtime.backend import SplitProgram
 from hloom.runtime.executable import PreparedExecutable
@@ -101,6 +104,11 @@ def same_bits(module: HloModule, kept: dict[int | str, int]) -> PreparedExecutab
     return prepared
 
 
+def product_in(module: HloModule) -> HloInstruction:
+    (dot,) = (i for i in module.instructions() if i.opcode == "dot")
+    return dot
+
+
 def named(text: str, target: str, kept: set[int]) -> SplitProgram:
     return divided(parse(text), kept, PROCESSORS[target])
 
@@ -126,6 +134,19 @@ def test_products_read_panels(target: str, panels: str) -> None:
     assert [p.name for p in division.remaining.entry.parameters][:2] == ["x.1", "b.1"]
     assert division.remaining.entry.parameters[2].shape.to_string(layout=False) == panels
     assert (division.sources, division.others) == ((1,), (0, 2))
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("rows", [9, 17, 128, 300, 600])
+@pytest.mark.parametrize("depth", [300, 768, 3072])
+def test_sums_have_the_same_order(target: str, rows: int, depth: int) -> None:
+    """Blocks of a sum do not depend on who packs the factor."""
+    text = LARGE.replace("17", str(rows)).replace("768", str(depth))
+    plans = [
+        plan_of(product_in(m), PROCESSORS[target]) for m in (parse(text), named(text, target, {1}).remaining)
+    ]
+    assert all(isinstance(plan, TilePlan) for plan in plans)
+    assert len({plan.depth for plan in plans if isinstance(plan, TilePlan)}) == 1
 
 
 @pytest.mark.parametrize("contracted", ["0", "1"])

@@ -140,14 +140,15 @@ def pack_factors(module: HloModule, kept: AbstractSet[int], target: Target) -> N
 def panel(dot: HloInstruction, target: Target) -> int:
     """Return the columns of the panels in which a product packs its right factor; 0 if it packs none.
 
-    0 too for a factor that packing converts, or whose columns are not whole panels.
+    0 too for a factor that packing converts, or whose columns are not whole panels, and for a left factor
+    whose columns are contiguous: both are then packed in slabs.
     """
     operation = operation_of(dot, Dot)
     right = dot.operands[1].shape
     if right.rank != 2 or operation.lhs_batch_dims or len(operation.rhs_contracting_dims) != 1:
         return 0
     plan = plan_of(dot, target)
-    if not isinstance(plan, TilePlan) or plan.transposed or not plan.pack_b:
+    if not isinstance(plan, TilePlan) or plan.transposed or not plan.pack_b or plan.gemm.a.column != 1:
         return 0
     is_converted = plan.factors.group > 1 or plan.factors.headed or plan.gemm.b_type is not plan.gemm.kind
     columns = max(LEAST_PANEL, plan.panel)

@@ -260,16 +260,11 @@ class _Planner:
             group = min(widest, max(fitting, FEWEST_PANELS) * self.panel)
             count = -(-widest // group)
             group = -(-widest // (count * self.panel)) * self.panel
-        depth = max(16, PANEL_BYTES // (self.panel * unit))
-        if steps > depth * 3 // 2 and gemm.m > self.rows and gemm.kind is not et.PRED:
-            depth = -(-steps // -(-steps // depth))
-            depth = min(steps, -(-depth // 8) * 8)
-        else:
-            depth = steps
         if pack_b == "block":
             return self.blocks(steps, pack_a)
         if pack_b == "task":
             return self.made(steps, gemm.m, widest, widest, pack_a, pack_b)
+        depth = self.block_depth(steps, pack_a) if self.has_blocks else self.panel_depth(steps)
         height = self.height(depth, group, pack_a)
         width = self.width(group, height)
         in_place = self.plain_result and not gemm.kind.is_complex
@@ -304,16 +299,32 @@ class _Planner:
         width = -(-group // (count * self.panel)) * self.panel
         return self.made(depth, height, width, group, True, "group", slab)
 
+    def panel_depth(self, steps: int) -> int:
+        """Return the steps of a part of a panel that stays in the first-level cache."""
+        depth = max(16, PANEL_BYTES // (self.panel * self.factors.unit_bytes))
+        if steps <= depth * 3 // 2 or self.gemm.m <= self.rows or self.gemm.kind is et.PRED:
+            return steps
+        depth = -(-steps // -(-steps // depth))
+        return min(steps, -(-depth // 8) * 8)
+
     def blocks(self, steps: int, pack_a: bool) -> TilePlan:
         """Plan tasks of all rows, which pack their columns block by block."""
         gemm = self.gemm
         widest = -(-gemm.n // self.panel) * self.panel
-        width = max(self.panel, min(BLOCK_COLUMNS, widest // TASKS) // self.panel * self.panel)
+        height = -(-gemm.m // self.rows) * self.rows
+        depth = self.block_depth(steps, pack_a)
+        return self.made(depth, height, self.block_width(widest), widest, pack_a, "block")
+
+    def block_width(self, widest: int) -> int:
+        """Return the columns of a block."""
+        return max(self.panel, min(BLOCK_COLUMNS, widest // TASKS) // self.panel * self.panel)
+
+    def block_depth(self, steps: int, pack_a: bool) -> int:
+        """Return the steps of a block."""
+        width = self.block_width(-(-self.columns // self.panel) * self.panel)
         columns, most = (width, PANEL_BYTES) if pack_a else (BLOCK_COLUMNS, BLOCK_BYTES)
         count = -(-steps // max(16, most // (columns * self.factors.unit_bytes)))
-        depth = min(steps, -(-steps // (count * 16)) * 16)
-        height = -(-gemm.m // self.rows) * self.rows
-        return self.made(depth, height, width, widest, pack_a, "block")
+        return min(steps, -(-steps // (count * 16)) * 16)
 
     def made(
         self,
@@ -382,26 +393,34 @@ class _Planner:
         return gemm.a.row != 1 or not small or gemm.a.column * size % PAGE == 0
 
     @property
-    def packs_blocks(self) -> bool:
-        """Return whether tasks pack a large B block by block, each block for all rows at once.
+    def columns(self) -> int:
+        """Return the columns of all products with a common A, such as those with the panels of a matrix."""
+        return self.gemm.n * (1 if any(self.gemm.a.batch) else self.gemm.batches)
 
+    @property
+    def has_blocks(self) -> bool:
+        """Return whether k is divided into blocks of a large B, each of which all rows multiply at once.
+
+        Panels that a caller keeps have these blocks too: the order of additions depends on no packing.
         Factors that are multiplied in groups are packed before all tasks: in whole models, blocks of bf16
         cost 4 % more.
         """
-        gemm, factors = self.gemm, self.factors
-        is_large = (
-            gemm.k * gemm.n * storage_bytes(gemm.kind) >= SECOND_LEVEL and gemm.n >= FEWEST_BLOCK_COLUMNS
-        )
+        gemm, factors, columns = self.gemm, self.factors, self.columns
+        is_large = gemm.k * columns * storage_bytes(gemm.kind) >= SECOND_LEVEL
         is_plain = not (factors.headed or factors.group > 1 or gemm.kind.is_complex or gemm.kind is et.PRED)
+        is_one = columns == gemm.n * gemm.batches
         has_vectors = 1 in (gemm.b.row, gemm.b.column)
         most = BLOCK_ROWS // 2 if self.packs_a() and gemm.a.column != 1 else BLOCK_ROWS
-        return is_large and is_plain and has_vectors and gemm.batches == 1 and self.rows < gemm.m <= most
+        is_high = self.rows < gemm.m <= most
+        return (
+            is_large and columns >= FEWEST_BLOCK_COLUMNS and is_plain and is_one and has_vectors and is_high
+        )
 
     def packs_b(self, steps: int) -> str:
         gemm = self.gemm
         size = storage_bytes(gemm.kind)
         fits = -(-gemm.n // self.panel) * self.panel * steps * self.factors.unit_bytes <= STACK_BYTES
-        if self.packs_blocks:
+        if self.has_blocks and gemm.batches == 1:
             return "block"
         how = "task" if gemm.batches >= TASKS // 4 and fits else "group"
         if self.factors.group > 1 or gemm.b.column != 1:
