@@ -163,3 +163,34 @@ def test_loops_along_a_row_share_costly_values() -> None:
     code = compile(HloModule.from_text(text)).to_llvm()
     assert len(re.findall(r"= fdiv <\d+ x float>", code)) == 2
     assert len(re.findall(r"= fdiv float", code)) == 1
+
+
+SPLIT = """
+HloModule split
+ENTRY main {
+  x = f32[3,5,2,96] parameter(0)
+  g = f32[192] parameter(1)
+  factor = f32[2,96] parameter(2)
+  zero = f32[] constant(0)
+  y = f32[3,5,2,96] exponential(x)
+  row = f32[3,5,192] reshape(y)
+  sum = f32[3,5] reduce(row, zero), dimensions={2}, to_apply=add_f32
+  root = f32[3,5] sqrt(sum)
+  sums = f32[3,5,2,96] broadcast(root), dimensions={0,1}
+  factors = f32[3,5,2,96] broadcast(factor), dimensions={2,3}
+  part = f32[3,5,2,96] divide(x, sums)
+  scaled = f32[3,5,2,96] multiply(part, factors)
+  joined = f32[3,5,192] reshape(scaled)
+  gs = f32[3,5,192] broadcast(g), dimensions={2}
+  ROOT r = f32[3,5,192] multiply(joined, gs)
+}
+"""
+
+
+def test_a_row_of_several_dimensions_reads_the_value_of_its_row() -> None:
+    """The sum is computed once a row, not for each element; indices of elements are not divided."""
+    text = with_reducers(SPLIT)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+    executable = compile(HloModule.from_text(text))
+    assert "udiv" not in executable.to_llvm()
+    assert executable.to_llvm().count("sqrt") <= 2

@@ -157,6 +157,12 @@ def linearize(indices: Sequence[Index], dimensions: Sequence[int]) -> Index:
 
 def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] | None:
     """Return the multi-index of an affine linear index; None if it is not affine."""
+    indices, _ = leading_indices(linear, dimensions)
+    return indices if len(indices) == len(dimensions) else None
+
+
+def leading_indices(linear: Index, dimensions: Sequence[int]) -> tuple[tuple[Index, ...], Index]:
+    """Return the affine indices of the leading dimensions, and the linear index in the other ones."""
     indices: list[Index] = []
     remainder = linear
     for size, stride in zip(dimensions, row_major_strides(dimensions), strict=True):
@@ -165,10 +171,10 @@ def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] |
             continue
         quotient = remainder.divide(stride)
         if quotient is None:
-            return None
+            break
         indices.append(quotient)
         remainder = remainder - quotient * stride
-    return tuple(indices)
+    return tuple(indices), remainder
 
 
 def refine(dimensions: Sequence[int], others: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

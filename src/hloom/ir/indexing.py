@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from hloom.ir.affine import Index, Indices, Variable, delinearize, linearize
+from hloom.ir.affine import Index, Indices, Variable, leading_indices, linearize
 from hloom.ir.window import dilate
 
 if TYPE_CHECKING:
@@ -172,27 +172,31 @@ class Indexing(Addressing[Condition], Generic[Condition, Element]):
     def reshaped(self, i: HloInstruction, linear: Index) -> Indices:
         """Return the index of the element of an array at a row-major linear index."""
         sizes = i.shape.dimensions
-        source = delinearize(linear, sizes)
-        if source is not None:
-            return source
-        if self.is_read_in_order(i):
-            return (*(Index(0) for _ in sizes[1:]), linear)
-        return self.divided(linear, sizes)
+        leading, rest = leading_indices(linear, sizes)
+        if len(leading) == len(sizes):
+            return leading
+        if self.is_read_in_order(i, len(leading)):
+            return (*leading, *(Index(0) for _ in sizes[len(leading) + 1 :]), rest)
+        return *leading, *self.divided(rest, sizes[len(leading) :])
 
-    def is_read_in_order(self, i: HloInstruction) -> bool:
-        """Return whether each element depends only on elements at the same linear index."""
-        pending, seen = [i], {i}
+    def is_read_in_order(self, i: HloInstruction, leading: int = 0) -> bool:
+        """Return whether elements depend only on elements at the same place in order.
+
+        The place is the indices of some leading dimensions, and the linear index in the others.
+        """
+        pending, seen = [(i, leading)], {(i, leading)}
         while pending:
-            i = pending.pop()
+            i, leading = pending.pop()
             dense = self.is_dense(i)
             scalar = i.operation.scalar_identity and not i.operands[0].shape.rank
             if dense is not None or scalar:
                 if dense is False:
                     return False
                 continue
-            if not i.operation.elementwise and not i.operation.aliases_operand:
+            inner = i.operation.leading_of_operands(leading, i.shape.rank)
+            if inner is None:
                 return False
-            fresh = [o for o in i.operands if o.shape.rank and o not in seen]
+            fresh = [(o, inner) for o in i.operands if o.shape.rank > inner and (o, inner) not in seen]
             seen.update(fresh)
             pending.extend(fresh)
         return True

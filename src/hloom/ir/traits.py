@@ -149,6 +149,22 @@ class Traits:
         """Return e with ``op(e, x) = x`` bit for bit for every x of the type, or None if there is none."""
         return None
 
+    def leading_of_operands(self, leading: int, rank: int) -> int | None:
+        """Return how the operands are read where the result is read at an index, in order.
+
+        Args:
+            leading: the number of leading dimensions of the result that have indices of their own; the others
+                have one linear index.
+            rank: of the result.
+
+        Returns:
+            the same number for the operands, which are read at the same linear index; their rank if no
+            linear index is needed; None if they are read otherwise.
+        """
+        if self.elementwise:
+            return leading
+        return 0 if self.aliases_operand else None
+
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Return the number of additions, multiplications, comparisons and similar operations of one run.
 

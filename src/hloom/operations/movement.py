@@ -105,6 +105,11 @@ class Broadcast(Movement):
             dynamic[dimension] = operand.is_dynamic_at(number)
         require_dynamic(shape, Shape(shape.element_type, shape.dimensions, tuple(dynamic)))
 
+    def leading_of_operands(self, leading: int, rank: int) -> int | None:
+        """Return the leading dimensions of an operand with all others of the result in order, or none."""
+        own = sum(d < leading for d in self.dimensions)
+        return own if self.dimensions[own:] in ((), tuple(range(leading, rank))) else None
+
     def element(
         self, x: Indexing[Condition, Element], i: HloInstruction, indices: Indices
     ) -> Steps[Condition, Element]:
