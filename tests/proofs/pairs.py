@@ -10,6 +10,7 @@ from hloom.proofs import Relation
 IDENTICAL, REALS, REFUTED = Relation.IDENTICAL, Relation.EQUAL_OVER_REALS, Relation.REFUTED
 REDUCERS = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+add_integers { a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
 min { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] minimum(a, b) }
 least { a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3)
@@ -290,6 +291,59 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         v = f32[1] slice(u), slice={[1:2]}
         ROOT s = f32[5] scatter(a, i, v), update_window_dims={}, inserted_window_dims={0},
         scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add""",
+    ),
+    "a scatter of one element of each row": (
+        IDENTICAL,
+        """a = f32[2,3] parameter(0) k = s32[2,1] parameter(1) u = f32[2] parameter(2)
+        ROOT s = f32[2,3] scatter(a, k, u), update_window_dims={}, inserted_window_dims={1},
+        input_batching_dims={0}, scatter_indices_batching_dims={0}, scatter_dims_to_operand_dims={1},
+        index_vector_dim=1, to_apply=add""",
+        """a = f32[2,3] parameter(0) k = s32[2,1] parameter(1) u = f32[2] parameter(2) r = s32[2] reshape(k)
+        b = s32[2,3] broadcast(r), dimensions={0} n = s32[2,3] iota(), iota_dimension=1
+        c = pred[2,3] compare(b, n), direction=EQ v = f32[2,3] broadcast(u), dimensions={0}
+        d = f32[2,3] add(a, v) ROOT s = f32[2,3] select(c, d, a)""",
+    ),
+    "a scatter of one element of each row to the nearest index": (
+        REFUTED,
+        """a = f32[2,3] parameter(0) k = s32[2,1] parameter(1) u = f32[2] parameter(2)
+        ROOT s = f32[2,3] scatter(a, k, u), update_window_dims={}, inserted_window_dims={1},
+        input_batching_dims={0}, scatter_indices_batching_dims={0}, scatter_dims_to_operand_dims={1},
+        index_vector_dim=1, to_apply=add""",
+        """a = f32[2,3] parameter(0) k = s32[2,1] parameter(1) u = f32[2] parameter(2) r = s32[2] reshape(k)
+        z = s32[] constant(0) o = s32[] constant(2) m = s32[2] clamp(z, r, o)
+        b = s32[2,3] broadcast(m), dimensions={0} n = s32[2,3] iota(), iota_dimension=1
+        c = pred[2,3] compare(b, n), direction=EQ v = f32[2,3] broadcast(u), dimensions={0}
+        d = f32[2,3] add(a, v) ROOT s = f32[2,3] select(c, d, a)""",
+    ),
+    "a scatter of rows as a product": (
+        REALS,
+        """a = f32[5,3] parameter(0) k = s32[4,1] parameter(1) u = f32[4,3] parameter(2)
+        ROOT s = f32[5,3] scatter(a, k, u), update_window_dims={1}, inserted_window_dims={0},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add""",
+        """a = f32[5,3] parameter(0) k = s32[4,1] parameter(1) u = f32[4,3] parameter(2) r = s32[4] reshape(k)
+        b = s32[5,4] broadcast(r), dimensions={1} n = s32[5,4] iota(), iota_dimension=0
+        c = pred[5,4] compare(n, b), direction=EQ h = f32[5,4] convert(c)
+        d = f32[5,3] dot(h, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        ROOT s = f32[5,3] add(d, a)""",
+    ),
+    "a scatter of pairs as two scatters": (
+        IDENTICAL,
+        """a = s32[5] parameter(0) k = s32[1] parameter(1) u = s32[2] parameter(2)
+        ROOT s = s32[5] scatter(a, k, u), update_window_dims={0}, inserted_window_dims={},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add_integers""",
+        """a = s32[5] parameter(0) k = s32[1] parameter(1) u = s32[2] parameter(2) r = s32[] reshape(k)
+        b = s32[5] broadcast(r), dimensions={} n = s32[5] iota(), iota_dimension=0
+        o = s32[] constant(1) one = s32[5] broadcast(o), dimensions={} m = s32[5] subtract(n, one)
+        l = s32[] constant(4) last = s32[5] broadcast(l), dimensions={}
+        t = pred[5] compare(n, last), direction=LT
+        z = s32[] constant(0) zero = s32[5] broadcast(z), dimensions={}
+        f = pred[5] compare(n, zero), direction=GT
+        c = pred[5] compare(n, b), direction=EQ e = pred[5] compare(m, b), direction=EQ
+        x = pred[5] and(c, t) y = pred[5] and(e, f)
+        p = s32[1] slice(u), slice={[0:1]} p0 = s32[] reshape(p) p1 = s32[5] broadcast(p0), dimensions={}
+        q = s32[1] slice(u), slice={[1:2]} q0 = s32[] reshape(q) q1 = s32[5] broadcast(q0), dimensions={}
+        v = s32[5] select(x, p1, zero) w = s32[5] select(y, q1, zero)
+        g = s32[5] add(a, v) ROOT s = s32[5] add(g, w)""",
     ),
     "results that different laws prove": (
         REALS,

@@ -90,12 +90,12 @@ def _firsts(sizes: Sequence[int], starts: Sequence[Prints], window: Sequence[int
 def gather(operation: Gather, operand: Prints, indices: Prints, sizes: tuple[int, ...]) -> Prints:
     """Return the result of a gather, of some sizes, whose indices depend on the program's arguments."""
     batching = dict(zip(operation.operand_batching_dims, operation.start_indices_batching_dims, strict=True))
-    starts = _starts(indices.residues, operation.index_vector_dim, operation.start_index_map, batching)
+    starts = starts_of(indices.residues, operation.index_vector_dim, operation.start_index_map, batching)
     for d in operation.start_index_map:
         starts[d] = limited(starts[d], operand.shape[d] - operation.slice_sizes[d])
-    window = _others(len(operand.shape), (*operation.collapsed_slice_dims, *operation.operand_batching_dims))
+    window = others(len(operand.shape), (*operation.collapsed_slice_dims, *operation.operand_batching_dims))
     offsets = {d: (axis, sizes[axis]) for d, axis in zip(window, sorted(operation.offset_dims), strict=True)}
-    batch = _others(len(sizes), operation.offset_dims)
+    batch = others(len(sizes), operation.offset_dims)
     return elements_at(operand, _linear(operand.shape, starts, batch, offsets, sizes))
 
 
@@ -116,11 +116,11 @@ def scatter(
     """
     batching = dict(zip(operation.input_batching_dims, operation.scatter_indices_batching_dims, strict=True))
     components = operation.scatter_dims_to_operand_dims
-    starts = _starts(indices.residues, operation.index_vector_dim, components, batching)
-    window = _others(len(operand.shape), (*operation.inserted_window_dims, *operation.input_batching_dims))
+    starts = starts_of(indices.residues, operation.index_vector_dim, components, batching)
+    window = others(len(operand.shape), (*operation.inserted_window_dims, *operation.input_batching_dims))
     axes = sorted(operation.update_window_dims)
     offsets = {d: (axis, updates.shape[axis]) for d, axis in zip(window, axes, strict=True)}
-    batch = _others(len(updates.shape), axes)
+    batch = others(len(updates.shape), axes)
     positions = _linear(operand.shape, starts, batch, offsets, updates.shape)
     strides = row_major_strides(operand.shape)
     outside = np.zeros(updates.shape, np.uint64)
@@ -136,7 +136,7 @@ def scatter(
     return Prints(np.asarray(field.mix(salt, old, places, np.broadcast_to(every, old.shape))))
 
 
-def _starts(
+def starts_of(
     indices: Residues, vector_axis: int, components: Sequence[int], batching: Mapping[int, int]
 ) -> dict[int, Residues]:
     """Return the start indices of all slices, keyed by the operand's dimension.
@@ -191,8 +191,9 @@ def _spread(array: Residues, axes: Sequence[int], rank: int) -> Residues:
     """Return an array reshaped to a rank: its dimensions at the given axes, size 1 at the others."""
     if not array.ndim:
         return array
-    return np.expand_dims(array, tuple(_others(rank, axes)))
+    return np.expand_dims(array, tuple(others(rank, axes)))
 
 
-def _others(rank: int, dimensions: Sequence[int]) -> list[int]:
+def others(rank: int, dimensions: Sequence[int]) -> list[int]:
+    """Return the dimensions of an array that are not in a list."""
     return [d for d in range(rank) if d not in dimensions]

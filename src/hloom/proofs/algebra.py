@@ -99,7 +99,7 @@ class Algebra:
 
     def rounded(self, residues: Residues, element_type: ElementType) -> Prints:
         """Return the fingerprints of exact results as a type, rounded if the type is narrower than f32."""
-        if not element_type.is_floating or element_type in (F32, F64):
+        if not is_rounded(element_type):
             return Prints(np.asarray(residues))
         return Prints(np.asarray(field.mix(salt_of("round", element_type.name), residues)))
 
@@ -417,6 +417,11 @@ class Algebra:
         """Return the results of an unknown function of two exchangeable operands."""
         salt = salt_of(repr(operation), source.name, kind.name)
         return field.mix(salt, np.minimum(a, b), np.maximum(a, b))
+
+
+def is_rounded(kind: ElementType) -> bool:
+    """Return whether exact results are rounded to a type over the reals."""
+    return kind.is_floating and kind not in (F32, F64)
 
 
 def _against_bounds(operation: Operation, operands: list[Prints]) -> list[Residues]:

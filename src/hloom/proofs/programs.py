@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -39,12 +40,13 @@ from hloom.passes.expand.small_triangular_solves import solve_of
 from hloom.passes.expand.topk_custom_calls import is_top_k
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, dynamic_update_slice, gather, scatter
-from hloom.proofs.algebra import Algebra, either
+from hloom.proofs.algebra import Algebra, either, is_rounded
 from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
 from hloom.proofs.loops import last_state
 from hloom.proofs.prints import Bag, Prints
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
+from hloom.proofs.updates import Places
 from hloom.proofs.values import MOST_ELEMENTS, hash_of, mapped, unknown
 from hloom.shape.element_type import F64, S32, S64, ElementType
 from hloom.shape.literal import Literal
@@ -262,7 +264,7 @@ class FingerprintEvaluator(Evaluator):
         ring = single is not None and (
             not issubclass(single, Add | Multiply) or self.algebra.forms_ring(kind)
         )
-        updated = self._updated(i, operation, operands)
+        updated = self._updated(i, operation, operands) or self._changed(i, operation, operands)
         if updated is not None:
             return updated
         salt = salt_of("scatter", self.signature(computation), kind.name)
@@ -282,6 +284,22 @@ class FingerprintEvaluator(Evaluator):
             return None
         new = updates.moved(lambda array: array.reshape(-1)[np.maximum(chosen - 1, 0)])
         return either(is_updated, cast("Prints", self.call(computation, cast("Any", [old, new]))), old)
+
+    def _changed(self, i: HloInstruction, operation: Scatter, operands: Sequence[Prints]) -> Prints | None:
+        """Return the result of a scatter as the sum of the changes at the places where updates may be.
+
+        None where the places are many, or elements may be updated several times and updates are not added.
+        """
+        old, indices, updates = operands
+        (computation,) = i.called_computations
+        kind, kind_of_indices = i.shape.element_type, i.operands[1].shape.element_type
+        adds = combining(computation) is Add and self.algebra.forms_ring(kind) and not is_rounded(kind)
+        places = Places(operation, old.shape, indices.residues, updates.shape)
+        if not places.are_few or not (adds or (places.count == 1 and self.mappable(computation))):
+            return None
+        equal = partial(self.algebra.comparison, Compare(direction="EQ"), kind_of_indices)
+        combine = cast("Any", lambda a, b: self.call(computation, cast("Any", [a, b])))  # pyright: ignore
+        return places.changed(old, updates, combine, equal)
 
     def _sort(self, i: HloInstruction, operation: Sort, operands: Sequence[Prints]) -> Any:
         """Return the result of a sort."""
