@@ -315,6 +315,62 @@ PAIRS: dict[str, tuple[Relation, str, str]] = {
         c = pred[2,3] compare(b, n), direction=EQ v = f32[2,3] broadcast(u), dimensions={0}
         d = f32[2,3] add(a, v) ROOT s = f32[2,3] select(c, d, a)""",
     ),
+    "a sum of one element of each row": (
+        REALS,
+        """k = s32[2] parameter(0) u = f32[2] parameter(1) b = s32[2,3] broadcast(k), dimensions={0}
+        n = s32[2,3] iota(), iota_dimension=1 c = pred[2,3] compare(b, n), direction=EQ
+        v = f32[2,3] broadcast(u), dimensions={0} z = f32[] constant(0)
+        w = f32[2,3] broadcast(z), dimensions={}
+        s = f32[2,3] select(c, v, w) ROOT r = f32[2] reduce(s, z), dimensions={1}, to_apply=add""",
+        """k = s32[2] parameter(0) u = f32[2] parameter(1) i = s32[] constant(0) j = s32[] constant(2)
+        low = s32[2] broadcast(i), dimensions={} high = s32[2] broadcast(j), dimensions={}
+        c = pred[2] compare(k, low), direction=GE d = pred[2] compare(high, k), direction=GE
+        e = pred[2] and(d, c) z = f32[] constant(0) w = f32[2] broadcast(z), dimensions={}
+        ROOT r = f32[2] select(e, u, w)""",
+    ),
+    "a sum of one element of each row, by a range that lacks the last index": (
+        REFUTED,
+        """k = s32[2] parameter(0) u = f32[2] parameter(1) b = s32[2,3] broadcast(k), dimensions={0}
+        n = s32[2,3] iota(), iota_dimension=1 c = pred[2,3] compare(b, n), direction=EQ
+        v = f32[2,3] broadcast(u), dimensions={0} z = f32[] constant(0)
+        w = f32[2,3] broadcast(z), dimensions={}
+        s = f32[2,3] select(c, v, w) ROOT r = f32[2] reduce(s, z), dimensions={1}, to_apply=add""",
+        """k = s32[2] parameter(0) u = f32[2] parameter(1) i = s32[] constant(0) j = s32[] constant(2)
+        low = s32[2] broadcast(i), dimensions={} high = s32[2] broadcast(j), dimensions={}
+        c = pred[2] compare(k, low), direction=GE d = pred[2] compare(high, k), direction=GT
+        e = pred[2] and(d, c) z = f32[] constant(0) w = f32[2] broadcast(z), dimensions={}
+        ROOT r = f32[2] select(e, u, w)""",
+    ),
+    "comparisons with the next number": (
+        IDENTICAL,
+        """k = s32[4] parameter(0) o = s32[] constant(7) b = s32[4] broadcast(o), dimensions={}
+        c = pred[4] compare(k, b), direction=LE d = pred[4] compare(b, k), direction=LT
+        ROOT t = (pred[4], pred[4]) tuple(c, d)""",
+        """k = s32[4] parameter(0) o = s32[] constant(8) b = s32[4] broadcast(o), dimensions={}
+        c = pred[4] compare(k, b), direction=LT d = pred[4] not(c) ROOT t = (pred[4], pred[4]) tuple(c, d)""",
+    ),
+    "comparisons with the number after the largest": (
+        REFUTED,
+        """k = s8[4] parameter(0) o = s8[] constant(127) b = s8[4] broadcast(o), dimensions={}
+        ROOT c = pred[4] compare(k, b), direction=LE""",
+        """k = s8[4] parameter(0) o = s8[] constant(127) p = s8[] constant(1) q = s8[] add(o, p)
+        b = s8[4] broadcast(q), dimensions={} ROOT c = pred[4] compare(k, b), direction=LT""",
+    ),
+    "a range without numbers": (
+        IDENTICAL,
+        """k = s32[4] parameter(0) i = s32[] constant(-3) j = s32[] constant(5)
+        low = s32[4] broadcast(j), dimensions={} high = s32[4] broadcast(i), dimensions={}
+        c = pred[4] compare(k, low), direction=GE d = pred[4] compare(k, high), direction=LT
+        ROOT e = pred[4] and(d, c)""",
+        """k = s32[4] parameter(0) f = pred[] constant(false) ROOT e = pred[4] broadcast(f), dimensions={}""",
+    ),
+    "the same predicate twice": (
+        IDENTICAL,
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) c = pred[4] compare(a, b), direction=LT
+        d = pred[4] compare(b, a), direction=GT e = pred[4] and(c, d) f = pred[4] or(e, d)
+        ROOT t = pred[4] and(f, f)""",
+        """a = f32[4] parameter(0) b = f32[4] parameter(1) ROOT c = pred[4] compare(a, b), direction=LT""",
+    ),
     "a scatter of rows as a product": (
         REALS,
         """a = f32[5,3] parameter(0) k = s32[4,1] parameter(1) u = f32[4,3] parameter(2)

@@ -10,7 +10,7 @@ operation of types narrower than f32, rounds by an unknown function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -51,6 +51,7 @@ from hloom.proofs import field
 from hloom.proofs.degrees import LARGEST_POWER, largest
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
+from hloom.proofs.ranges import compared_with_numbers
 from hloom.shape.element_type import F32, F64, PRED, S32, S64, ElementType
 from hloom.shape.float_format import float_format
 
@@ -144,7 +145,12 @@ class Algebra:
             return selection
         residues = [x.residues for x in operands]
         if kind.is_predicate:
-            logical = self._logical(i, source, _against_bounds(i.operation, operands))
+            residues = _against_bounds(i.operation, operands)
+            operands = [replace(x, residues=r) for x, r in zip(operands, residues, strict=True)]
+            in_range = compared_with_numbers(i.operation, source, operands)
+            if in_range is not None:
+                return in_range
+            logical = self._logical(i, source, residues)
             if logical is not None:
                 return Prints(np.asarray(logical))
         elif self.forms_ring(kind):
@@ -228,10 +234,11 @@ class Algebra:
             case Not():
                 return field.subtract(field.ONE, residues[0])
             case And() | Multiply():
-                return field.multiply(*residues)
+                a, b = np.broadcast_arrays(*residues)
+                return np.where(a == b, a, field.multiply(a, b))
             case Or() | Add():
-                a, b = (field.subtract(field.ONE, each) for each in residues)
-                return field.subtract(field.ONE, field.multiply(a, b))
+                a, b = (field.subtract(field.ONE, each) for each in np.broadcast_arrays(*residues))
+                return field.subtract(field.ONE, np.where(a == b, a, field.multiply(a, b)))
             case Xor():
                 return _comparison_of_predicates("NE", *residues)
             case Compare():

@@ -45,6 +45,7 @@ from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
 from hloom.proofs.loops import last_state
 from hloom.proofs.prints import Bag, Prints
+from hloom.proofs.ranges import equal_to_numbers
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
 from hloom.proofs.updates import Places
 from hloom.proofs.values import MOST_ELEMENTS, hash_of, mapped, unknown
@@ -297,7 +298,7 @@ class FingerprintEvaluator(Evaluator):
         places = Places(operation, old.shape, indices.residues, updates.shape)
         if not places.are_few or not (adds or (places.count == 1 and self.mappable(computation))):
             return None
-        equal = partial(self.algebra.comparison, Compare(direction="EQ"), kind_of_indices)
+        equal = partial(equal_to_numbers, kind_of_indices)
         combine = cast("Any", lambda a, b: self.call(computation, cast("Any", [a, b])))  # pyright: ignore
         return places.changed(old, updates, combine, equal)
 

@@ -29,7 +29,7 @@ MOST_CHANGES: Final = 1 << 24
 """Maximum number of elements at all these places."""
 
 Equality: TypeAlias = Callable[[Residues, Residues], Residues]
-"""Returns whether integers are equal: 0 or 1, or an unknown predicate."""
+"""Returns whether integers are equal to known numbers."""
 
 Combine: TypeAlias = Callable[[Prints, Prints], Prints]
 """Combines elements with their updates."""
@@ -137,7 +137,7 @@ class Places:
             begin = self._along(d, *((first[d], first[d] + 1) if d in first else (0, self.sizes[d])))
             begin, start = np.broadcast_arrays(begin.astype(np.uint64), start)
             is_known = start < np.uint64(self.sizes[d])
-            same = np.where(is_known, (begin == start).astype(np.uint64), equal(begin, start))
+            same = np.where(is_known, (begin == start).astype(np.uint64), equal(start, begin))
             result = field.multiply(*np.broadcast_arrays(result, same))
         return result
 
