@@ -8,6 +8,8 @@ import pytest
 from hloom import HloModule
 from hloom.debug.inputs import Distribution, constants_of, drawn_arguments
 from hloom.proofs import Relation, prove
+from hloom.proofs.refutation import STEP, work_of
+from hloom.proofs.sums import PRODUCT_GAIN
 
 PAIRS = {
     "a comparison that differs for one number": (
@@ -92,3 +94,20 @@ def test_constants_are_drawn() -> None:
     assert constants_of(module) == [7, 12.25, 13, 14]
     (drawn,) = drawn_arguments(module, 0, Distribution.CONSTANTS, [1234.5])
     assert 16 < np.count_nonzero(np.asarray(drawn) == 1234.5) < 48
+
+
+@pytest.mark.parametrize(
+    ("product", "terms"),
+    [
+        ("f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}", 8 * 8 * 6400),
+        (
+            "f32[8,8] convolution(a, b), window={}, dim_labels=bf_io->bf",
+            8 * 8 * 6400,
+        ),
+    ],
+)
+def test_multiplications_are_work(product: str, terms: int) -> None:
+    """A product of few elements with many terms is not computed as often as a sum of few elements."""
+    body = f"a = f32[8,6400] parameter(0) b = f32[6400,8] parameter(1) ROOT r = {product}"
+    module = HloModule.from_text(f"HloModule m\nENTRY e {{ {body} }}")
+    assert work_of(module.entry.root) == STEP + 64 + terms // PRODUCT_GAIN

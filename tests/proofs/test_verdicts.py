@@ -10,9 +10,12 @@ from hloom import HloError, HloModule
 from hloom.proofs import Relation, prove
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.programs import FingerprintEvaluator
+from tests.proofs.index_pairs import INDEX_PAIRS
 from tests.proofs.judging import is_told_apart
 from tests.proofs.mutants import mutants
 from tests.proofs.pairs import IDENTICAL, PAIRS, REALS, REFUTED, program
+
+ALL_PAIRS = PAIRS | INDEX_PAIRS
 
 LOOP = """HloModule m
 body {{
@@ -71,9 +74,9 @@ ENTRY e {{
 """A loop whose iterations depend on an argument: x += k | 1, while x is below a limit."""
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", ALL_PAIRS)
 def test_pair(name: str) -> None:
-    relation, before, after = PAIRS[name]
+    relation, before, after = ALL_PAIRS[name]
     verdict = prove(program(before), program(after))
     assert verdict.relation is relation
     assert (verdict.error_bits is None) is not relation.is_proof
@@ -276,10 +279,10 @@ def test_other_parameters_are_refused() -> None:
     assert caught.value.rule == "prove.form"
 
 
-@pytest.mark.parametrize("name", [n for n, (relation, _, _) in PAIRS.items() if relation.is_proof])
+@pytest.mark.parametrize("name", [n for n, (relation, _, _) in ALL_PAIRS.items() if relation.is_proof])
 def test_no_mistake_is_proved(name: str) -> None:
     """Mutants of the second program of a proved pair that the evaluator tells apart are not proved."""
-    _, before, after = PAIRS[name]
+    _, before, after = ALL_PAIRS[name]
     original = program(before)
     for kind, mutant in list(mutants(program(after), 7))[:6]:
         try:

@@ -126,12 +126,12 @@ def degree_of(
         case Logistic() | ReciprocalSquareRoot():
             return Degree(1, has_fractions)
         case Dot() | Convolution():
-            return total([product(degrees)], _terms(i))
+            return total([product(degrees)], terms_of(i))
         case _:
             return _reduced(i, degrees)
 
 
-def _terms(i: HloInstruction) -> int:
+def terms_of(i: HloInstruction) -> int:
     """Return the number of terms that an element of a dot, convolution or reduction combines, at least 1."""
     operands = [o.shape for o in i.operands]
     sizes = operands[0].dimensions
@@ -156,7 +156,7 @@ def _reduced(i: HloInstruction, degrees: Sequence[Degree]) -> Degree:
     if not isinstance(i.operation, Reduce | ReduceWindow):
         return RANDOM
     root = i.called_computations[0].root.operation
-    terms = _terms(i)
+    terms = terms_of(i)
     if isinstance(root, Multiply) or i.shape.element_type.is_predicate:
         return Degree(terms * product(degrees).degree, largest(degrees).is_fraction)
     return total(degrees, terms) if isinstance(root, Add) else largest(degrees)

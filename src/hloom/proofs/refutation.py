@@ -25,10 +25,15 @@ from hloom.error_bounds.floating import wide
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.value import Value
+from hloom.operations.contraction import Dot
+from hloom.operations.convolution import Convolution
 from hloom.operations.random import RandomState
+from hloom.proofs.degrees import terms_of
 from hloom.proofs.programs import device_count
+from hloom.proofs.sums import PRODUCT_GAIN
 
 SAMPLES: Final = 16
 """Number of arguments on which programs are compared by default."""
@@ -254,7 +259,7 @@ class _Machine:
     """A program on the devices of the evaluator.
 
     Attributes:
-        work: the elements that the last run computed, with `STEP` for each instruction.
+        work: that of the last run, see `work_of`.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -281,7 +286,7 @@ class _Machine:
 
 
 class _Counting(Evaluator):
-    """An evaluator that counts the elements that it computes, with `STEP` for each instruction."""
+    """An evaluator that counts its work, see `work_of`."""
 
     RULE: Final = "prove.work"
 
@@ -299,14 +304,18 @@ class _Counting(Evaluator):
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
         """Evaluate a computation; raises EvaluationError by ``prove.work`` beyond the limit."""
         if computation not in self._sizes:
-            self._sizes[computation] = sum(
-                STEP + sum(leaf.element_count for _, leaf in i.shape.leaves() if leaf.is_array)
-                for i in computation.instructions
-            )
+            self._sizes[computation] = sum(map(work_of, computation.instructions))
         self.work += self._sizes[computation]
         if self.work > self._most:
             raise EvaluationError("the first program runs too long for samples", rule=self.RULE)
         return super().call(computation, arguments)
+
+
+def work_of(i: HloInstruction) -> int:
+    """Return the work of an evaluation: `STEP`, the elements, and those that as many multiplications take."""
+    elements = sum(leaf.element_count for _, leaf in i.shape.leaves() if leaf.is_array)
+    is_product = isinstance(i.operation, Dot | Convolution)
+    return STEP + elements + (elements * terms_of(i) // PRODUCT_GAIN if is_product else 0)
 
 
 def _same(got: Any, expected: Any) -> bool:

@@ -30,7 +30,7 @@ from hloom.shape.element_type import ElementType
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 MOST_STEPS: Final = 1 << 28
 """Maximum number of terms of an operation that are combined one by one."""
-_PRODUCT_GAIN: Final = 64
+PRODUCT_GAIN: Final = 64
 """How much faster terms of products of matrices are combined."""
 _CHUNK: Final = 1 << 22
 """Number of terms of convolutions that are in memory at once."""
@@ -122,7 +122,7 @@ def dot(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -> Prints
     a = a.reshape(*sizes, math.prod(a.shape[count : count + len(rows)]), terms)
     b = b.reshape(*sizes, terms, math.prod(b.shape[count + len(bound) :]))
     if algebra.forms_ring(kind):
-        _require_few(a.size * b.shape[-1] // _PRODUCT_GAIN)
+        _require_few(a.size * b.shape[-1] // PRODUCT_GAIN)
         return algebra.rounded(field.matmul(a, b).reshape(i.shape.dimensions), kind)
     salt = salt_of("dot", operation.algorithm, *(o.shape.element_type.name for o in i.operands), kind.name)
     row = field.sequence(salt, np.moveaxis(a, -1, 0))[..., :, None]
@@ -246,7 +246,7 @@ def convolution(algebra: Algebra, i: HloInstruction, lhs: Prints, rhs: Prints) -
     ]
     plans: list[Any] = [operation.accumulation(grid, i, grid.indices) for grid in grids]
     steps = math.prod(plans[0].extents)
-    _require_few(steps * i.shape.element_count // (_PRODUCT_GAIN if is_product else 1))
+    _require_few(steps * i.shape.element_count // (PRODUCT_GAIN if is_product else 1))
     types = [o.shape.element_type for o in i.operands]
     sides = [
         algebra.converted(x, source, kind) if source.is_integer else x
