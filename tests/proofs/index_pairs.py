@@ -96,6 +96,28 @@ INDEX_PAIRS: dict[str, tuple[Relation, str, str]] = {
         ROOT e = pred[4] and(d, c)""",
         """k = s32[4] parameter(0) f = pred[] constant(false) ROOT e = pred[4] broadcast(f), dimensions={}""",
     ),
+    "comparisons that ranges decide": (
+        IDENTICAL,
+        """a = u8[4] parameter(0) k = s32[4] convert(a) o = s32[] constant(3)
+        three = s32[4] broadcast(o), dimensions={} x = s32[4] remainder(k, three) y = s32[4] add(x, three)
+        c = pred[4] compare(y, three), direction=LT
+        d = pred[4] compare(x, y), direction=NE e = s32[4] maximum(x, three) f = s32[4] remainder(x, three)
+        z = s32[] constant(0) g = s32[4] clamp(z, k, o) h = s32[4] clamp(z, g, o)
+        ROOT t = (pred[4], pred[4], s32[4], s32[4], s32[4]) tuple(c, d, e, f, h)""",
+        """a = u8[4] parameter(0) k = s32[4] convert(a) o = s32[] constant(3)
+        three = s32[4] broadcast(o), dimensions={} x = s32[4] remainder(k, three) y = s32[4] add(x, three)
+        n = pred[] constant(false)
+        c = pred[4] broadcast(n), dimensions={} p = pred[] constant(true) z = s32[] constant(0)
+        d = pred[4] compare(x, y), direction=LT e = pred[4] broadcast(p), dimensions={}
+        g = s32[4] clamp(z, k, o)
+        ROOT t = (pred[4], pred[4], s32[4], s32[4], s32[4]) tuple(c, e, three, x, g)""",
+    ),
+    "comparisons of sums that may wrap around": (
+        REFUTED,
+        """a = u8[4] parameter(0) o = u8[] constant(3) three = u8[4] broadcast(o), dimensions={}
+        b = u8[4] add(a, three) ROOT c = pred[4] compare(b, three), direction=LT""",
+        """a = u8[4] parameter(0) n = pred[] constant(false) ROOT c = pred[4] broadcast(n), dimensions={}""",
+    ),
     "the same predicate twice": (
         IDENTICAL,
         """a = f32[4] parameter(0) b = f32[4] parameter(1) c = pred[4] compare(a, b), direction=LT

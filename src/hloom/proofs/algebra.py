@@ -51,7 +51,7 @@ from hloom.proofs import field
 from hloom.proofs.degrees import LARGEST_POWER, largest
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints, residues_of
-from hloom.proofs.ranges import compared_with_numbers
+from hloom.proofs.ranges import compared_with_numbers, within_range
 from hloom.shape.element_type import F32, F64, PRED, S32, S64, ElementType
 from hloom.shape.float_format import float_format
 
@@ -140,7 +140,7 @@ class Algebra:
         kind, source = i.shape.element_type, i.operands[0].shape.element_type
         if isinstance(i.operation, Convert):
             return self.converted(operands[0], source, kind)
-        selection = self._chosen(i, operands)
+        selection = within_range(i.operation, kind, operands) or self._chosen(i, operands)
         if selection is not None:
             return selection
         residues = [x.residues for x in operands]

@@ -7,11 +7,12 @@ program's arguments. `Algebra` says which expressions are equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from hloom.ir.traits import Range
 from hloom.proofs import field
 from hloom.proofs.degrees import RANDOM, Degree
 from hloom.proofs.field import Residues
@@ -115,6 +116,8 @@ class Prints:
         format: the narrower float type from which the elements were converted; they are exact in it. `PRED`
             of integers: they are 0 or 1.
         degree: an upper bound of the degree of every element.
+        range: the least and the largest number that elements may be, of integers and predicates; None: not
+            less than all of the type.
     """
 
     residues: Residues
@@ -122,6 +125,7 @@ class Prints:
     bag: Bag | None = None
     format: ElementType | None = None
     degree: Degree = RANDOM
+    range: Range | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,7 +136,7 @@ class Prints:
         """Return the fingerprints of the elements that a function of arrays picks, repeats or rearranges."""
         value = None if self.value is None else np.asarray(move(self.value))
         bag = None if self.bag is None else self.bag.moved(move)
-        return Prints(np.asarray(move(self.residues)), value, bag, self.format, self.degree)
+        return replace(self, residues=np.asarray(move(self.residues)), value=value, bag=bag)
 
     def whole(self, salt: int) -> Residues:
         """Return one residue for the array, a function of its dimensions and of its elements in order."""

@@ -45,7 +45,7 @@ from hloom.proofs.degrees import CONSTANT, degree_of, product, total
 from hloom.proofs.field import salt_of
 from hloom.proofs.loops import last_state
 from hloom.proofs.prints import Bag, Prints
-from hloom.proofs.ranges import equal_to_numbers
+from hloom.proofs.ranges import derived_range, equal_to_numbers
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
 from hloom.proofs.updates import Places
 from hloom.proofs.values import MOST_ELEMENTS, hash_of, mapped, unknown
@@ -128,6 +128,7 @@ class FingerprintEvaluator(Evaluator):
             degrees = [x.degree if x.value is None else CONSTANT for x in prints]
             value = replace(
                 value,
+                range=derived_range(i, prints),
                 degree=degree_of(
                     i,
                     degrees,

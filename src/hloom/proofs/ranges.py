@@ -1,4 +1,4 @@
-"""Fingerprints of comparisons of integers with known numbers, and of conjunctions of two of them.
+"""Ranges of integers, and fingerprints of their comparisons with known numbers.
 
 All of them are written by the function "less": x = c is x < c + 1 but not x < c. So the predicates that an
 index equals each number of a range add up to the predicate that it is in the range.
@@ -6,13 +6,16 @@ index equals each number of a range add up to the predicate that it is in the ra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation
-from hloom.operations.arithmetic import And
-from hloom.operations.comparison import Compare
+from hloom.ir.traits import Family, Range
+from hloom.operations.arithmetic import And, Maximum, Minimum, Remainder
+from hloom.operations.comparison import Clamp, Compare
 from hloom.proofs import field
 from hloom.proofs.field import Residues, salt_of
 from hloom.proofs.prints import Bag, Prints
@@ -30,6 +33,10 @@ def compared_with_numbers(operation: Operation, kind: ElementType, operands: lis
     match operation:
         case Compare(direction=direction) if kind.is_integer:
             a, b = operands
+            decided = _decided(direction, range_of(a, kind), range_of(b, kind))
+            if decided is not None:
+                shape = np.broadcast_shapes(a.shape, b.shape)
+                return Prints(np.full(shape, int(decided), np.uint64), np.full(shape, decided))
             if a.value is not None:
                 a, b, direction = b, a, _EXCHANGED[direction]
             return None if b.value is None else _compared(direction, kind, a, b)
@@ -90,3 +97,67 @@ def _signed(residues: Residues) -> Array:
     """Return known numbers, of which negative ones have residues above half of the prime."""
     numbers = residues.astype(np.int64)
     return np.where(numbers > field.PRIME // 2, numbers - field.PRIME, numbers)
+
+
+# -- ranges of all elements of an array
+
+
+def derived_range(i: HloInstruction, operands: Sequence[Prints]) -> Range | None:
+    """Return the range of an array of integers or predicates that its operation derives; None if unknown."""
+    kind = i.shape.element_type
+    is_local = i.operation.elementwise or i.operation.family is Family.MOVEMENT
+    if not (is_local and (kind.is_integer or kind.is_predicate)):
+        return None
+    kinds = [o.shape.element_type for o in i.operands if o.shape.is_array]
+    if not all(k.is_integer or k.is_predicate for k in kinds):
+        return None
+    ranges = [*map(range_of, operands, kinds)]
+    derived = i.operation.value_range(kind, *ranges) if ranges else None
+    sources = i.operation.element_sources(len(ranges))
+    if derived is None and sources:
+        derived = min(ranges[n][0] for n in sources), max(ranges[n][1] for n in sources)
+    low, high = kind.limits
+    return derived if derived is not None and low <= derived[0] and derived[1] <= high else None
+
+
+def range_of(x: Prints, kind: ElementType) -> Range:
+    """Return the range of the elements of an array of integers or predicates: that of their type at most."""
+    if x.range is not None:
+        return x.range
+    if x.value is not None and x.value.size:
+        numbers = x.value if x.value.dtype.kind in "biu" else x.value.astype(np.int64)
+        return int(numbers.min()), int(numbers.max())
+    return int(kind.limits[0]), int(kind.limits[1])
+
+
+def within_range(operation: Operation, kind: ElementType, operands: Sequence[Prints]) -> Prints | None:
+    """Return the operand that an operation of integers returns, as their ranges show; None if they do not."""
+    if not kind.is_integer:
+        return None
+    ranges = [range_of(x, kind) for x in operands]
+    match operation:
+        case Maximum() | Minimum():
+            (a, b), is_maximum = ranges, isinstance(operation, Maximum)
+            for x, (low, high), other in zip(operands, (a, b), (b, a), strict=True):
+                if other[1] <= low if is_maximum else high <= other[0]:
+                    return x
+        case Clamp() if ranges[0][1] <= ranges[1][0] and ranges[1][1] <= ranges[2][0]:
+            return operands[1]
+        case Remainder() if ranges[0][0] >= 0 and ranges[0][1] < ranges[1][0]:
+            return operands[0]
+        case _:
+            pass
+    return None
+
+
+def _decided(direction: str, a: Range, b: Range) -> bool | None:
+    """Return whether a comparison holds for all numbers of two ranges, or for none; None for others."""
+    if direction in ("GT", "GE"):
+        a, b, direction = b, a, _EXCHANGED[direction]
+    if direction in ("EQ", "NE"):
+        is_apart, is_same = a[1] < b[0] or b[1] < a[0], a[0] == a[1] == b[0] == b[1]
+        return (direction == "NE") == is_apart if is_apart or is_same else None
+    is_strict = direction == "LT"
+    if a[1] + is_strict <= b[0]:
+        return True
+    return False if b[1] + (not is_strict) <= a[0] else None
