@@ -263,6 +263,76 @@ def test_a_region_of_manual_partitioning(whole: str, local: str, is_proof: bool)
     assert verdict(whole, local).relation.is_proof == is_proof
 
 
+SHARDY = """HloModule m, num_partitions=4,
+  frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}
+  max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+  ENTRY e {
+    a = f32[8,4] parameter(0), sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}
+    b = f32[4] parameter(1), sharding={replicated}
+    t = (f32[4,4], f32[4]) custom-call(a, b), custom_call_target="xla.sdy.GlobalToLocalShape",
+      custom_call_has_side_effect=true, frontend_attributes={
+        xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"y\\"}, {?}]>, <@mesh, [{?}]>]>",
+        xla.sdy.manual_axes="#sdy<manual_axes{\\"y\\"}>"}
+    u = f32[4,4] get-tuple-element(t), index=0
+    v = f32[4] get-tuple-element(t), index=1
+    w = f32[4,4] broadcast(v), dimensions={1}
+    e = f32[4,4] add(u, w)
+    s = f32[4,4] all-reduce(e), to_apply=max, replica_groups={{0,1},{2,3}}, channel_id=1,
+      use_global_device_ids=true
+    d = f32[4,4] subtract(u, s)
+    ROOT r = f32[8,4] custom-call(d), custom_call_target="xla.sdy.LocalToGlobalShape",
+      custom_call_has_side_effect=true, frontend_attributes={
+        xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"y\\"}, {?}]>]>",
+        xla.sdy.manual_axes="#sdy<manual_axes{\\"y\\"}>"},
+      sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}
+  }"""
+OF_SHARDY = """
+    u = f32[4,4] parameter(0) v = f32[4] parameter(1)
+    w = f32[4,4] broadcast(v), dimensions={1}
+    e = f32[4,4] add(u, w)
+    s = f32[4,4] all-reduce(e), to_apply=max, replica_groups={{0,1},{2,3}}, channel_id=1,
+      use_global_device_ids=true
+    ROOT d = f32[4,4] subtract(u, s)"""
+
+
+@pytest.mark.parametrize(
+    ("whole", "local", "is_proof"),
+    [
+        (SHARDY, OF_SHARDY, True),
+        (SHARDY.replace("custom-call(d)", "custom-call(e)"), OF_SHARDY, False),
+        (SHARDY, OF_SHARDY.replace("{0,1},{2,3}", "{0,2},{1,3}"), False),
+        (SHARDY, OF_SHARDY.replace("subtract(u, s)", "subtract(e, s)"), False),
+        (SHARDY.replace('"x"=2, "y"=2', '"y"=2, "x"=2'), OF_SHARDY, False),
+    ],
+    ids=["its program", "another value", "other groups", "another operand", "axes in another order"],
+)
+def test_a_manual_computation_of_shardy(whole: str, local: str, is_proof: bool) -> None:
+    """Regions along an axis: collectives are those of the devices, values along the other axis equal."""
+    module = HloModule.from_text(whole)
+    found = prove_partitioned(module, program(local), *annotated_tilings(module, 4), samples=2)
+    assert found.relation.is_proof == is_proof
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_hlooms_partitioner_is_proved_on_manual_computations(named: bool) -> None:
+    whole = HloModule.from_text(NAMED_REGION if named else SHARDY)
+    local = partitioned_program(whole, 4)
+    tilings = local.parameters, local.results
+    assert prove_partitioned(whole, local.module, *tilings, samples=2).relation.is_proof
+
+
+NAMED_REGION = """HloModule m, num_partitions=4
+  ENTRY e {
+    x = f32[8,8] parameter(0), sharding={mesh['x'=2,'y'=2], [{'x'}, {'y'}]}
+    s = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={mesh['x'=2,'y'=2], [{'y'}, {?}]}
+    t = f32[4,8] custom-call(s), custom_call_target="xla.sdy.GlobalToLocalShape",
+      custom_call_has_side_effect=true, sharding={mesh['x'=2,'y'=2], [{?}, {?}], manual={'y'}}
+    u = f32[4,8] negate(t), sharding={mesh['x'=2,'y'=2], [{?}, {?}], manual={'y'}}
+    ROOT r = f32[8,8] custom-call(u), custom_call_target="xla.sdy.LocalToGlobalShape",
+      custom_call_has_side_effect=true, sharding={mesh['x'=2,'y'=2], [{'y'}, {?}]}
+  }"""
+
+
 GATHERED = f"""
     a = f32[4] parameter(0), sharding={{replicated}}
     p = u32[] partition-id()

@@ -14,23 +14,23 @@ import numpy as np
 
 from hloom.debug.cut import inlined
 from hloom.errors import HloError
-from hloom.ir.instruction import HloInstruction
+from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
-from hloom.operations.custom_call import TO_GLOBAL, TO_LOCAL
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.proofs.algebra import Algebra
 from hloom.proofs.devices import DeviceEvaluator, results_of_devices
 from hloom.proofs.field import BITS
 from hloom.proofs.programs import device_count
 from hloom.proofs.refutation import SAMPLES
-from hloom.proofs.relations.regions import is_border
+from hloom.proofs.relations.regions import in_regions, is_border
 from hloom.proofs.relations.tiles import are_tiles
 from hloom.proofs.sums import TooLarge
 from hloom.proofs.tile_search import TileSearch, inside, tiles_of
 from hloom.proofs.values import MOST_ELEMENTS, unknown
 from hloom.proofs.verdict import LEAST_BITS, Relation, Verdict
 from hloom.shape.shape import Shape
+from hloom.sharding.reading.named_regions import normalize_regions
 from hloom.sharding.storing.tiles import flat, tile_of
 from hloom.sharding.tiling.tiling import Tiling
 
@@ -60,6 +60,8 @@ def prove_partitioned(
     of the tiles.
     """
     _require_tiles(whole, local, parameters, results)
+    whole = clone_module(whole)
+    normalize_regions(whole)
     before, after, reason = inlined(whole), inlined(local), ""
     before.config.num_partitions = before.config.replica_count = 1
     for module in (before, after):
@@ -68,8 +70,6 @@ def prove_partitioned(
         return Verdict(Relation.OPEN, reason="the global program has collectives or device ids")
     if any(map(is_border, after.instructions())):
         return Verdict(Relation.OPEN, reason="the local program has regions of manual partitioning")
-    if any(_is_shardy_border(i) for module in (before, after) for i in module.instructions()):
-        return Verdict(Relation.OPEN, reason="a program has manual computations of Shardy")
     proof = proof_by_relations(before, after, parameters, results)
     if proof.relation.is_proof:
         return proof
@@ -145,18 +145,16 @@ def _has_meaning(whole: HloModule, tilings: Sequence[Tiling]) -> bool:
     Collectives and numbers of devices mean what they mean in the program of a device, in regions of manual
     partitioning, and in a program of which every device has all arrays.
     """
-    collectives = [i for i in whole.instructions() if i.operation.family is Family.COLLECTIVE]
+    inside = in_regions(whole)
+    collectives = [
+        i for i in whole.instructions() if i.operation.family is Family.COLLECTIVE and i not in inside
+    ]
     if all(i.sharding is not None and i.sharding.kind == "manual" for i in collectives):
         return True
     shardings = [i.sharding for i in whole.instructions() if i.sharding is not None]
     elements = [e for s in shardings for e in (s.elements if s.kind == "tuple" else (s,))]
     is_divided = any(any(c.digits or c.listed for c in t.coordinates) or t.unreduced for t in tilings)
     return not is_divided and all(e.kind in ("replicated", "manual") for e in elements)
-
-
-def _is_shardy_border(i: HloInstruction) -> bool:
-    """Return whether an instruction enters or leaves a manual computation of Shardy."""
-    return getattr(i.operation, "custom_call_target", "") in (TO_GLOBAL, TO_LOCAL)
 
 
 def _error_bits(

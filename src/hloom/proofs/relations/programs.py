@@ -28,7 +28,7 @@ from hloom.proofs.relations.collectives import Collectives
 from hloom.proofs.relations.elements import ElementTerms
 from hloom.proofs.relations.laws import Laws
 from hloom.proofs.relations.mesh import DeviceAxes, NoRelation
-from hloom.proofs.relations.regions import crossed, is_border
+from hloom.proofs.relations.regions import Borders, crossed
 from hloom.proofs.relations.scatters import SKIPPED, joined_updates, scattered_update
 from hloom.proofs.relations.terms import Element, Number, Term, Terms, by_cases
 from hloom.proofs.relations.totals import Totals
@@ -50,14 +50,18 @@ class RelationEvaluator:
     Args:
         terms: the terms of the proof.
         axes: the digits of device ids.
+        borders: those of manual regions, in a global program.
         reals: whether terms that are equal over the real numbers are equal.
 
     Attributes:
         values: the value of each instruction that ran, of the last run of its computation.
     """
 
-    def __init__(self, terms: Terms, axes: DeviceAxes, *, reals: bool) -> None:
+    def __init__(
+        self, terms: Terms, axes: DeviceAxes, borders: Borders | None = None, *, reals: bool
+    ) -> None:
         self.terms = terms
+        self.borders = borders or {}
         self.laws = Laws(terms, reals=reals)
         self.totals = Totals(terms, self.laws)
         self.collectives = Collectives(terms, self.laws, self.totals, axes)
@@ -113,8 +117,8 @@ class RelationEvaluator:
                 return self.elements.elementwise(i, operands)
             case _ if operation.declares_element():
                 return self.elements.of(i, self.terms.axes(i.shape.dimensions))
-            case _ if is_border(i):
-                return crossed(self.terms, self.collectives.axes, i, operands[0])
+            case _ if i in self.borders:
+                return crossed(self.terms, self.collectives.axes, i, operands, self.borders[i])
             case _ if operation.family is Family.STRUCTURE or is_identity(i):
                 return operands[0] if operands else None
             case _:

@@ -11,7 +11,7 @@ from hloom.operations.arithmetic import Add
 from hloom.proofs.relations.equality import Equality
 from hloom.proofs.relations.mesh import DeviceAxes, axes_of
 from hloom.proofs.relations.programs import RelationEvaluator, Value, renaming
-from hloom.proofs.relations.regions import border_tiling, is_border
+from hloom.proofs.relations.regions import borders_of
 from hloom.proofs.relations.terms import Number, Term, Terms
 from hloom.shape.shape import Shape
 from hloom.sharding.storing.tiles import flat, nested
@@ -32,10 +32,14 @@ def are_tiles(
     """
     terms = Terms()
     devices = local.config.replica_count * local.config.num_partitions
-    borders = [border_tiling(i, devices) for i in whole.instructions() if is_border(i)]
-    axes = axes_of(local, whole, [*parameters, *results, *borders])
+    borders = borders_of(whole, devices)
+    divided = [tiling for tilings in borders.values() for tiling in tilings]
+    axes = axes_of(local, whole, [*parameters, *results, *divided])
     tiles = _Tiles(terms, axes)
-    evaluators = [RelationEvaluator(terms, axes, reals=reals) for _ in range(2)]
+    evaluators = [
+        RelationEvaluator(terms, axes, borders, reals=reals),
+        RelationEvaluator(terms, axes, reals=reals),
+    ]
     leaves = [leaf for p in whole.entry.parameters for _, leaf in p.shape.leaves()]
     arguments = [
         tiles.argument(n, shape, tiling, evaluators[0])
