@@ -36,12 +36,14 @@ STREAMED: Final = 1 << 21
 """Bytes of rows from which the order of reading matters."""
 LEAST_STREAMS: Final = 4
 """Rows of a tile from which streams are read at a higher rate than a row after the other."""
-
-
+CONVERTED: Final = 32
+"""Rows in turn from which narrow columns are converted once, instead of once a turn."""
 LINE: Final = 64
 """Bytes of a cache line."""
 INTERLEAVED: Final = 3 << 15
 """Bytes of interleaved rows of all batches from which that holds for them."""
+TURN_SUMS: Final = 16
+"""Sums of rows in turn with all columns."""
 MOST_FETCHED: Final = 1 << 12
 """Most bytes that a tile prefetches."""
 
@@ -54,7 +56,7 @@ class InnerProduct:
         gemm: the product, with the smaller side as columns.
         transposed: compute the transpose of the product.
         paired: each row has a column of its own: rows are batches.
-        laid: pack the columns contiguously first.
+        laid: pack the columns contiguously first, in the type of the sums.
         lanes: products per vector.
         rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
         parts: partial sums per result.
@@ -97,6 +99,13 @@ class InnerProduct:
         return share if share <= MOST_FETCHED else 0
 
     @property
+    def turn(self) -> int:
+        """Return the number of rows that are multiplied together: one in turn if they are not prefetched."""
+        if self.order != "in turn":
+            return self.rows
+        return min(self.rows, TURN_SUMS // self.columns) if self.fetched else 1
+
+    @property
     def step(self) -> int:
         """Return the number of products of one row in an iteration."""
         return self.lanes * self.vectors
@@ -105,6 +114,11 @@ class InnerProduct:
     def part(self) -> int:
         """Return the number of products of a partial sum."""
         return -(-self.gemm.k // (self.parts * self.step)) * self.step
+
+    @property
+    def column_type(self) -> ElementType:
+        """Return the type of the columns in memory."""
+        return self.gemm.kind if self.laid else self.gemm.b_type
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -120,8 +134,10 @@ class InnerProduct:
         ]
         if self.laid:
             words.append("columns packed")
-        if self.order != "together":
-            words.append("a row after the other" if self.order == "in turn" else "rows apart")
+        if self.order == "apart":
+            words.append("rows apart")
+        elif self.order == "in turn":
+            words.append(f"{self.turn} rows in turn" if self.turn > 1 else "a row after the other")
         if self.parts > 1:
             words.append(f"sums in {self.parts} parts of {self.part}")
         return "; ".join(words)
@@ -129,7 +145,7 @@ class InnerProduct:
     def workspace(self) -> tuple[int, int]:
         """Return the bytes of the packed columns, and of the partial sums."""
         g = self.gemm
-        laid = g.batches * g.n * g.k * storage_bytes(g.b_type) if self.laid else 0
+        laid = g.batches * g.n * g.k * storage_bytes(self.column_type) if self.laid else 0
         parts = self.parts * g.batches * g.n * self.blocks * self.rows * storage_bytes(g.kind)
         return -(-laid // 64) * 64, -(-parts // 64) * 64 if self.parts > 1 else 0
 
@@ -183,7 +199,7 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
     columns = min(FEW, gemm.n)
     size = gemm.m * gemm.k * storage_bytes(gemm.a_type)
     interleaved = interleaves(gemm) and size * gemm.batches >= INTERLEAVED
-    limited = not paired and (size >= STREAMED or interleaved)
+    limited = not paired and (size * gemm.batches >= STREAMED or interleaved)
     rows = 8
     while rows > 1 and ((not interleaved and rows * columns > room) or rows // 2 >= gemm.m or rows > lanes):
         rows //= 2
@@ -192,10 +208,14 @@ def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid
     order = "together"
     if limited:
         order = "apart" if not interleaved and parts == 1 and rows >= LEAST_STREAMS else "in turn"
+    if order == "in turn":
+        columns = min(gemm.n, room // 2)
+        laid = laid or (gemm.b_type is not gemm.kind and gemm.m >= CONVERTED)
+    plan = InnerProduct(gemm, transposed, paired, laid, lanes, rows, columns, 1, parts, order)
     vectors = 1
-    while (1 if order == "in turn" else rows) * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
+    while plan.turn * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
         vectors *= 2
-    return InnerProduct(gemm, transposed, paired, laid, lanes, rows, columns, vectors, parts, order)
+    return replace(plan, vectors=vectors)
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
@@ -204,7 +224,7 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
     source, target, begin, end = f.parameters
     gemm, lanes = plan.gemm, plan.lanes
     e = Elements(f, lanes, {})
-    view = View(target, gemm.b_type, (gemm.batches, gemm.n, gemm.k))
+    view = View(target, plan.column_type, (gemm.batches, gemm.n, gemm.k))
     column, row = Variable(gemm.n, "n"), Variable(gemm.k, "k")
     row.is_lane = True
     with f.loop(begin, end) as loop:
@@ -218,7 +238,8 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
             with e.masked(mask):
                 position = Index.of(row) * gemm.b.row + Index.of(column) * gemm.b.column
                 place = Index.of(number), Index.of(column), Index.of(row)
-                e.store(view, place, load_at(e, base, position, gemm.b_type))
+                loaded = load_at(e, base, position, gemm.b_type)
+                e.store(view, place, converted(loaded, gemm.b_type, gemm.kind))
     f.finish()
     return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.k)
 
@@ -381,7 +402,7 @@ class _Tiles:
         rows = f.offset(self.a, gemm.a.offset * size + following * (plan.rows * gemm.a.row * size))
         first = f.offset(rows, batch * plan.fetched)
         for line in range(0, plan.fetched, LINE):
-            prefetch(f.offset(first, line), first_level=True)
+            prefetch(f.offset(first, line))
 
     def tile(self, part: Value, batch: Value, block: Value, low: Value, high: Value) -> None:
         """Emit the products of a tile's rows with all columns."""
@@ -396,7 +417,7 @@ class _Tiles:
         for first in range(0, gemm.n, plan.columns):
             count = min(plan.columns, gemm.n - first)
             columns = self.columns(batch, numbers, first, count)
-            groups = [[row] for row in rows] if plan.order == "in turn" else [rows]
+            groups = [rows[r : r + plan.turn] for r in range(0, plan.rows, plan.turn)]
             sums = [s for group in groups for s in self.products(group, columns, low, high)]
             for s in range(count):
                 one = [sums[r * count + s] for r in range(plan.rows)]
@@ -405,7 +426,7 @@ class _Tiles:
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
         """Return the addresses of the columns of B; of each row's own column if they are paired."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
-        size = storage_bytes(gemm.b_type)
+        size = storage_bytes(plan.column_type)
         if plan.paired:
             base = f.offset(self.b, gemm.b.offset * size)
             return [f.offset(base, number * (gemm.b.column * size)) for number in numbers]
@@ -457,7 +478,7 @@ class _Tiles:
         depth = Variable(gemm.k, "k", at)
         depth.is_lane = True
         with self.e.scope():
-            right = [self.factor(column, depth, gemm.b_type, mask) for column in columns]
+            right = [self.factor(column, depth, plan.column_type, mask) for column in columns]
             results: list[Element] = []
             for n, row in enumerate(rows):  # a row is loaded where it is multiplied: registers are few
                 x = self.factor(row, depth, gemm.a_type, mask)

@@ -30,7 +30,7 @@ from hloom.analysis.updates import Leaf, origin
 from hloom.codegen.accumulators import plus
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import F32, I8, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.llvm.memory import masked_load
+from hloom.codegen.llvm.memory import masked_load, prefetch
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
@@ -57,6 +57,9 @@ LINE: Final = 64
 """Bytes of a cache line."""
 PART_BYTES: Final = 1 << 17
 """Least bytes of B for a partial sum, whose addition costs as much as reading some of them."""
+AHEAD: Final = 1 << 11
+"""Bytes from a tile to what it fetches into the second-level cache: the instructions of a tile with several
+rows of A are too many for the processor to look further."""
 STREAMS: Final = 8
 """Rows that are multiplied together."""
 VECTORS, BYTE_VECTORS = 2, 4
@@ -65,6 +68,8 @@ PACKED: Final = 32
 """Most columns of a tile of packed factors."""
 SIXTEEN: Final = 16
 """Values of a factor of four bits."""
+LEAST_ROWS: Final = 16
+"""Least rows of B in a partial sum for each row of A, whose sums are written and read again."""
 LEAST_PARTS: Final = 4
 MOST_PARTS: Final = 16
 """Partial sums: powers of two, which most numbers of threads divide."""
@@ -202,7 +207,8 @@ def _planned(few: Gemm, transposed: bool, target: Target) -> RowStream:
     count = -(-columns // max(LINE, fitting))
     width = -(-columns // (count * LINE)) * LINE
     parts, bits = LEAST_PARTS, few.b_type.bits if few.b_type.is_integer else 8 * size
-    while parts < MOST_PARTS and 2 * parts * PART_BYTES <= few.k * columns * bits // 8:
+    most = max(LEAST_PARTS, few.k // (LEAST_ROWS * few.m))
+    while parts < MOST_PARTS and 2 * parts <= most and 2 * parts * PART_BYTES <= few.k * columns * bits // 8:
         parts *= 2  # two numbers in a byte have the parts, and the sums, that they have as bytes
     unit = few.b.group or STREAMS
     while unit * parts > few.k and unit % (2 * STREAMS) == 0:
@@ -389,12 +395,20 @@ class _Tasks:
                     totals = self.step(self.computed(self.scaled, n, lane, count), place, totals)
                     continue
                 group = [f.offset(f.offset(row, offset), far) for row, far in rows[n : n + plan.group]]
+                for row in group:
+                    self.prefetch(row)
                 vectors = (
                     self.row(group[0], count) if plan.words is None else self.pairs(group, plan.words, count)
                 )
                 totals = self.step(vectors, place, totals)
         for place, total in zip(places, totals, strict=True):
             f.store(total, place)
+
+    def prefetch(self, row: Value) -> None:
+        """Fetch a part of a row, or of the row behind it, that tiles multiply later."""
+        f, plan = self.f, self.plan
+        for offset in range(0, plan.bytes_of(plan.lanes), LINE):
+            prefetch(f.offset(row, AHEAD + offset))
 
     def computed(self, scaled: Scaled, number: int, lane: Variable, count: int) -> list[Value]:
         """Compute a row of a tile of B, of which some columns exist; of packed ones even and odd columns."""
