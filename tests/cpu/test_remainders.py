@@ -85,3 +85,15 @@ ENTRY main {
     rng = np.random.default_rng(0)
     agree(text, *(rng.integers(0, 4000, size).astype(np.int32) for size in (40, 3000)))
     assert not re.search(r"phi <\d+ x i1>", hloom.compile(parse(text)).to_llvm())
+
+
+def test_a_loop_over_padding_reads_nothing() -> None:
+    """The loop over the elements behind a row stores the padding value, and asks no index."""
+    text = """
+    x = c64[20,37] parameter(0)
+    y = c64[20,37] multiply(x, x)
+    zero = c64[] constant((0, 0))
+    ROOT r = c64[20,128] pad(y, zero), padding=0_0x3_88
+    """
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+    assert "masked.gather" not in hloom.compile(parse(text)).to_llvm()

@@ -19,7 +19,14 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.sharding_rule import Factor, same_extents, with_halos
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Roundoff, shape_bytes
-from hloom.ir.window import PaddingDimension, SliceDimension, fits_int64, padding_config, slice_ranges
+from hloom.ir.window import (
+    PaddingDimension,
+    SliceDimension,
+    dilate,
+    fits_int64,
+    padding_config,
+    slice_ranges,
+)
 from hloom.operations.elementwise import joint_element_type
 from hloom.shape.shape import Shape
 
@@ -325,12 +332,15 @@ class Pad(Movement):
         operand, padding_value = i.operands
         source: list[Index] = []
         inside: Condition | None = None
+        is_padding = 0 in operand.shape.dimensions
         for index, d, size in zip(indices, self.padding, operand.shape.dimensions, strict=True):
-            index, condition = undilated(x, index - d.low, d.interior + 1, size)
+            place = index - d.low
+            is_padding = is_padding or place.maximum() < 0 or place.minimum() >= dilate(size, d.interior + 1)
+            index, condition = undilated(x, place, d.interior + 1, size)
             source.append(index)
             inside = x.both(inside, condition)
         outside = yield Read(padding_value, ())
-        if 0 in operand.shape.dimensions:
+        if is_padding:
             return outside
         element = yield Read(operand, tuple(source), inside)
         return element if inside is None else x.choose(inside, element, outside)

@@ -104,18 +104,20 @@ class _Decomposition:
         self.complex = _COMPLEX[instruction.shape.element_type]
 
     def run(self) -> HloInstruction:
-        """Transform one dimension after the other on the whole spectrum."""
+        """Transform one dimension after the other; first the last one of real signals, which halves it."""
         w = self.w
         (x,) = self.instruction.operands
         if self.kind == "IRFFT":
             x = self.completed(x)
         x = w.convert(x, self.complex)
         rank = x.shape.rank
-        for number, length in enumerate(self.lengths):
-            x = self.along(x, rank - len(self.lengths) + number, length)
-        result = self.instruction.shape
+        dimensions = list(range(rank - len(self.lengths), rank))
         if self.kind == "RFFT":
-            x = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in result.dimensions)), x)
+            x = self.along(x, dimensions.pop(), self.lengths[-1])
+            half = self.instruction.shape.dimensions
+            x = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in half)), x)
+        for dimension, length in zip(dimensions, self.lengths, strict=False):
+            x = self.along(x, dimension, length)
         if self.kind == "IRFFT":
             x = w.op(Real(), x)
         return x
