@@ -194,3 +194,26 @@ def test_a_row_of_several_dimensions_reads_the_value_of_its_row() -> None:
     executable = compile(HloModule.from_text(text))
     assert "udiv" not in executable.to_llvm()
     assert executable.to_llvm().count("sqrt") <= 2
+
+
+NARROW = """
+HloModule narrow
+ENTRY main {{
+  x = {kind}[50,{length}] parameter(0)
+  zero = {kind}[] constant(0)
+  ROOT r = {kind}[50] reduce(x, zero), dimensions={{1}}, to_apply=add_{kind}
+}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["u8", "s16", "f32", "f64"])
+@pytest.mark.parametrize("length", range(2, 12))
+def test_sums_of_narrow_rows(kind: str, length: int) -> None:
+    text = with_reducers(NARROW.format(kind=kind, length=length))
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("u8", 8), ("f32", 6)])
+def test_lanes_run_along_the_sums_of_narrow_rows(kind: str, length: int) -> None:
+    code = compile(HloModule.from_text(with_reducers(NARROW.format(kind=kind, length=length)))).to_llvm()
+    assert "extractelement" not in code

@@ -47,6 +47,12 @@ EXAMPLES = {
         Example("x: f32[3,1,4], v: f32[]", "r = f32[4] reduce(x, v), dimensions={0,1}, to_apply=largest"),
         Example("x: f32[3], v: f32[]", "r = f32[3] reduce(x, v), dimensions={}, to_apply=product"),
     ],
+    "convert_of_reduce": [
+        Example("x: T[3,4], v: T[]", "w = T[3] reduce(x, v), dimensions={1}, to_apply=sum; "
+                "r = u8[3] convert(w)", ("s32", "u64", "u16")),
+        Example("x: T[3,4], v: T[]", "w = T[4] reduce(x, v), dimensions={0}, to_apply=product; "
+                "r = s8[4] convert(w)", ("u32", "s64", "s16")),
+    ],
     "reduce_of_transpose": [
         Example("x: f32[3,4,5]", ZERO + "t = f32[5,3,4] transpose(x), dimensions={2,0,1};"
                 "r = f32[3,4] reduce(t, z), dimensions={0}, to_apply=sum"),
@@ -321,6 +327,14 @@ EXAMPLES = {
 }  # fmt: skip
 
 REFUSED = {
+    "convert_of_reduce": [
+        # the high bits decide
+        Example("x: T[3,4], v: T[]", "w = T[3] reduce(x, v), dimensions={1}, to_apply=largest; "
+                "r = u8[3] convert(w)", ("s32",)),
+        # the wide sum is needed
+        Example("x: T[3,4], v: T[]", "w = T[3] reduce(x, v), dimensions={1}, to_apply=sum; "
+                "n = u8[3] convert(w); r = (T[3], u8[3]) tuple(w, n)", ("s32",)),
+    ],
     "sum_of_one_element_each": [
         # the other terms are not zeros
         Example("k: s32[3], u: f32[3]", ZERO32 + ONE_CHOSEN + "w = f32[] constant(1); "

@@ -17,9 +17,10 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.values import combiner, is_all, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
-from hloom.operations.arithmetic import Add, And, Multiply, Subtract
+from hloom.operations.arithmetic import Add, And, Multiply, Or, Subtract, Xor
 from hloom.operations.combiners import Grouping
 from hloom.operations.comparison import Compare, Select
+from hloom.operations.conversion import Convert
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.reshaping import Reshape
@@ -72,6 +73,22 @@ def reduce_of_size_one(i: HloInstruction, reduce: Reduce) -> HloInstruction | No
     x, v = i.operands
     w = Writer(i)
     return w.op(combine, w.broadcast(v, i.shape.dimensions), w.reshape(x, i.shape.dimensions))
+
+
+@RULES.rewrites(Convert, of=Reduce)
+def convert_of_reduce(i: HloInstruction, convert: Convert, reduce: Reduce) -> HloInstruction | None:
+    """``convert(reduce(x, v))`` → ``reduce(convert(x), convert(v))`` of integers with fewer bits.
+
+    The low bits of the result depend on the low bits of the elements only.
+    """
+    (wide,) = i.operands
+    before, after, combine = wide.shape.element_type, i.shape.element_type, combiner(wide)
+    narrows = before.is_integer and after.is_integer and after.bits < before.bits
+    if not narrows or len(wide.users) != 1 or not isinstance(combine, Add | Multiply | And | Or | Xor):
+        return None
+    w = Writer(i)
+    x, v = wide.operands
+    return w.op(reduce, w.convert(x, after), w.convert(v, after), computations=[w.combiner(combine, after)])
 
 
 @RULES.rewrites(Reduce, of=Transpose, reorders=True)

@@ -32,16 +32,28 @@ from hloom.shape.shape import Shape
 
 _LANES: Final = 64
 """Lanes of a row's accumulators."""
+_NARROW: Final = 8
+_NARROW_BYTES: Final = 24
+_NARROW_CHOICE: Final = 16
+"""Longest rows for lanes along the results: elements and bytes of a single array, elements of several."""
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
-    """Return whether the operand's minor dimension is reduced, so that lanes should run along it."""
+    """Return whether lanes should run along the reduced rows; along the results if the rows are narrow."""
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
         return False
-    minor = [d for d, size in enumerate(operand.dimensions) if size != 1][-1:]
     reduced = operation_of(instruction, Reduce).dimensions
-    return bool(minor) and minor[0] in reduced and operand.dimensions[minor[0]] >= 4
+    length = minor = 1
+    for d in reversed(range(operand.rank)):
+        if operand.dimensions[d] != 1:
+            if d not in reduced:
+                break
+            minor = operand.dimensions[d] if length == 1 else minor
+            length *= operand.dimensions[d]
+    if len(instruction.operands) > 2:
+        return minor >= 4 and length > _NARROW_CHOICE
+    return minor >= 4 and (length > _NARROW or length * storage_bytes(operand.element_type) > _NARROW_BYTES)
 
 
 @KERNELS.register("reduce")
