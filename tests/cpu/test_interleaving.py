@@ -128,3 +128,39 @@ def test_bits_of_bytes(rows: int) -> None:
     nothing = u8[{rows},8] broadcast(zero), dimensions={{}}
     ROOT r = pred[{rows},8] compare(chosen, nothing), direction=NE"""
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_gathers_side_by_side_are_computed_once() -> None:
+    """Lanes are rows: each of three columns is emitted by itself, and no element chooses among them."""
+    lines = ["i = s32[90,1] parameter(0)", *(f"x{n} = f32[40] parameter({n + 1})" for n in range(3))]
+    for n in range(3):
+        lines.append(
+            f"g{n} = f32[90] gather(x{n}, i), offset_dims={{}}, collapsed_slice_dims={{0}}, "
+            "start_index_map={0}, index_vector_dim=1, slice_sizes={1}"
+        )
+        lines.append(f"y{n} = f32[90] add(g{n}, g{n})")
+        lines.append(f"z{n} = f32[90,1] reshape(y{n})")
+    text = "\n".join([*lines, "ROOT r = f32[90,3] concatenate(z0, z1, z2), dimensions={1}"])
+    rng = np.random.default_rng(0)
+    agree(text, rng.integers(-2, 45, (90, 1)).astype(np.int32), *rng.normal(size=(3, 40)).astype(np.float32))
+    assert "masked.gather" in print_module(compiled(text).program.module)
+
+
+def test_images_of_a_few_channels_are_interpolated_in_one_kernel() -> None:
+    """Transposes from and to three channels are index arithmetic of a loop, beside a gather."""
+    text = """
+    x = f32[50,64,3] parameter(0)
+    i = s32[40,64,2] parameter(1)
+    w = f32[40,64] parameter(2)
+    t = f32[3,50,64] transpose(x), dimensions={2,0,1}
+    g = f32[3,40,64] gather(t, i), offset_dims={0}, collapsed_slice_dims={1,2}, start_index_map={1,2},
+      index_vector_dim=2, slice_sizes={3,1,1}
+    ws = f32[3,40,64] broadcast(w), dimensions={1,2}
+    y = f32[3,40,64] multiply(g, ws)
+    ROOT r = f32[40,64,3] transpose(y), dimensions={1,2,0}
+    """
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(50, 64, 3)).astype(np.float32), rng.normal(size=(40, 64)).astype(np.float32)
+    agree(text, x, rng.integers(-3, 70, (40, 64, 2)).astype(np.int32), w)
+    entry = compiled(text).optimized.entry
+    assert [i.opcode for i in entry.post_order() if i.opcode not in ("parameter", "constant")] == ["fusion"]

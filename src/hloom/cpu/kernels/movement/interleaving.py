@@ -73,7 +73,8 @@ def find_rows(space: Space, parts: KernelParts, *, reduced: bool = False) -> Row
     ``reduced``: members may be reductions of such rows, which are unrolled.
     """
     inputs, roots, members = parts.inputs, parts.roots, parts.members
-    nested = any(is_nested(m) or m.opcode == "gather" for m in members)
+    moved = any(m.opcode in ("concatenate", "transpose") for m in members)
+    nested = any(is_nested(m) or (m.opcode == "gather" and not moved) for m in members)
     if len(space.variables) < 2 or (nested and not reduced):
         return None
     columns, width = 0, 1
