@@ -70,3 +70,27 @@ def test_fusions_join_with_what_they_compute() -> None:
     (fusion,) = (i for i in module.entry.instructions if i.opcode == "fusion")
     inside = [i.opcode for i in fusion.called_computations[0].instructions if i.opcode != "parameter"]
     assert sorted(inside) == ["add", "negate", "scatter"]
+
+
+SPLIT = (
+    binary("add")
+    + """
+ENTRY e {
+  x = f32[9,2,4] parameter(0)
+  i = s32[5] parameter(1)
+  u = f32[SIZES] parameter(2)
+  v = f32[5,2,4] reshape(u)
+  n = f32[5,2,4] negate(v)
+  ROOT s = f32[9,2,4] scatter(x, i, n), update_window_dims={1,2}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f
+}"""
+)
+
+
+def test_reshapes_that_join_indices_are_fused() -> None:
+    """Those that would divide an index for each element of a window are arrays of their own."""
+    for sizes, left in (((5, 8), ["fusion"]), ((5, 4, 2), ["fusion", "reshape"])):
+        arrays = [np.zeros((9, 2, 4), np.float32), ARGUMENTS[1], np.ones(sizes, np.float32)]
+        text = SPLIT.replace("SIZES", ",".join(map(str, sizes)))
+        module = after(text, ScatterFusion(), arguments=arrays)
+        assert sorted(i.opcode for i in module.entry.instructions if i.opcode != "parameter") == left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hloom.ir.affine import row_major_strides
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -126,9 +127,10 @@ class _ScatterGroup:
 def _is_cheap(i: HloInstruction) -> bool:
     """Return whether an element costs less to recompute than to write and read back."""
     match i.operation:
-        case Reshape():  # only inserts or removes dimensions of size 1
-            before, after = ([n for n in s.dimensions if n != 1] for s in (i.operands[0].shape, i.shape))
-            return before == after
+        case Reshape():  # indices are joined, not divided
+            sizes = ([n for n in s.dimensions if n != 1] for s in (i.operands[0].shape, i.shape))
+            before, after = (set(row_major_strides(s)) for s in sizes)
+            return before <= after
         case Constant():
             return i.shape.rank == 0
         case Transpose() | DynamicSlice() | Pad() | Reverse():
