@@ -118,6 +118,12 @@ EXAMPLES = {
         Example("x: f32[3,2,5], y: f32[4,1,2,5]", "t = f32[2,1,4,5] transpose(y), dimensions={2,1,0,3};"
                 "r = f32[2,3,1,4] dot(x, t), lhs_batch_dims={1}, rhs_batch_dims={0}, "
                 "lhs_contracting_dims={2}, rhs_contracting_dims={3}"),
+        Example("x: f32[3,5], y: f32[1,4,5]", "t = f32[1,5,4] transpose(y), dimensions={0,2,1};"
+                "s = f32[5,4] reshape(t);"
+                "r = f32[3,4] dot(x, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+        Example("x: f32[4,1,3,5], y: f32[5,6,3]", "t = f32[1,5,3,4] transpose(x), dimensions={1,3,2,0};"
+                "s = f32[5,1,3,4] reshape(t);"
+                "r = f32[5,3,1,4,6] dot(s, y), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}"),
     ],
     "transpose_of_dot": [
         Example("x: f32[3,5], y: f32[5,4]", "d = f32[3,4] dot(x, y), lhs_contracting_dims={1}, "
@@ -400,7 +406,15 @@ REFUSED = {
     ],
     "dot_of_transpose": [
         Example("x: f32[5,3,2], y: f32[5,4]", "t = f32[2,3,5] transpose(x), dimensions={2,1,0}; "
-                "r = f32[2,3,4] dot(t, y), lhs_contracting_dims={2}, rhs_contracting_dims={0}")
+                "r = f32[2,3,4] dot(t, y), lhs_contracting_dims={2}, rhs_contracting_dims={0}"),
+        Example("x: f32[6,5], y: f32[5,4]", "t = f32[5,6] transpose(x), dimensions={1,0}; "
+                "s = f32[6,5] reshape(t); "
+                "r = f32[6,4] dot(s, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+        Example("x: f32[6,5], y: f32[4]", "t = f32[5,6] transpose(x), dimensions={1,0}; "
+                "s = f32[30] reshape(t); r = f32[30,4] dot(s, y)"),
+        Example("x: f32[3,1,5], y: f32[1,4]", "t = f32[1,3,5] transpose(x), dimensions={1,0,2}; "
+                "s = f32[3,5,1] reshape(t); "
+                "r = f32[3,5,4] dot(s, y), lhs_contracting_dims={2}, rhs_contracting_dims={0}"),
     ],
     "transpose_of_dot": [
         Example("x: f32[2,3,5], y: f32[2,5,4]", "d = f32[2,3,4] dot(x, y), lhs_batch_dims={0}, "

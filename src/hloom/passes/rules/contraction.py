@@ -19,7 +19,7 @@ from hloom.operations.conversion import Convert
 from hloom.operations.movement import Broadcast, Transpose
 from hloom.operations.reshaping import Reshape
 from hloom.passes.rewriting import RuleFamily
-from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensions
+from hloom.passes.rules.dimensions import inverse, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
 from hloom.shape import element_type as et
 
@@ -69,21 +69,45 @@ def swapped_dot(dot: Dot) -> Dot:
 
 @FOLDS.rewrites(Dot)
 def dot_of_transpose(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(transpose(x), y)`` → ``dot(x, y)`` where the free dimensions of x stay in order; same for y."""
+    """``dot(transpose(x), y)`` → ``dot(x, y)`` where the free dimensions of x stay in order; same for y.
+
+    A reshape of the transpose may add and remove dimensions of size 1: a slice of a stack has one.
+    """
     for side in (0, 1):
-        moved = i.operands[side]
+        moved = factor = i.operands[side]
+        if isinstance(factor.operation, Reshape):
+            (moved,) = factor.operands
         if not isinstance(moved.operation, Transpose):
             continue
-        order, (x,) = moved.operation.dimensions, moved.operands
-        free = [order[d] for d in free_of(i, dot, side) if moved.shape.dimensions[d] != 1]
+        (x,) = moved.operands
+        order = _moved_dimensions(factor, moved, moved.operation)
+        if order is None or any(d not in order for d in (*batch_of(dot, side), *inner_of(dot, side))):
+            continue
+        free = [order[d] for d in free_of(i, dot, side) if factor.shape.dimensions[d] != 1]
         if free != sorted(free):
             continue
         operands = list(i.operands)
         operands[side] = x
-        batch, inner = [order[d] for d in batch_of(dot, side)], [order[d] for d in inner_of(dot, side)]
+        batch, inner = ([order[d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side)))
         product_of_operand = Writer(i).like(renumbered(dot, side, batch, inner), *operands)
         return Writer(i).reshape(product_of_operand, i.shape.dimensions)
     return None
+
+
+def _moved_dimensions(
+    factor: HloInstruction, moved: HloInstruction, transpose: Transpose
+) -> dict[int, int] | None:
+    """Return the dimension of a transpose's operand for each dimension of the transpose, or of its reshape.
+
+    None if the reshape does more than to add and remove dimensions of size 1.
+    """
+    if factor is moved:
+        return dict(enumerate(transpose.dimensions))
+    after, before = factor.shape.dimensions, moved.shape.dimensions
+    if squeezed(after) != squeezed(before):
+        return None
+    pairs = zip(true_dimensions(after), true_dimensions(before), strict=True)
+    return {d: transpose.dimensions[n] for d, n in pairs}
 
 
 @FOLDS.rewrites(Transpose, of=Dot)
