@@ -352,7 +352,7 @@ def _without_upper_bits(array: Array, element_type: ElementType) -> Array:
         return array
     octets = np.ascontiguousarray(array).view(np.uint8)
     mask = np.uint8((1 << element_type.bits) - 1)
-    return (octets & mask).view(array.dtype) if np.any(octets > mask) else array
+    return (octets & mask).view(array.dtype) if octets.max(initial=0) > mask else array
 
 
 def _check_sizes(sizes: tuple[int, ...], shape: Shape) -> None:
