@@ -42,8 +42,6 @@ from hloom.shape.shape import Shape
 _FEW: Final = 6
 _LITTLE: Final = 16
 """Recompute a producer if the group reads at most 1/16 of its elements."""
-_NARROW: Final = 4
-"""Longest minor dimension of a transpose that needs no tiles."""
 _MOST_COMPUTING: Final = 4
 """Maximum number of groups that compute the same value, unless it is costless."""
 
@@ -424,11 +422,6 @@ class _Plan:
             return False
         return real[-1] != max(real)
 
-    def interleaves(self, group: Group, p: HloInstruction) -> bool:
-        """Return whether a loop moves a minor dimension of a few elements: its lanes are rows then."""
-        sizes = [s.dimensions[-1] for s in (p.shape, p.operands[0].shape)]
-        return min(sizes) <= _NARROW and not group.reduces and not group.rows and group.hero is None
-
     def takes(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group may include ``p`` as a member."""
         return self.may_include(group, p, group.reads(p))
@@ -437,7 +430,7 @@ class _Plan:
         """Return whether a group may include ``p`` and evaluate it for a number of reads."""
         if not group.accepts or not self.has_room(group, p, reads):
             return False
-        if self.moves_minor(p) and not self.interleaves(group, p) and not self.may_tile(group, p):
+        if self.moves_minor(p) and not group.interleaves(p) and not self.may_tile(group, p):
             return False
         if group.tiles and (len(group.members) >= self.options.most_in_tiles or not _in_place(p)):
             return False
@@ -487,15 +480,14 @@ class _Plan:
         group.waiting.update(
             o for o in p.operands if o.shape.rank and self.fusible(o) and not self.costless(o)
         )
-        group.tiles |= self.moves_minor(p) and not self.interleaves(group, p)
+        group.tiles |= self.moves_minor(p) and not group.interleaves(p)
         group.read.update(o for o in p.operands if o.shape.rank and not self.fusible(o))
         self.note_width(group)
 
     def may_tile(self, group: Group, p: HloInstruction) -> bool:
         """Return whether a group may contain a tiled transpose: at most half full, and else elementwise."""
-        plain = not group.reduces and not group.rows and group.hero is None
         return (
-            plain
+            group.is_loop
             and group.dimensions == p.shape.dimensions
             and 2 * len(group.members) <= self.options.most_in_tiles
             and all(_in_place(m) or m.operation == p.operation for m in group.members)

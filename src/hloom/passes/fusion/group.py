@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Final
 
 from hloom.analysis.column_reductions import is_column_reduction
 from hloom.ir.affine import Index, Indices, Variable
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.evaluations import Evaluations, element_work
+
+NARROW: Final = 4
+"""Longest minor dimension of a transpose that needs no tiles."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +78,17 @@ class Group:
     def is_plain(self) -> bool:
         """Return whether the kernel is a loop over results alone: no reduction, product, tile or update."""
         updates = self.outputs[0].operation.updates_operand
-        return self.accepts and self.hero is None and not (self.reduces or self.rows or self.tiles or updates)
+        return self.accepts and self.is_loop and not (self.tiles or updates)
+
+    @property
+    def is_loop(self) -> bool:
+        """Return whether the kernel has no reduction or product."""
+        return not self.reduces and not self.rows and self.hero is None
+
+    def interleaves(self, p: HloInstruction) -> bool:
+        """Return whether a loop moves the minor dimension of a few elements: its lanes are rows then."""
+        sizes = [s.dimensions[-1] for s in (p.shape, p.operands[0].shape)]
+        return self.is_loop and min(sizes) <= NARROW
 
     def reads(self, p: HloInstruction) -> int:
         """Return the number of elements of a value that are read for each result."""
