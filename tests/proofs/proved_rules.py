@@ -27,7 +27,7 @@ from hloom.proofs.symbolic.formulas import Formula
 from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import prove_rewrite
 from hloom.proofs.symbolic.rules import SymbolicRule, prove_instance
-from hloom.proofs.symbolic.verdicts import RuleVerdict
+from hloom.proofs.symbolic.verdicts import NO_CASE, TOO_MANY_STEPS, RuleVerdict
 from hloom.proofs.symbolic.xla import conversion, elementwise, movement, slicing, sums
 from hloom.proofs.verdict import Relation
 from hloom.shape.element_type import ElementType
@@ -43,16 +43,15 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     test_contraction_rules,
 )
 XLA: Final[tuple[ModuleType, ...]] = (elementwise, conversion, movement, slicing, sums)
-SECONDS: Final = 6
-"""Processor time after which a proof is given up."""
+SECONDS: Final = 60
+"""Processor time after which a proof is given up on a machine that takes so long for its steps."""
 PROGRAMS: Final = 16
 """Number of programs that are made from an example for each rank, about."""
 LATE: Final = f"not decided in {SECONDS} s"
 MOST_LATE: Final = 2
 """Number of proofs from an example that are given up before all later ones are, of higher ranks mostly."""
-RULE_SECONDS: Final = 60
-"""Processor time for a rule after which all proofs of programs of other ranks are given up."""
-NOWHERE: Final = "the rule applies in no case"
+RULE_EFFORT: Final = 200_000_000
+"""Steps for a rule after which all proofs of programs of other ranks are given up."""
 T = TypeVar("T")
 
 
@@ -172,14 +171,49 @@ def processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def judged(rule: RewriteRule, text: str) -> tuple[Relation, str]:
-    """Return what is proved of a rewrite, and why no more."""
-    verdict = limited(lambda: _relation(prove_rewrite(rule, text)))
-    return (Relation.OPEN, verdict) if isinstance(verdict, str) else verdict
+@dataclass(frozen=True)
+class Judgement:
+    """What is proved of a program of a rank, why no more, and the steps that it took."""
+
+    relation: Relation
+    reason: str
+    steps: int = 0
+    rank: int = 0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the proof was given up."""
+        return self.reason in (LATE, TOO_MANY_STEPS)
 
 
-def _relation(verdict: RuleVerdict) -> tuple[Relation, str]:
-    return verdict.relation, verdict.reason
+@dataclass
+class Budget:
+    """The steps that are left for a rule, and how many proofs from an example were given up."""
+
+    steps: int = RULE_EFFORT
+    late: int = 0
+
+    def judged(self, judge: Callable[..., Judgement | None], *arguments: object) -> Judgement | None:
+        """Return a judgement by a process of its own; that it takes too many steps if the budget is used."""
+        if self.late >= MOST_LATE or self.steps < 0:
+            return Judgement(Relation.OPEN, TOO_MANY_STEPS)
+        judgement = limited(judge, *arguments)
+        if isinstance(judgement, str):
+            judgement = Judgement(Relation.OPEN, judgement)
+        if judgement is not None:
+            self.steps -= judgement.steps
+            self.late += judgement.is_late
+        return judgement
+
+
+def _rewrite(rule: RewriteRule, text: str) -> Judgement | None:
+    """Judge a rewrite for all sizes of a program; None if the rule does not apply to it."""
+    judgement = _judgement(prove_rewrite(rule, text))
+    return None if judgement.reason == NO_CASE else judgement
+
+
+def _judgement(verdict: RuleVerdict, rank: int = 0) -> Judgement:
+    return Judgement(verdict.relation, verdict.reason, verdict.steps, rank)
 
 
 def prove_example(rule: RewriteRule, example: Example) -> Relation:
@@ -192,19 +226,18 @@ def prove(rule: RewriteRule, examples: Sequence[Example]) -> Result:
     result, start = Result(digest_of(rule, examples)), processor_seconds()
     for number, example in enumerate(examples):
         for kind, text in zip(example.types, example.programs(), strict=True):
-            relation, reason = judged(rule, text)
-            result.relations.append((number, kind, relation.value))
-            if not relation.is_proof:
-                result.open.append((f"{example.body} ({kind})", reason))
+            judgement = Budget().judged(_rewrite, rule, text) or Judgement(Relation.OPEN, NO_CASE)
+            result.relations.append((number, kind, judgement.relation.value))
+            if not judgement.relation.is_proof:
+                result.open.append((f"{example.body} ({kind})", judgement.reason))
+    budget = Budget()
     for example in examples:
-        late = 0
+        budget.late = 0
         for rank in range(HIGHEST_RANK + 1):
             for text in programs_of_rank(next(iter(example.programs())), rank, PROGRAMS):
-                is_late = late >= MOST_LATE or processor_seconds() - start > RULE_SECONDS
-                relation, reason = (Relation.OPEN, LATE) if is_late else judged(rule, text)
-                late += reason == LATE
-                if reason != NOWHERE:
-                    result.add(rank, text, "" if relation.is_proof else reason)
+                judgement = budget.judged(_rewrite, rule, text)
+                if judgement is not None:
+                    result.add(rank, text, "" if judgement.relation.is_proof else judgement.reason)
     result.ranks = dict(sorted(result.ranks.items()))
     result.seconds = round(processor_seconds() - start, 1)
     return result
@@ -213,18 +246,15 @@ def prove(rule: RewriteRule, examples: Sequence[Example]) -> Result:
 def prove_statement(rule: SymbolicRule) -> Result:
     """Judge a rule of XLA for all its types and numbers of dimensions."""
     result, start = Result(digest_of_statement(rule)), processor_seconds()
+    budget = Budget()
     for kind in rule.kinds:
-        weakest, late = Relation.IDENTICAL, 0
+        weakest, budget.late = Relation.IDENTICAL, 0
         for counts in sorted(replace(rule, most=HIGHEST_RANK).counts(), key=lambda c: sum(c.values())):
-            is_late = late >= MOST_LATE or processor_seconds() - start > RULE_SECONDS
-            instance = LATE if is_late else limited(_instance, rule, kind, counts)
-            late += instance == LATE
-            if instance is None:
+            judgement = budget.judged(_instance, rule, kind, counts)
+            if judgement is None:
                 continue
-            if isinstance(instance, str):
-                instance = Relation.OPEN, instance, min(sum(counts.values()), HIGHEST_RANK)
-            relation, reason, rank = instance
-            result.add(rank, f"{kind.name} {counts}", "" if relation.is_proof else reason)
+            relation, rank = judgement.relation, judgement.rank or min(sum(counts.values()), HIGHEST_RANK)
+            result.add(rank, f"{kind.name} {counts}", "" if relation.is_proof else judgement.reason)
             order = (Relation.IDENTICAL, Relation.EQUAL_OVER_REALS, Relation.OPEN, Relation.REFUTED)
             weakest = max(weakest, relation, key=order.index)
         result.relations.append((0, kind.name, weakest.value))
@@ -233,12 +263,10 @@ def prove_statement(rule: SymbolicRule) -> Result:
     return result
 
 
-def _instance(
-    rule: SymbolicRule, kind: ElementType, counts: Mapping[str, int]
-) -> tuple[Relation, str, int] | None:
-    """Judge a rule of XLA for numbers of dimensions: what is proved, why no more, and the rank."""
+def _instance(rule: SymbolicRule, kind: ElementType, counts: Mapping[str, int]) -> Judgement | None:
+    """Judge a rule of XLA for numbers of dimensions; None if it applies to no sizes."""
     instance = prove_instance(rule, kind, counts)
-    return None if instance.is_vacuous else (*_relation(instance.verdict), instance.rank)
+    return None if instance.is_vacuous else _judgement(instance.verdict, instance.rank)
 
 
 # -- results

@@ -10,8 +10,9 @@ from hloom.passes.pipeline import Pass
 from hloom.passes.registry import passes
 from hloom.passes.rewriting import RewriteRule, RulePass
 from hloom.passes.rules import contraction, convolution
+from hloom.proofs.symbolic.questions import MOST_EFFORT
 from hloom.proofs.verdict import Relation
-from tests.proofs.proved_rules import PROGRAMS, SECONDS, Result, rules, rules_of_xla
+from tests.proofs.proved_rules import PROGRAMS, RULE_EFFORT, Result, rules, rules_of_xla
 
 INTRODUCTION: Final = """\
 # Proved rules
@@ -36,8 +37,9 @@ convolutions and sorts, stay as they are in the examples.
 - **Ranks**: at which all programs are proved; the rank of a program is the highest of its values.
 - **Programs**: those made from the examples that the rule rewrites: proved, of all. Where an example has
   many of a rank, some are drawn: 2 to about {most}.
-- **Seconds**: processor time. A proof is given up after {seconds} s, and further programs of a rule after a
-  minute at most.
+- **Seconds**: processor time. What is proved does not depend on it: a proof is given up after
+  {effort} million steps, z3's own and 5,000 for each question to it, and programs of other ranks of a
+  rule after {rule_effort} million, or two that were given up.
 
 Of ranks above 4: where a rule treats the axes of a role alike, finitely many stand for any number, since
 where two programs differ, some access or condition differs, and only the axes that show this need be
@@ -91,7 +93,7 @@ def page(results: Mapping[str, Result]) -> str:
     programs = [pair for name, _, _ in listed for pair in results[name].ranks.values()]
     seconds = sum(result.seconds for result in results.values())
     lines = [
-        INTRODUCTION.format(most=PROGRAMS, seconds=SECONDS),
+        INTRODUCTION.format(most=PROGRAMS, effort=MOST_EFFORT // 10**6, rule_effort=RULE_EFFORT // 10**6),
         f"**{len(proved)} of {len(listed)} rules are proved** ({100 * len(proved) / len(listed):.0f} %), "
         f"{len(everywhere)} of them for every program at all ranks up to 4 that they apply to. "
         f"{sum(p for p, _ in programs):,} of {sum(n for _, n in programs):,} programs are proved. "

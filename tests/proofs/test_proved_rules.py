@@ -9,6 +9,7 @@ from hloom.proofs.symbolic.ranks import HIGHEST_RANK, programs_of_rank
 from hloom.proofs.symbolic.rewrites import prove_rewrite
 from hloom.proofs.verdict import Relation
 from tests.proofs.proved_rules import (
+    LATE,
     PAGE,
     digest_of,
     digest_of_statement,
@@ -56,6 +57,11 @@ def test_rules_of_xla_are_proved_at_all_ranks() -> None:
     proved = {name for name, _ in rules_of_xla() if RESULTS[name].is_proved_at_all_ranks}
     assert {name for name, _ in rules_of_xla()} - proved == NOT_PROVED
     assert sum(map(is_treated_by_tensorright, proved)) >= 115
+
+
+def test_no_verdict_depends_on_the_machine() -> None:
+    """No proof of the page was given up by the processor time that it took."""
+    assert not [name for name, result in RESULTS.items() if any(LATE in reason for _, reason in result.open)]
 
 
 def test_every_rule_belongs_to_a_pass() -> None:

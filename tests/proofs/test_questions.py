@@ -10,7 +10,15 @@ import pytest
 
 from hloom.proofs.symbolic import questions
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.questions import Implication, Statement, ask, components, connected
+from hloom.proofs.symbolic.questions import (
+    Implication,
+    Statement,
+    TooMuchEffort,
+    ask,
+    components,
+    connected,
+    limited_effort,
+)
 from hloom.proofs.symbolic.sizes import Constraint
 
 pytest.importorskip("z3", reason="z3 is not installed")
@@ -71,3 +79,21 @@ def test_a_question_is_asked_once_but_for_names() -> None:
     ask([at_least_zero(C * D - TWO), at_least_zero(C)])
     after = questions._answer.cache_info()  # pyright: ignore[reportPrivateUsage]
     assert (after.misses, after.hits) == (before.misses, before.hits + 1)
+
+
+def test_steps_are_those_of_questions_that_were_answered_before_too() -> None:
+    """What a proof costs does not depend on the proofs before it."""
+    question = [is_zero(A * A + B * B - Polynomial.constant(97 * 89)), at_least_zero(A - B)]
+    costs: list[int] = []
+    for _ in "ab":
+        with limited_effort() as effort:
+            ask(question)
+        costs.append(effort.steps)
+    assert costs[0] == costs[1] > questions.QUESTION
+
+
+def test_questions_beyond_the_effort_of_a_proof_are_not_answered() -> None:
+    with limited_effort(3 * questions.QUESTION), pytest.raises(TooMuchEffort):
+        for n in range(5):
+            ask([at_least_zero(A - Polynomial.constant(n))])
+    assert ask([at_least_zero(A)]).is_possible

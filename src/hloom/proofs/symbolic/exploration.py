@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 from hloom.proofs.symbolic.facts import division_facts, learn, least
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.questions import (
-    EFFORT,
     Statement,
     ask,
+    check,
     connected,
     solver_library,
     truth,
@@ -76,7 +76,6 @@ class Exploration:
         """Yield the numbers of a run, and others for which its comparisons come out the same."""
         z3, names = solver_library(), trail.symbols
         solver = z3.SimpleSolver()
-        solver.set("rlimit", EFFORT)
         solver.add(*(truth(division_facts(d)) for d in trail.divisions))
         solver.add(*map(truth, (*trail.comparisons, *(bound for name in names for bound in _bounds(name)))))
         yield {name: trail.values[name] for name in names}
@@ -87,9 +86,9 @@ class Exploration:
             for name in draw.sample(names, len(names)):
                 solver.push()
                 solver.add(variable(name) == draw.randint(1, LARGEST_DRAWN))
-                if solver.check() != z3.sat:
+                if check(solver) != z3.sat:
                     solver.pop()
-            if solver.check() != z3.sat:
+            if check(solver) != z3.sat:
                 return
             model = solver.model()
             yield {n: model.eval(variable(n), model_completion=True).as_long() for n in names}

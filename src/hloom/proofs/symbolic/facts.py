@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from hloom.proofs.symbolic.polynomial import Polynomial
 from hloom.proofs.symbolic.questions import (
-    EFFORT,
     Formula,
     Implication,
     Statement,
@@ -128,7 +127,6 @@ class Facts:
 
     def assert_into(self, solver: Formula) -> None:
         """Add the facts to a solver."""
-        solver.set("rlimit", EFFORT)
         solver.add(*(variable(name) == formula(value) for name, value in self.definitions.items()))
         solver.add(*map(truth, self.statements()))
 

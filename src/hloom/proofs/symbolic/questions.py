@@ -7,7 +7,9 @@ dimension is that about the first, under other names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -19,6 +21,10 @@ from hloom.proofs.symbolic.sizes import Constraint
 
 EFFORT: Final = 3_000_000
 """Limit on z3's steps for a question; a second or so. Beyond it nothing is known, on every machine alike."""
+QUESTION: Final = 5_000
+"""Steps that each question counts as, besides z3's: what it takes to come to it."""
+MOST_EFFORT: Final = 30_000_000
+"""Limit on the steps of one proof."""
 
 Formula: TypeAlias = Any
 """A z3 expression; z3 states no types."""
@@ -50,6 +56,66 @@ def solver_library() -> Any:
         raise HloError(message, rule="prove.solver") from None
 
 
+# -- effort
+
+
+class TooMuchEffort(Exception):
+    """A proof takes more steps than it may."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """The steps of a proof: how many it may take, and has taken; each question counts once."""
+
+    most: int
+    steps: int = 0
+    asked: set[tuple[Statement, ...]] = field(default_factory=set[tuple["Statement", ...]])
+
+
+_EFFORT: ContextVar[Effort | None] = ContextVar("effort", default=None)
+
+
+@contextmanager
+def limited_effort(most: int = MOST_EFFORT) -> Generator[Effort]:
+    """Limit the steps of a proof, of its questions that other proofs have asked before too.
+
+    The limit is the same on every machine. Beyond it, questions raise TooMuchEffort.
+    """
+    effort = Effort(most)
+    token = _EFFORT.set(effort)
+    try:
+        yield effort
+    finally:
+        _EFFORT.reset(token)
+
+
+def _spend(steps: int, question: tuple[Statement, ...] = ()) -> None:
+    """Count a question to z3, and its steps if the proof under way has not asked it before."""
+    effort = _EFFORT.get()
+    if effort is None:
+        return
+    effort.steps += QUESTION if question in effort.asked else QUESTION + steps
+    if question:
+        effort.asked.add(question)
+    if effort.steps > effort.most:
+        raise TooMuchEffort
+
+
+def _checked(solver: Formula) -> tuple[Any, int]:
+    """Return a solver's answer within `EFFORT`, and the number of its steps."""
+    solver.set("rlimit", EFFORT)
+    before = solver.statistics().get_key_value("rlimit count")
+    answer = solver.check()
+    return answer, solver.statistics().get_key_value("rlimit count") - before
+
+
+def check(solver: Formula) -> Any:
+    """Return the answer of one of z3's solvers within `EFFORT`; TooMuchEffort beyond that of the proof."""
+    answer, steps = _checked(solver)
+    _spend(steps)
+    return answer
+
+
 # -- questions
 
 
@@ -60,10 +126,12 @@ class Satisfiability:
     Attributes:
         is_possible: None where z3 does not decide it.
         values: of the variables, if numbers satisfy them.
+        steps: the number of z3's steps.
     """
 
     is_possible: bool | None
     values: Mapping[str, int] = field(default_factory=dict[str, int])
+    steps: int = 0
 
 
 def connected(goals: Sequence[Statement], statements: Iterable[Statement]) -> list[Statement]:
@@ -106,7 +174,9 @@ def ask(statements: Sequence[Statement]) -> Satisfiability:
     is_possible: bool | None = True
     for group in components(remaining):
         names: dict[str, str] = {}
-        answer = _answer(tuple(_renamed(s, names) for s in group))
+        question = tuple(_renamed(s, names) for s in group)
+        answer = _answer(question)
+        _spend(answer.steps, question)
         if answer.is_possible is False:
             return answer
         is_possible = is_possible and answer.is_possible
@@ -183,17 +253,19 @@ def _answer(statements: tuple[Statement, ...]) -> Satisfiability:
     # the same, after the equations are solved, answers at once.
     z3 = solver_library()
     solving = z3.Then("simplify", "propagate-values", "solve-eqs", "smt")
+    total = 0
     for solver in (z3.SimpleSolver(), solving.solver()):
-        solver.set("rlimit", EFFORT)
         solver.add(*map(truth, statements))
-        found = solver.check()
+        found, steps = _checked(solver)
+        total += steps
         if found != z3.unknown:
             break
     if found != z3.sat:
-        return Satisfiability(False if found == z3.unsat else None)
+        return Satisfiability(False if found == z3.unsat else None, steps=total)
     model = solver.model()
     names = set[str]().union(*(s.variables for s in statements))
-    return Satisfiability(True, {n: model.eval(variable(n), model_completion=True).as_long() for n in names})
+    values = {n: model.eval(variable(n), model_completion=True).as_long() for n in names}
+    return Satisfiability(True, values, total)
 
 
 # -- formulas

@@ -37,7 +37,7 @@ from hloom.operations.reduction import Reduce
 from hloom.operations.structure import GetDimensionSize, Iota
 from hloom.passes.writing import Body
 from hloom.proofs.symbolic.sizes import Trail
-from hloom.proofs.symbolic.verdicts import InvalidSizes, Pair, RuleVerdict, check_sizes, judge
+from hloom.proofs.symbolic.verdicts import NO_CASE, InvalidSizes, Pair, RuleVerdict, check_sizes, judge
 from hloom.proofs.verdict import Relation
 from hloom.shape.element_type import F32, S32, ElementType
 from hloom.shape.shape import Shape
@@ -311,8 +311,7 @@ class InstanceVerdict:
     @property
     def is_vacuous(self) -> bool:
         """Whether no sizes fulfil the conditions."""
-        verdict = self.verdict
-        return not (verdict.cases or verdict.relation is Relation.REFUTED or verdict.sizes)
+        return self.verdict.reason == NO_CASE
 
 
 def prove_rule(rule: SymbolicRule) -> list[InstanceVerdict]:

@@ -37,7 +37,7 @@ from hloom.operations.transcendental import Exponential, SquareRoot
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
 from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
-from hloom.proofs.symbolic.questions import EFFORT, Formula, formula, solver_library
+from hloom.proofs.symbolic.questions import Formula, check, formula, solver_library
 from hloom.proofs.symbolic.terms import Access, Apply, IndexValue, Scalar, Term
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
@@ -72,14 +72,13 @@ class Scalars:
         if x.sort() != y.sort():
             return False
         solver = self.z3.SimpleSolver()
-        solver.set("rlimit", EFFORT)
         solver.add(*self.axioms)
         if self.exact:
             self.facts.assert_into(solver)
-        if self.axioms and solver.check() == self.z3.unsat:
+        if self.axioms and check(solver) == self.z3.unsat:
             return False
         solver.add(x != y)
-        return bool(solver.check() == self.z3.unsat)
+        return bool(check(solver) == self.z3.unsat)
 
     # -- sorts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hloom.debug.tolerance import Tolerance
@@ -23,6 +23,7 @@ from hloom.proofs.symbolic.equality import Comparer, TooManyCases
 from hloom.proofs.symbolic.exploration import Exploration
 from hloom.proofs.symbolic.facts import Facts
 from hloom.proofs.symbolic.polynomial import Polynomial
+from hloom.proofs.symbolic.questions import TooMuchEffort, limited_effort
 from hloom.proofs.symbolic.sizes import Constraint, Trail
 from hloom.proofs.symbolic.terms import Term
 from hloom.proofs.verdict import Relation, Verdict
@@ -37,6 +38,8 @@ MOST_ELEMENTS: Final = 1 << 22
 """Maximum size of an array of programs that are compared."""
 LATER_EXAMPLES: Final = 3
 """That number for all further unproved cases."""
+NO_CASE: Final = "the rule applies in no case"
+TOO_MANY_STEPS: Final = "the proof takes too many steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class RuleVerdict:
         sizes: the numbers that refute it, or of the open case.
         counterexample: of refuted ones, the verdict on the programs of those sizes.
         before, after: those programs.
+        steps: the steps that the proof took.
     """
 
     relation: Relation
@@ -90,6 +94,7 @@ class RuleVerdict:
     counterexample: Verdict | None = None
     before: str = ""
     after: str = ""
+    steps: int = 0
 
 
 @dataclass(slots=True)
@@ -117,7 +122,15 @@ def judge(values: Mapping[str, int], build: Build, *, edges: bool, ulps: float |
         edges: whether edge values such as infinities refute.
         ulps: by how many units in the last place results may differ for edge values; None if it is not known.
     """
-    exploration = Exploration(values)
+    with limited_effort() as effort:
+        try:
+            verdict = _judged(Exploration(values), build, edges, ulps)
+        except TooMuchEffort:
+            verdict = RuleVerdict(Relation.OPEN, reason=TOO_MANY_STEPS)
+    return replace(verdict, steps=effort.steps)
+
+
+def _judged(exploration: Exploration, build: Build, edges: bool, ulps: float | None) -> RuleVerdict:
     compared: tuple[Pair, dict[str, int]] | None = None
     relation, cases, declined = Relation.IDENTICAL, 0, 0
     unproved: RuleVerdict | None = None
@@ -148,7 +161,7 @@ def judge(values: Mapping[str, int], build: Build, *, edges: bool, ulps: float |
     if not exploration.is_complete:
         return RuleVerdict(Relation.OPEN, cases, declined, "some cases could not be enumerated")
     if not cases:
-        return RuleVerdict(Relation.OPEN, cases, declined, "the rule applies in no case")
+        return RuleVerdict(Relation.OPEN, cases, declined, NO_CASE)
     if compared is not None and ulps is not None:
         verdict = _refutation(*compared, "equal over the reals, not for infinities or NaN", ulps=ulps)
         if verdict.relation is Relation.REFUTED:
