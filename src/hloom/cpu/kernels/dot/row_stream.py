@@ -523,8 +523,11 @@ def halves(both: Value, *, signed: bool) -> tuple[Value, Value]:
         table = f.constant(
             F32.vector(lanes), [float(n - SIXTEEN * (signed and n > 7)) for n in range(SIXTEEN)]
         )
-        name = "llvm.x86.avx512.permvar.sf.512"
-        return f.call(table.type, name, table, wide), f.call(table.type, name, table, wide >> 4)
+        low = f.call(table.type, "llvm.x86.avx512.permvar.sf.512", table, wide)
+        # the bits of 2 ** 19 + n, or + 8 + n: the permutation, and a shift, would share the ports that extend
+        offset = 8 * signed
+        high = ((wide & 0xF0) ^ (0x49000000 + 16 * offset)).bitcast(F32.vector(lanes))
+        return low, high - float((1 << 19) + offset)
     if signed:
         # the bits of 2 ** 23 + 8 + n: shifts and conversions share the ports that extend bytes
         low = ((wide & 15) ^ 0x4B000008).bitcast(F32.vector(lanes)) - float((1 << 23) + 8)
