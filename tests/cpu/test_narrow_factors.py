@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloom.cpu.jit.compilation import optimize
+from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.native import compile_or_load
+from hloom.cpu.program import emit_program
 from hloom.debug import random_arguments
 from hloom.ir.module import HloModule
 from tests import agreement
+from tests.processors import PROCESSORS
 
 PROGRAM = """
 HloModule quantized
@@ -56,3 +60,21 @@ def test_a_factor_is_converted_in_the_product(
     arrays = [i.shape for i in program.inspection.optimized.entry.instructions if i.shape.is_array]
     copied = [s for s in arrays if s.element_count == n * k and s.element_type.name == wide]
     assert bool(copied) == (wide == "bf16" and m > 3)  # bf16 has multiplications of its own
+
+
+@pytest.mark.parametrize(("narrow", "n"), [("s8", 1536), ("bf16", 768)])
+def test_a_row_keeps_all_sums_in_registers(narrow: str, n: int) -> None:
+    """A converted vector lives until its product only: 24 sums leave few registers."""
+    target = PROCESSORS["x86-64-v4"]
+    module = HloModule.from_text(f"""
+HloModule row
+ENTRY main {{
+  x = f32[1,576] parameter(0)
+  weights = {narrow}[576,{n}] parameter(1)
+  w = f32[576,{n}] convert(weights)
+  ROOT y = f32[1,{n}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}""")
+    program = emit_program(optimize(module), target)
+    assembly = generate_module(program.module, assembly=True).decode()
+    assert assembly.count("vfmadd") == 24
+    assert "(%rsp), %zmm" not in assembly

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -341,16 +341,19 @@ class TileProduct:
             with f.loop(low, high, 1, flatten(start)) as loop:
                 sums = unflatten(loop.values, start)
                 line = f.offset(base, loop.index * b_step)
+                b: Iterable[Element] = (self.b_vector(line, v, masks[v]) for v in range(vectors))
                 if packs:
                     b = self.packed_vectors(self.step + loop.index, column, masks, line)
-                else:
-                    b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
+                elif height > 1:
+                    b = list(b)  # a single row loads and converts each vector where it is multiplied
                 offset = loop.index * a_step
                 following: list[Element] = []
                 for r in range(height):
                     a = plan.factors.broadcast(f, f.offset(rows[r], offset), plan.lanes)
+                    totals = sums[r * vectors : (r + 1) * vectors]
                     following += [
-                        plan.factors.multiply(e, a, b[v], sums[r * vectors + v]) for v in range(vectors)
+                        plan.factors.multiply(e, a, vector, total)
+                        for vector, total in zip(b, totals, strict=True)
                     ]
                 loop.next(*flatten(following))
             return unflatten(loop.values, start)
