@@ -136,23 +136,24 @@ INDEX_PAIRS: dict[str, tuple[Relation, str, str]] = {
         d = f32[5,3] dot(h, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
         ROOT s = f32[5,3] add(d, a)""",
     ),
-    "a scatter of pairs as two scatters": (
+    "a scatter of one window as an update": (
         IDENTICAL,
-        """a = s32[5] parameter(0) k = s32[1] parameter(1) u = s32[2] parameter(2)
-        ROOT s = s32[5] scatter(a, k, u), update_window_dims={0}, inserted_window_dims={},
-        scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add_integers""",
-        """a = s32[5] parameter(0) k = s32[1] parameter(1) u = s32[2] parameter(2) r = s32[] reshape(k)
-        b = s32[5] broadcast(r), dimensions={} n = s32[5] iota(), iota_dimension=0
-        o = s32[] constant(1) one = s32[5] broadcast(o), dimensions={} m = s32[5] subtract(n, one)
-        l = s32[] constant(4) last = s32[5] broadcast(l), dimensions={}
-        t = pred[5] compare(n, last), direction=LT
-        z = s32[] constant(0) zero = s32[5] broadcast(z), dimensions={}
-        f = pred[5] compare(n, zero), direction=GT
-        c = pred[5] compare(n, b), direction=EQ e = pred[5] compare(m, b), direction=EQ
-        x = pred[5] and(c, t) y = pred[5] and(e, f)
-        p = s32[1] slice(u), slice={[0:1]} p0 = s32[] reshape(p) p1 = s32[5] broadcast(p0), dimensions={}
-        q = s32[1] slice(u), slice={[1:2]} q0 = s32[] reshape(q) q1 = s32[5] broadcast(q0), dimensions={}
-        v = s32[5] select(x, p1, zero) w = s32[5] select(y, q1, zero)
-        g = s32[5] add(a, v) ROOT s = s32[5] add(g, w)""",
+        """a = f32[5] parameter(0) k = s32[1] parameter(1) u = f32[2] parameter(2)
+        ROOT s = f32[5] scatter(a, k, u), update_window_dims={0}, inserted_window_dims={},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add""",
+        """a = f32[5] parameter(0) k = s32[1] parameter(1) u = f32[2] parameter(2) r = s32[] reshape(k)
+        t = f32[2] dynamic-slice(a, r), dynamic_slice_sizes={2} v = f32[2] add(t, u)
+        z = s32[] constant(0) n = s32[] constant(3) c = pred[] compare(r, z), direction=GE
+        d = pred[] compare(r, n), direction=LE e = pred[] and(c, d) f = pred[2] broadcast(e), dimensions={}
+        w = f32[2] select(f, v, t) ROOT s = f32[5] dynamic-update-slice(a, w, r)""",
+    ),
+    "a scatter of one window as an update of the nearest place": (
+        REFUTED,
+        """a = f32[5] parameter(0) k = s32[1] parameter(1) u = f32[2] parameter(2)
+        ROOT s = f32[5] scatter(a, k, u), update_window_dims={0}, inserted_window_dims={},
+        scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add""",
+        """a = f32[5] parameter(0) k = s32[1] parameter(1) u = f32[2] parameter(2) r = s32[] reshape(k)
+        t = f32[2] dynamic-slice(a, r), dynamic_slice_sizes={2} v = f32[2] add(t, u)
+        ROOT s = f32[5] dynamic-update-slice(a, v, r)""",
     ),
 }

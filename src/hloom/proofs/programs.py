@@ -41,11 +41,11 @@ from hloom.passes.expand.topk_custom_calls import is_top_k
 from hloom.proofs import field
 from hloom.proofs.addressing import dynamic_slice, dynamic_update_slice, gather, scatter
 from hloom.proofs.algebra import Algebra, either, is_rounded
-from hloom.proofs.degrees import CONSTANT, degree_of, product, total
+from hloom.proofs.degrees import CONSTANT, Degree, degree_of, largest, product, total
 from hloom.proofs.field import salt_of
 from hloom.proofs.loops import last_state
 from hloom.proofs.prints import Bag, Prints
-from hloom.proofs.ranges import derived_range, equal_to_numbers
+from hloom.proofs.ranges import derived_range, equal_to_numbers, in_bounds
 from hloom.proofs.sums import TooLarge, accumulate, combined, combining, convolution, dot, in_order
 from hloom.proofs.updates import Places
 from hloom.proofs.values import MOST_ELEMENTS, hash_of, mapped, unknown
@@ -266,7 +266,8 @@ class FingerprintEvaluator(Evaluator):
         ring = single is not None and (
             not issubclass(single, Add | Multiply) or self.algebra.forms_ring(kind)
         )
-        updated = self._updated(i, operation, operands) or self._changed(i, operation, operands)
+        ways = self._updated, self._with_window, self._changed
+        updated = next((x for way in ways if (x := way(i, operation, operands)) is not None), None)
         if updated is not None:
             return updated
         salt = salt_of("scatter", self.signature(computation), kind.name)
@@ -286,6 +287,33 @@ class FingerprintEvaluator(Evaluator):
             return None
         new = updates.moved(lambda array: array.reshape(-1)[np.maximum(chosen - 1, 0)])
         return either(is_updated, cast("Prints", self.call(computation, cast("Any", [old, new]))), old)
+
+    def _with_window(
+        self, i: HloInstruction, operation: Scatter, operands: Sequence[Prints]
+    ) -> Prints | None:
+        """Return the result of a scatter of one window: an update with what is there if it is out of bounds.
+
+        None for several windows, a window that may be at too many places, or updates in order.
+        """
+        old, indices, updates = operands
+        (computation,) = i.called_computations
+        places = Places(operation, old.shape, indices.residues, updates.shape)
+        if places.window_count != 1 or not places.fits or not self.mappable(computation):
+            return None
+        starts = [replace(indices, residues=start, value=None, bag=None) for start in places.firsts()]
+        there = dynamic_slice(old, starts, places.widths)
+        update = updates.moved(lambda array: array.reshape(places.widths))
+        new = cast("Prints", self.call(computation, cast("Any", [there, update])))
+        inside = field.ONE
+        for d in places.components:
+            kind, last = i.operands[1].shape.element_type, old.shape[d] - places.widths[d]
+            inside = field.multiply(np.asarray(inside), in_bounds(kind, starts[d], last))
+        change = field.multiply(*np.broadcast_arrays(inside, field.subtract(new.residues, there.residues)))
+        window = Prints(field.add(there.residues, change))
+        updated = dynamic_update_slice(old, window, starts)
+        terms = total([largest([old.degree, there.degree, new.degree])], 2 * places.count_of_firsts)
+        degree = product([terms, Degree(2 * len(starts))])
+        return None if updated is None else replace(updated, degree=degree)
 
     def _changed(self, i: HloInstruction, operation: Scatter, operands: Sequence[Prints]) -> Prints | None:
         """Return the result of a scatter as the sum of the changes at the places where updates may be.

@@ -53,6 +53,23 @@ def equal_to_numbers(kind: ElementType, x: Residues, numbers: Residues) -> Resid
     return np.where(x == numbers, field.ONE, equal)
 
 
+def in_bounds(kind: ElementType, x: Prints, last: int) -> Residues:
+    """Return whether integers are at least 0 and at most a number, as far as their type does not say so."""
+    tests: list[Prints] = []
+    for direction, number in (("GE", 0), ("LE", last)):
+        if kind.limits[0] < 0 if direction == "GE" else number < kind.limits[1]:
+            value = np.asarray(number, kind.numpy_dtype)
+            test = compared_with_numbers(
+                Compare(direction=direction), kind, [x, Prints(field.of_integers(value), value)]
+            )
+            assert test is not None
+            tests.append(test)
+    if len(tests) < 2:
+        return tests[0].residues if tests else np.asarray(field.ONE)
+    both = compared_with_numbers(And(), kind, tests)
+    return field.multiply(*(test.residues for test in tests)) if both is None else both.residues
+
+
 def _below(kind: ElementType, x: Residues, bound: Residues) -> Residues:
     return field.mix(salt_of("less", kind.name), x, bound)
 

@@ -89,6 +89,26 @@ class Places:
         self.count = math.prod(self.free.values()) * math.prod(self.wide.values())
 
     @property
+    def window_count(self) -> int:
+        """The number of windows of updates."""
+        return math.prod(self.free.values()) * math.prod(self.sizes[d] for d in self.paired.values())
+
+    @property
+    def fits(self) -> bool:
+        """Whether windows are not larger than the array."""
+        return all(width <= size for width, size in zip(self.widths, self.sizes, strict=True))
+
+    @property
+    def count_of_firsts(self) -> int:
+        """The number of positions at which a window may begin."""
+        return math.prod(self.sizes[d] - self.widths[d] + 1 for d in self.components)
+
+    def firsts(self) -> list[Residues]:
+        """Return the start indices of the only window."""
+        zero = np.zeros((), np.uint64)
+        return [self.starts[d].reshape(()) if d in self.starts else zero for d in range(len(self.sizes))]
+
+    @property
     def are_few(self) -> bool:
         """Whether they are few enough to be looked at one by one."""
         return self.count <= MOST_PLACES and self.count * math.prod(self.sizes) <= MOST_CHANGES
