@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import hloom
-from hloom.codegen.target import Target, host
+from hloom.codegen.target import Target, host, reproducible_target
 from hloom.cpu import native
+from hloom.cpu.kernels.dot.gemm_plan import DEEP, TilePlan
+from hloom.cpu.kernels.dot.matrix_product import plan_of
 from hloom.debug.inputs import random_arguments
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -97,6 +99,24 @@ def results(module: HloModule, inputs: Sequence[object], monkeypatch: pytest.Mon
         monkeypatch.setattr(native, "host", lambda target=target: target)
         digests.append(digest(hloom.compile(module, reproducible=True)(*inputs)))
     return digests
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "c64"])
+@pytest.mark.parametrize("m", [9, 17, 70, 600])
+@pytest.mark.parametrize("k", [300, 1100, 3072])
+@pytest.mark.parametrize("n", [90, 2048])
+def test_sums_of_products_have_the_same_blocks(kind: str, m: int, k: int, n: int) -> None:
+    """On every processor, so that a machine without AVX-512 tells as well."""
+    (dot,) = (
+        i for i in parse(f"ENTRY e {{\n{product(kind, m, k, n)}\n}}").instructions() if i.opcode == "dot"
+    )
+    targets = [*TARGETS, Target.named("aarch64-linux-gnu", "neoverse-v1")]
+    plans = [plan_of(dot, reproducible_target(target)) for target in targets]
+    # A product in one block adds `DEEP` steps at a time too, if they are more than twice as many.
+    blocks = {DEEP if p.steps > 2 * DEEP else p.depth for p in plans if isinstance(p, TilePlan)}
+    assert len({type(p) for p in plans}) == 1
+    assert len(blocks) <= 1
+    assert all(p.depth in (p.steps, *blocks) for p in plans if isinstance(p, TilePlan))
 
 
 @needs_avx512

@@ -47,6 +47,9 @@ SLAB_BYTES: Final = 1 << 19
 """Most bytes of A in a slab of steps, so that they stay in the cache while all tasks pack their rows."""
 STRIP_ROWS: Final = 24
 """Fewest rows that a task packs of such a slab."""
+DEEP: Final = 512
+"""Steps along k that a product without blocks sums before it adds them to the sums of the steps before.
+Blocks of reproducible products have as many, on all processors."""
 SHALLOW: Final = 32
 """Number of products up to which the stores of results, contiguous along rows, limit a product."""
 LINE: Final = 64
@@ -290,6 +293,8 @@ class _Planner:
         gemm, unit = self.gemm, self.factors.unit_bytes
         depth = PANEL_BYTES // (self.panel * unit)
         depth = min(steps, -(-steps // (-(-steps // depth) * 16)) * 16)
+        if self.target.reproducible:
+            depth = self.common_depth(steps)
         most = min(GROUP_BYTES // (widest * unit), SLAB_BYTES // (gemm.m * unit))
         slab = min(steps, max(1, most // depth) * depth)
         group = min(widest, max(1, GROUP_BYTES // (slab * unit * self.panel)) * self.panel)
@@ -301,11 +306,17 @@ class _Planner:
 
     def panel_depth(self, steps: int) -> int:
         """Return the steps of a part of a panel that stays in the first-level cache."""
+        if self.target.reproducible:
+            return self.common_depth(steps)
         depth = max(16, PANEL_BYTES // (self.panel * self.factors.unit_bytes))
         if steps <= depth * 3 // 2 or self.gemm.m <= self.rows or self.gemm.kind is et.PRED:
             return steps
         depth = -(-steps // -(-steps // depth))
         return min(steps, -(-depth // 8) * 8)
+
+    def common_depth(self, steps: int) -> int:
+        """Return the steps of a block on all processors."""
+        return steps if steps <= 2 * DEEP else DEEP
 
     def blocks(self, steps: int, pack_a: bool) -> TilePlan:
         """Plan tasks of all rows, which pack their columns block by block."""
@@ -321,6 +332,8 @@ class _Planner:
 
     def block_depth(self, steps: int, pack_a: bool) -> int:
         """Return the steps of a block."""
+        if self.target.reproducible:
+            return self.common_depth(steps)
         width = self.block_width(-(-self.columns // self.panel) * self.panel)
         columns, most = (width, PANEL_BYTES) if pack_a else (BLOCK_COLUMNS, BLOCK_BYTES)
         count = -(-steps // max(16, most // (columns * self.factors.unit_bytes)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from hloom.codegen.accumulators import flatten, plus, unflatten
 from hloom.codegen.elements import Elements
@@ -17,11 +16,8 @@ from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
 from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker, columns_and_steps
-from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
+from hloom.cpu.kernels.dot.gemm_plan import DEEP, SHALLOW, TilePlan
 from hloom.ir.affine import Index, Variable
-
-DEEP: Final = 512
-"""Steps along k that a product without blocks sums before it adds them to the sums of the steps before."""
 
 
 def emit_gemm(
@@ -361,7 +357,7 @@ class TileProduct:
         if (
             plan.blocks == 1
             and plan.steps > 2 * DEEP
-            and plan.gemm.kind.is_floating
+            and (plan.gemm.kind.is_floating or plan.gemm.kind.is_complex)
             and not plan.factors.headed
         ):
             with f.loop(0, plan.steps, DEEP, flatten(start)) as block:
