@@ -202,3 +202,35 @@ def test_a_sort_of_positions_and_a_sort_of_what_it_moved(n: int) -> None:
     }}"""
     random = np.random.default_rng(0)
     agree(text, *(random.integers(0, 1 << 32, n, dtype=np.uint32) for _ in range(2)))
+
+
+PARTIAL = """cmp { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT }
+"""
+CLIPPED = """cmp { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  least = s32[] constant(-7)
+  below.a = pred[] compare(a, least), direction=LT
+  below.b = pred[] compare(b, least), direction=LT
+  key.a = s32[] select(below.a, least, a)
+  key.b = s32[] select(below.b, least, b)
+  ROOT r = pred[] compare(key.a, key.b), direction=GT }
+"""
+
+
+@pytest.mark.parametrize("compare", ["", PARTIAL, comparator(["f32"], 1, descending=True)])
+@pytest.mark.parametrize("sizes", [(3, 100), (3, 5000), (1, long_sort.LEAST + 77)])
+def test_elements_that_share_a_key_keep_their_order(sizes: tuple[int, ...], compare: str) -> None:
+    """Zeros of both signs, and NaNs with payloads where they are ordered, among a few other numbers."""
+    bits = [0, 1 << 31, 0x7F800000, 0xBF800000, 0x3F800000, 1]
+    if compare is not PARTIAL:
+        bits += [0x7FC00001, 0xFFC00002]
+    x = np.random.default_rng(1).choice(np.array(bits, np.uint32), sizes).view(np.float32)
+    agree(sort_program(["f32"], sizes, 1, compare=compare), x)
+
+
+@pytest.mark.parametrize("sizes", [(3, 100), (1, long_sort.LEAST)])
+def test_a_constant_may_be_the_key_of_many_elements(sizes: tuple[int, ...]) -> None:
+    x = np.random.default_rng(2).integers(-50, 50, sizes, np.int32)
+    agree(sort_program(["s32"], sizes, 1, compare=CLIPPED), x)

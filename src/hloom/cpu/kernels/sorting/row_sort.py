@@ -1,9 +1,8 @@
 """Sorts of rows by keys: a vector sorting network for short rows, radix sort for long ones.
 
 Each key is sorted together with the index of its element; all operands are then gathered in that order. A
-single operand whose elements can be recovered from their keys is sorted as keys alone. That depends on the
-data, since zeros of both signs and NaNs with different payloads may share a key, so it is tested when the
-keys are computed.
+single operand is sorted as keys alone, from which its elements are recovered. Zeros of both signs and NaNs
+with different payloads may share a key; where data have such elements, they are stored again in their order.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from typing import Final
 from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
-from hloom.codegen.llvm.structured import choose
 from hloom.codegen.loops import LoopKernel, loop_nest
-from hloom.codegen.types import Element
+from hloom.codegen.types import Element, register_type
 from hloom.cpu.kernels.sorting.radix_sort import SortRecord, radix_sort
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
@@ -45,26 +43,20 @@ class KeySort:
 
     Attributes:
         groups: keys packed into one integer each, the most significant group first.
-        record: the record that is sorted, with the element indices.
-        alone: the keys of a single operand that may be sorted without indices; None if elements cannot be
-            recovered from their keys.
+        record: the record that is sorted: a key alone, or with the index of its element.
+        alone: whether keys of a single operand are sorted without indices.
         by_network: a network sorts the records, so that no scratch memory is needed.
-        alone_by_network: a network sorts keys alone.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
     record: SortRecord
-    alone: SortRecord | None
+    alone: bool
     by_network: bool
-    alone_by_network: bool
 
     def __str__(self) -> str:
         how = "by a network" if self.by_network else "by digits"
-        words = [f"keys in {len(self.groups)} integers, records of {self.record.bytes} B {how}"]
-        if self.alone is not None:
-            how = "by a network" if self.alone_by_network else "by digits"
-            words.append(f"alone {self.alone.bytes} B {how}")
-        return "; ".join(words)
+        what = "keys alone" if self.alone else f"keys in {len(self.groups)} integers, records"
+        return f"{what} of {self.record.bytes} B {how}"
 
 
 @lru_cache(256)
@@ -81,15 +73,20 @@ def key_sort(i: HloInstruction) -> KeySort | None:
         groups[-1].append(key)
     widest = max(sum(k.bits for k in group) for group in groups)
     narrow = len(groups) == 1 and widest <= 32
-    record = SortRecord(64, widest, 32) if narrow else SortRecord(64, widest, 0, beside=True)
-    alone = None
-    if len(keys) == len(i.operands) == 1 and keys[0].choice:
-        kind = i.operands[0].shape.element_type
-        if keys[0].element_type is kind and kind.bits >= 8 and kind is not et.PRED:
-            alone = SortRecord(max(32, keys[0].bits), keys[0].bits)
-    if not narrow and n < SHORT and alone is None:
+    if _sorts_alone(i, keys):
+        record = SortRecord(max(32, keys[0].bits), keys[0].bits)
+        return KeySort(((keys[0],),), record, True, n <= NETWORK)
+    if not narrow and n < SHORT:
         return None
-    return KeySort(tuple(map(tuple, groups)), record, alone, narrow and n <= NETWORK, n <= NETWORK)
+    record = SortRecord(64, widest, 32) if narrow else SortRecord(64, widest, 0, beside=True)
+    return KeySort(tuple(map(tuple, groups)), record, False, narrow and n <= NETWORK)
+
+
+def _sorts_alone(i: HloInstruction, keys: Sequence[SortKey]) -> bool:
+    """Return whether the elements of a single operand can be recovered from their keys, but for few keys."""
+    kind = i.operands[0].shape.element_type
+    is_single = len(keys) == len(i.operands) == 1 and keys[0].choice and keys[0].element_type is kind
+    return is_single and kind.bits >= (16 if kind.is_floating else 8) and kind is not et.PRED
 
 
 def length(i: HloInstruction) -> int:
@@ -184,22 +181,20 @@ class RowByKeys:
     def run(self, row: Value, slot: Value) -> None:
         """Emit the sort of a row in the scratch memory of a slot."""
         self.others = self.row_indices(row)
-        stack = self.f.allocate(I64, padded(self.n)) if self.plan.alone_by_network else self.space
-        areas = (stack, stack)
-        if not self.plan.by_network:
+        if self.plan.by_network:
+            stack = self.f.allocate(I64, padded(self.n))
+            areas = (stack, stack)
+        else:
             size = slot_bytes(self.plan, self.n)
             first = self.f.offset(self.space, slot * size)
             areas = (first, self.f.offset(first, size // 2))
-        if self.plan.alone is None:
+        if not self.plan.alone:
             self.by_records(areas)
             return
-        keys = self.plan.alone
-        of_keys = (stack, stack) if self.plan.alone_by_network else areas
-        differs = self.fill_alone(keys, of_keys[0])
-        with choose(self.f, differs) as choice:
-            self.by_records(areas)
-            choice.otherwise()
-            self.write_alone(keys, self.sorted(keys, of_keys, self.plan.alone_by_network)[0])
+        differs = self.fill_alone(areas[0])
+        self.write_alone(self.sorted(areas)[0])
+        with self.f.when(differs):
+            self.store_again()
 
     def row_indices(self, row: Value) -> list[Index]:
         """Return the multi-index of the row, with 0 in the sorted dimension."""
@@ -227,12 +222,12 @@ class RowByKeys:
 
     # -- keys alone
 
-    def fill_alone(self, record: SortRecord, area: Value) -> Value:
+    def fill_alone(self, area: Value) -> Value:
         """Store the keys; return a flag that is true if an element cannot be recovered from its key."""
         key = self.plan.groups[0][0]
         kind = key.element_type
         address = self.f.allocate(I32, self.e.lanes)
-        wide = I32.vector(self.e.lanes)
+        wide, record = I32.vector(self.e.lanes), self.plan.record
         self.f.store(self.f.constant(wide, 0), address)
         target = self.area(area, record.type)
 
@@ -251,14 +246,14 @@ class RowByKeys:
             self.e.store(target, (index,), integer.cast("zext", record.type))
 
         self.each(self.e, body)
-        if self.plan.alone_by_network:
+        if self.plan.by_network:
             self.pad(area, record.type)
         return self.f.intrinsic("vector.reduce.or", self.f.load(wide, address), result=I32).compare("ne", 0)
 
-    def write_alone(self, record: SortRecord, area: Value) -> None:
+    def write_alone(self, area: Value) -> None:
         """Store the elements recovered from the sorted keys."""
         key = self.plan.groups[0][0]
-        source = self.area(area, record.type)
+        source = self.area(area, self.plan.record.type)
 
         def body(index: Index) -> None:
             integer = self.out.load(source, (index,))
@@ -268,6 +263,44 @@ class RowByKeys:
             self.out.store(self.results[0], self.at(index), value_of(value, key.element_type))
 
         self.each(self.out, body)
+
+    def store_again(self) -> None:
+        """Store the elements of each key that several elements share, in the order of the row."""
+        key, f = self.plan.groups[0][0], self.f
+        e = Elements(f, 0, self.e.views)
+        for shared in key.shared:
+            value = key.integer(e, [f.constant(register_type(key.element_type), shared)])
+            first = self.count(value, "ult")
+            with f.when(first.compare("ne", self.count(value, "ule"))):
+                self.store_equal(e, value, first)
+
+    def store_equal(self, e: Elements, value: Value, first: Value) -> None:
+        """Store the elements with a key in their order, from a place on."""
+        key, f = self.plan.groups[0][0], self.f
+        position = f.allocate(I64)
+        f.store(first.cast("zext", I64), position)
+        with f.loop(0, self.n) as loop:
+            element = e.element(self.i.operands[0], self.at(e.opaque(loop.index, self.n)))
+            with f.when(key.integer(e, [element]).compare("eq", value)):
+                place = f.load(I64, position)
+                e.store(self.results[0], self.at(e.opaque(place, self.n)), element)
+                f.store(place + 1, position)
+
+    def count(self, value: Value, comparison: str) -> Value:
+        """Return the number of elements of the row whose keys are below one, or at most one."""
+        key, wide = self.plan.groups[0][0], I32.vector(self.e.lanes)
+        counts, variable = self.f.allocate(I32, self.e.lanes), Variable(self.n, "s")
+        self.f.store(self.f.constant(wide, 0), counts)
+
+        def body() -> None:
+            element = self.e.element(self.i.operands[0], self.at(Index.of(variable)))
+            holds = key.integer(self.e, [element]).compare(comparison, self.e.wide(value))
+            if self.e.mask is not None:
+                holds = holds & self.e.lane_mask()
+            self.f.store(self.f.load(wide, counts) + holds.cast("zext", I32), counts)
+
+        loop_nest(self.e, [variable], body)
+        return self.f.intrinsic("vector.reduce.add", self.f.load(wide, counts), result=I32)
 
     # -- keys with numbers
 
@@ -280,7 +313,7 @@ class RowByKeys:
                 first, second = self.renumber(group, first, second)
             else:
                 self.fill(group, first)
-            first, second = self.sorted(record, (first, second), self.plan.by_network)
+            first, second = self.sorted((first, second))
         self.write(first)
 
     def numbers(self, area: Value) -> Value:
@@ -361,10 +394,10 @@ class RowByKeys:
             with self.f.loop(self.n + 32, padded(self.n)) as loop:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
 
-    def sorted(self, record: SortRecord, areas: tuple[Value, Value], by_network: bool) -> tuple[Value, Value]:
+    def sorted(self, areas: tuple[Value, Value]) -> tuple[Value, Value]:
         """Sort records; return the area that holds the result, and the other one."""
-        f = self.f
-        if by_network:
+        f, record = self.f, self.plan.record
+        if self.plan.by_network:
             count = padded(self.n)
             if count <= block_size(record.type):
                 f.call(None, small_network(self.module, record.type, count), areas[0])

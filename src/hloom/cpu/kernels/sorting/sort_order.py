@@ -7,6 +7,7 @@ every bit pattern is distinct; under the partial order -0 maps to 0, and NaN to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,14 @@ class SortKey:
         return len(self.computation.parameters) == 1 and all(
             s.opcode in ("parameter", "constant", "select", "compare") for s in steps
         )
+
+    @property
+    def shared(self) -> list[float]:
+        """Return the keys that elements with other bits may have too, of a `choice`, as numbers."""
+        kind, number = self.element_type, float if self.element_type.is_floating else int
+        steps = [s.operation for s in self.computation.instructions if s.shape.element_type is kind]
+        constants = [number(o.literal.array) for o in steps if isinstance(o, Constant)]
+        return [*constants, *((0.0, math.nan) if kind.is_floating and not self.total else ())]
 
 
 def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
